@@ -1,0 +1,61 @@
+"""privote: publish the outcome of a vote without publishing the votes.
+
+Multi-winner votes released under differential privacy, with an exact bill. Start with
+:func:`label`; every mechanism also prices and draws on its own.
+"""
+
+from . import metrics
+from ._version import __version__
+from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
+from .ballots import Ballots, SparseBallots
+from .electorate import Electorate
+from .errors import (
+    BallotError,
+    BudgetError,
+    InputError,
+    MissingExtraError,
+    PrivoteError,
+    UnavailableError,
+)
+from .labelling import bills, label
+from .links import OptimalLink
+from .mechanisms import (
+    ABSTAIN,
+    MECHANISMS,
+    BinaryVoting,
+    Gate,
+    Mechanism,
+    PluralityVoting,
+    PowersetVoting,
+    TauVoting,
+)
+from .release import Release
+
+__all__ = [
+    "ABSTAIN",
+    "DEFAULT_ORDERS",
+    "MECHANISMS",
+    "BallotError",
+    "Ballots",
+    "BinaryVoting",
+    "BudgetError",
+    "Electorate",
+    "Gate",
+    "InputError",
+    "Mechanism",
+    "MissingExtraError",
+    "OptimalLink",
+    "PluralityVoting",
+    "PowersetVoting",
+    "PrivoteError",
+    "Release",
+    "SparseBallots",
+    "TauVoting",
+    "UnavailableError",
+    "__version__",
+    "bills",
+    "epsilon",
+    "epsilon_2017",
+    "label",
+    "metrics",
+]

@@ -1,0 +1,174 @@
+"""Worst cases: what one changed ballot can cost on any votes, known before a vote is cast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import log_ndtr, roots_legendre
+
+from .renyi import Floats, paired_divergence
+
+LogProbs = Callable[[Floats], Floats]
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_LEGENDRE: tuple[Floats, Floats] = roots_legendre(48)
+_SLACK = 1e-9  # relative: above the error of the search, far below anything that matters
+
+
+def supremum(
+    log_probs: LogProbs,
+    shift: float,
+    low: float,
+    high: float,
+    *,
+    centres: Sequence[float],
+    scale: float,
+    orders: Floats,
+) -> Floats:
+    """Return the largest two-sided cost of moving a real tally by ``shift`` within [low, high].
+
+    The cost is smooth on the scale of the noise near its ``centres`` (the bar, the gate) and ever
+    smoother away from them, so a grid that widens geometrically finds the right hump and four
+    rounds of refinement settle the top to a relative 1e-9, which is added.
+
+    Returns
+    -------
+    (orders,)
+    """
+    high = high - shift
+    if high < low:
+        return np.zeros(len(orders))
+    reach = max(high - low, scale)
+    steps = scale * np.concatenate([np.linspace(0, 8, 65), np.geomspace(8, 8 + reach / scale, 200)])
+    around = [c + off for c in centres for off in (0.0, -shift / 2, -shift)]
+    grid = np.concatenate([[low, high], *[a + steps for a in around], *[a - steps for a in around]])
+    grid = np.unique(np.clip(grid, low, high))
+    best = np.zeros(len(orders))
+    left = np.full(len(orders), low)
+    right = np.full(len(orders), high)
+    points = np.broadcast_to(grid[:, None], (len(grid), len(orders)))
+    for _ in range(5):
+        here, there = log_probs(points), log_probs(points + shift)
+        cost = np.maximum(
+            paired_divergence(here, there, orders), paired_divergence(there, here, orders)
+        )
+        top = np.argmax(cost, axis=0)
+        best = np.maximum(best, np.take_along_axis(cost, top[None], axis=0)[0])
+        before, after = np.maximum(top - 1, 0), np.minimum(top + 1, len(points) - 1)
+        left = np.take_along_axis(points, before[None], axis=0)[0]
+        right = np.take_along_axis(points, after[None], axis=0)[0]
+        points = left + (right - left) * np.linspace(0, 1, 17)[:, None]
+    return best * (1 + _SLACK)
+
+
+def heaviest_change(
+    weights: Floats,
+    labels: int,
+    cost: Callable[[Floats], Floats],
+    floor: Callable[[Floats], Floats],
+) -> Floats:
+    """Return the costliest replacement of one clipped ballot by another.
+
+    max over s, t, o of (s - o) g(w_s) + (t - o) g(w_t) + o g'(|w_s - w_t|), s + t - o <= labels.
+    The sum is linear in the overlap o, so only its two ends count.
+
+    Parameters
+    ----------
+    weights
+        (labels + 1,) weight of each vote of a ballot with s ones; ``weights[0]`` is unused.
+    cost
+        (d,) shifts -> (d, orders): g, exact.
+    floor
+        (d,) shifts -> (d, orders): g' for the small differences of overlapping labels; any bound
+        that does not decrease with the shift.
+    """
+    sizes = np.arange(labels + 1)
+    distinct, inverse = np.unique(weights[1:], return_inverse=True)
+    prices = cost(distinct)
+    single = np.concatenate([np.zeros((1, prices.shape[1])), prices[inverse.reshape(-1)]])
+    # Differences are rounded up to a grid of 64: they only matter when ballots must overlap.
+    ladder = np.linspace(0, float(weights[1:].max()), 65)[1:]
+    overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(ladder)])
+    best = np.zeros(single.shape[1])
+    for s in sizes:
+        gap = np.abs(weights - weights[s]) if s else np.zeros(labels + 1)
+        rung = np.where(gap > 0, np.searchsorted(ladder, gap - 1e-15) + 1, 0)
+        for overlap in (np.maximum(0, s + sizes - labels), np.minimum(s, sizes)):
+            total = (
+                (s - overlap)[:, None] * single[s]
+                + (sizes - overlap)[:, None] * single[sizes]
+                + overlap[:, None] * overlap_cost[rung]
+            )
+            best = np.maximum(best, total.max(axis=0))
+    return best
+
+
+def argmax_supremum(sigma: float, orders: Floats) -> Floats:
+    """Return the costliest move of one vote from one class to another under noisy argmax.
+
+    Given the maximum w of all other noisy counts, which the move does not touch, the outcome is
+    argmax(Y_a, Y_b, w); divergence is quasi-convex, so the cost is at most its supremum over w, and
+    by shifting all three over the means (a, b) at w = 0. Slightly above a two-class vote's cost
+    (by up to 0.5 %); never above order / sigma^2, which is what both counts together cost.
+
+    Returns
+    -------
+    (orders,)
+    """
+    step = 1.0 / sigma
+    cap = orders * step * step
+    # Far out the search has nothing to find: the cost has come within a few percent of the cap.
+    near = orders * step < 25.0
+    if not near.any():
+        return cap
+    small = orders[near]
+    radius = 6.0 + 1.5 * small * step
+    ticks = np.linspace(-1, 1, 25)
+    best = np.zeros(len(small))
+    centre_a = centre_b = np.zeros(len(small))
+    for _ in range(5):
+        a = centre_a + radius * ticks[:, None, None]
+        b = centre_b + radius * ticks[None, :, None]
+        a, b = (np.broadcast_to(v, (len(ticks), len(ticks), len(small))) for v in (a, b))
+        cost = paired_divergence(_three_way(a, b), _three_way(a - step, b + step), small)
+        flat = cost.reshape(-1, len(small))
+        top = flat.argmax(axis=0)
+        best = np.maximum(best, flat.max(axis=0))
+        every = np.arange(len(small))
+        centre_a, centre_b = (v.reshape(-1, len(small))[top, every] for v in (a, b))
+        radius = radius * 2 / (len(ticks) - 1) * 1.25
+        ticks = np.linspace(-1, 1, 9)
+    result = cap.copy()
+    result[near] = np.minimum(cap[near], best * (1 + 1e-6))
+    return result
+
+
+def _three_way(a: Floats, b: Floats) -> Floats:
+    """Return log-probabilities that N(a, 1), N(b, 1) or 0 is the largest: (..., 3)."""
+    return np.stack([_beats(a, b), _beats(b, a), log_ndtr(-a) + log_ndtr(-b)], axis=-1)
+
+
+def _beats(a: Floats, b: Floats) -> Floats:
+    """Return log Pr[N(a, 1) > max(N(b, 1), 0)] by quadrature around the integrand's mode."""
+    left, right = np.zeros_like(a), np.maximum(np.maximum(a, b), 0.0) + 2.0
+    for _ in range(45):  # the integrand is log-concave: its mode on [0, inf) is a bisection
+        middle = (left + right) / 2
+        z = middle - b
+        rising = np.exp(-0.5 * z * z - _HALF_LOG_2PI - log_ndtr(z)) > middle - a
+        left, right = np.where(rising, middle, left), np.where(rising, right, middle)
+    mode = np.where(left < 1e-9, 0.0, left)
+    # At the edge the integrand may fall much faster than a Gaussian: follow its slope.
+    fall = np.maximum(-(np.exp(-0.5 * b * b - _HALF_LOG_2PI - log_ndtr(-b)) + a), 1.0)
+    reach = np.where(mode == 0.0, np.minimum(9.0, 45.0 / fall), 9.0)
+    start, stop = np.maximum(mode - 9.0, 0.0), mode + reach
+    half = ((stop - start) / 2)[..., None]
+    x = start[..., None] + half * (1 + _LEGENDRE[0])
+    terms = (
+        -0.5 * (x - a[..., None]) ** 2
+        - _HALF_LOG_2PI
+        + log_ndtr(x - b[..., None])
+        + np.log(half * _LEGENDRE[1])
+    )
+    return np.asarray(np.logaddexp.reduce(terms, axis=-1))

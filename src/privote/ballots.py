@@ -1,0 +1,488 @@
+"""Ballots: a checked cube of votes (queries, voters, labels), read in blocks.
+
+A vote is 1, 0 or missing (-1). A cube that was made is a cube that was checked: mechanisms and
+accountants never meet a NaN, a 2 or a missing axis. Cubes larger than memory stay where they are
+(memory-mapped, Zarr, Parquet) and come in blocks of a few megabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import BallotError, InputError
+
+MISSING = -1
+Threshold = float | npt.ArrayLike | None
+Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
+
+
+class Block(Protocol):
+    """A run of consecutive queries: what a mechanism may ask of the ballots."""
+
+    @property
+    def start(self) -> int:
+        """The first query's place in the whole, for messages."""
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether a vote may be missing."""
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return yes minus no (queries, labels)."""
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
+
+    votes: Votes
+    missing: bool
+    start: int = 0
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.votes.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.votes.shape[0]
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[2]
+
+    def yes(self) -> Counts:
+        """Return the number of yes-votes (queries, labels)."""
+        return _count(self.votes if not self.missing else self.votes == 1)
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
+        if self.missing and not missing_is_no:
+            return _count(self.votes == 1) - _count(self.votes == 0)
+        return 2 * self.yes() - self.voters
+
+    def sizes(self) -> Counts:
+        """Return how many yes-votes each ballot has (queries, voters)."""
+        return np.asarray((self.votes == 1).sum(axis=2, dtype=np.int64))
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        sizes = self.sizes()
+        tally = np.zeros((self.queries, self.labels))
+        yes = self.votes == 1
+        # Sum by size, not by voter: equal ballots in another order give the same bits.
+        for size in np.unique(sizes[sizes > 0]):
+            tally += weights[size] * (yes & (sizes == size)[:, :, None]).sum(axis=1)
+        return tally
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
+        if self.missing:
+            query, voter = np.nonzero((self.votes != MISSING).any(axis=2))
+            return query, voter, self.votes[query, voter] == 1
+        query = np.repeat(np.arange(self.queries), self.voters)
+        voter = np.tile(np.arange(self.voters), self.queries)
+        return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Few of many voters speak: row i is voter ``voter[i]``'s ballot on query ``query[i]``.
+
+    A silent voter casts no vote: zero everywhere for Binary and Tau, no class for Powerset and
+    Plurality.
+    """
+
+    query: Counts
+    voter: Counts
+    votes: npt.NDArray[np.bool_]
+    queries: int
+    voters: int
+    start: int = 0
+    missing: bool = True
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[1]
+
+    def yes(self) -> Counts:
+        """Return the number of yes-votes (queries, labels)."""
+        return self._sum(np.ones(len(self.votes), np.int64)[:, None] * self.votes)
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
+        del missing_is_no
+        return 2 * self.yes() - self.voters
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self._sum(weights[self.votes.sum(axis=1)][:, None] * self.votes)
+
+    def _sum(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        tally = np.zeros((self.queries, self.labels), rows.dtype)
+        np.add.at(tally, self.query, rows)
+        return tally
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+        return self.query, self.voter, self.votes
+
+
+def _count(cells: npt.NDArray[Any]) -> Counts:
+    """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
+    voters = cells.shape[1]
+    width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width).astype(np.int64))
+
+
+@runtime_checkable
+class BallotSource(Protocol):
+    """Anything that yields blocks: :class:`Ballots`, :class:`SparseBallots`, or one of yours."""
+
+    queries: int
+    voters: int
+    labels: int
+    missing: bool
+    sparse: bool
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield consecutive queries, block by block."""
+
+    def head(self, queries: int) -> BallotSource:
+        """Return the first ``queries`` queries."""
+
+
+class Ballots:
+    """A dense, checked cube of votes (queries, voters, labels).
+
+    Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
+    :func:`privote.votefiles.read`; the constructor is for sources that check by themselves.
+    """
+
+    sparse = False
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        rows: Callable[[int, int], Votes],
+        *,
+        missing: bool,
+    ) -> None:
+        self.queries, self.voters, self.labels = (int(size) for size in shape)
+        self.missing = bool(missing)
+        self._rows = rows
+
+    def __repr__(self) -> str:
+        kind = ", some missing" if self.missing else ""
+        return f"Ballots({self.queries} queries, {self.voters} voters, {self.labels} labels{kind})"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(queries, voters, labels)."""
+        return self.queries, self.voters, self.labels
+
+    @classmethod
+    def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
+        """Return ``votes`` as checked ballots, whatever they came as.
+
+        Ballots pass through; arrays are checked; a path is read (:func:`privote.votefiles.read`).
+        """
+        if isinstance(votes, BallotSource):
+            if threshold is not None:
+                raise InputError(
+                    "threshold applies to probabilities, and votes are ballots already"
+                )
+            return votes
+        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
+            from .votefiles import read
+
+            return read(votes, threshold=threshold)
+        return cls.from_array(votes, threshold=threshold)
+
+    @classmethod
+    def from_array(cls, votes: npt.ArrayLike, *, threshold: Threshold = None) -> Ballots:
+        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold.
+
+        Parameters
+        ----------
+        votes
+            (queries, voters, labels)
+        threshold
+            ``None``, one value, or one per label: a probability at or above it is a yes.
+        """
+        array = votes if isinstance(votes, np.ndarray) else np.asarray(votes)
+        shape = check_shape(array.shape)
+        if threshold is not None:
+            bar = check_threshold(threshold, array.shape[2])
+            check_probabilities(array)
+            return cls(
+                shape, lambda start, stop: np.asarray(array[start:stop] >= bar), missing=False
+            )
+        if array.dtype == np.bool_:
+            return cls(shape, lambda start, stop: array[start:stop], missing=False)
+        missing = check_votes(array)
+        return cls(shape, lambda start, stop: as_votes(array[start:stop], missing), missing=missing)
+
+    @classmethod
+    def from_packed(cls, bits: npt.NDArray[np.uint8], shape: npt.ArrayLike) -> Ballots:
+        """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
+        sizes = np.asarray(shape)
+        if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
+            raise BallotError(f"shape of packed votes must be 3 integers, got {sizes.tolist()!r}")
+        queries, voters, labels = (int(size) for size in sizes)
+        check_shape((queries, voters, labels))
+        need = -(-queries * voters * labels // 8)
+        if bits.dtype != np.uint8 or bits.ndim != 1 or bits.size != need:
+            raise BallotError(
+                f"packed votes must be {need} bytes (uint8) for shape "
+                f"({queries}, {voters}, {labels}), got {bits.dtype} of shape {bits.shape}"
+            )
+        ballot = voters * labels
+
+        def rows(start: int, stop: int) -> Votes:
+            first, last = start * ballot, stop * ballot
+            flat = np.unpackbits(bits[first // 8 : -(-last // 8)])
+            skip = first % 8
+            return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
+
+        return cls((queries, voters, labels), rows, missing=False)
+
+    def blocks(self) -> Iterator[DenseBlock]:
+        """Yield the cube in blocks of consecutive queries."""
+        step = max(8, _BLOCK_CELLS // (self.voters * self.labels) // 8 * 8)
+        for start in range(0, self.queries, step):
+            yield DenseBlock(
+                self._rows(start, min(start + step, self.queries)), self.missing, start
+            )
+
+    def head(self, queries: int) -> Ballots:
+        """Return the first ``queries`` queries."""
+        shape = (check_head(queries, self.queries), self.voters, self.labels)
+        return Ballots(shape, self._rows, missing=self.missing)
+
+    def to_array(self) -> Votes:
+        """Return the whole cube as one array: bool, or int8 where votes are missing."""
+        return np.concatenate([block.votes for block in self.blocks()])
+
+    def clip(self, max_positives: int) -> Ballots:
+        """Return ballots with at most ``max_positives`` ones each: the first ones are kept.
+
+        A rule that looks at one ballot only, so it costs nothing; order the labels so that the
+        ones to keep come first.
+        """
+        if max_positives < 0:
+            raise InputError(f"max_positives must be 0 or more, got {max_positives}")
+
+        def rows(start: int, stop: int) -> Votes:
+            votes = self._rows(start, stop)
+            surplus = (votes == 1) & (np.cumsum(votes == 1, axis=2) > max_positives)
+            return np.where(surplus, np.zeros((), votes.dtype), votes)
+
+        return Ballots(self.shape, rows, missing=self.missing)
+
+
+class SparseBallots:
+    """Ballots of which few of very many voters cast one on each query.
+
+    Parameters
+    ----------
+    query, voter
+        (speakers,) The query and the voter of each ballot cast; at most one ballot a pair.
+    votes
+        (speakers, labels) bool.
+    queries, voters
+        How many there are in all, silent ones included.
+    """
+
+    sparse = True
+    missing = True
+
+    def __init__(
+        self,
+        query: npt.ArrayLike,
+        voter: npt.ArrayLike,
+        votes: npt.ArrayLike,
+        *,
+        queries: int,
+        voters: int,
+    ) -> None:
+        ballots = np.asarray(votes)
+        if ballots.ndim != 2:
+            raise BallotError(
+                f"votes of sparse ballots must have 2 axes (speakers, labels), "
+                f"got shape {ballots.shape}"
+            )
+        check_shape((queries, voters, ballots.shape[1]))
+        if ballots.dtype != np.bool_ and check_votes(ballots[None]):
+            raise BallotError("votes of sparse ballots must be 0 or 1: who is silent is left out")
+        places = []
+        for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
+            array = np.asarray(given)
+            if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
+                raise BallotError(
+                    f"{name} must be {len(ballots)} integers, one per ballot, "
+                    f"got {array.dtype} of shape {array.shape}"
+                )
+            if array.size and not (0 <= array.min() and array.max() < bound):
+                raise BallotError(
+                    f"{name} must lie in 0..{bound - 1}, got {_outside(array, bound)}"
+                )
+            places.append(array.astype(np.int64))
+        order = np.argsort(places[0] * voters + places[1], kind="stable")
+        self._query, self._voter = places[0][order], places[1][order]
+        self._votes = ballots.astype(np.bool_)[order]
+        same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
+        if same.any():
+            at = int(np.flatnonzero(same)[0])
+            raise BallotError(
+                f"voter {self._voter[at]} casts more than one ballot on query {self._query[at]}"
+            )
+        self.queries, self.voters, self.labels = int(queries), int(voters), ballots.shape[1]
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
+            f"{len(self._votes)} ballots)"
+        )
+
+    def blocks(self) -> Iterator[SparseBlock]:
+        """Yield the ballots in blocks of consecutive queries."""
+        per_query = max(1, len(self._votes) // self.queries)
+        step = max(1, _BLOCK_CELLS // (self.labels * (per_query + 1)))
+        for start in range(0, self.queries, step):
+            stop = min(start + step, self.queries)
+            low, high = np.searchsorted(self._query, [start, stop])
+            yield SparseBlock(
+                self._query[low:high] - start,
+                self._voter[low:high],
+                self._votes[low:high],
+                queries=stop - start,
+                voters=self.voters,
+                start=start,
+            )
+
+    def head(self, queries: int) -> SparseBallots:
+        """Return the first ``queries`` queries."""
+        queries = check_head(queries, self.queries)
+        keep = self._query < queries
+        return SparseBallots(
+            self._query[keep],
+            self._voter[keep],
+            self._votes[keep],
+            queries=queries,
+            voters=self.voters,
+        )
+
+
+def _outside(array: npt.NDArray[Any], bound: int) -> int:
+    return int(array[(array < 0) | (array >= bound)][0])
+
+
+def check_head(queries: int, available: int) -> int:
+    """Return ``queries`` if that many are there."""
+    if isinstance(queries, bool) or not isinstance(queries, int | np.integer):
+        raise InputError(f"queries must be an integer, got {queries!r}")
+    if not 1 <= queries <= available:
+        raise InputError(
+            f"queries must lie in 1..{available} (the votes hold {available}), got {queries}"
+        )
+    return int(queries)
+
+
+def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
+    """Return checked votes in the type they are counted in."""
+    return slab.astype(np.int8) if missing else slab.astype(np.bool_)
+
+
+def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
+    if len(shape) != 3:
+        raise BallotError(
+            f"votes must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
+        )
+    for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
+        if size < 1:
+            raise BallotError(f"votes must have at least one of its {axis}, got shape {shape}")
+    return shape[0], shape[1], shape[2]
+
+
+def check_threshold(threshold: Threshold, labels: int) -> Floats:
+    """Return a threshold in [0, 1], or one per label, ready to broadcast."""
+    bar = np.asarray(threshold, dtype=np.float64)
+    if bar.shape not in ((), (labels,)):
+        raise InputError(
+            f"threshold must be one value or one per label ({labels}), got shape {bar.shape}"
+        )
+    if not ((bar >= 0) & (bar <= 1)).all():
+        raise InputError(f"threshold must lie in [0, 1], got {bar.tolist()}")
+    return bar
+
+
+def _slabs(array: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    step = max(1, _BLOCK_CELLS // max(1, array.shape[1] * array.shape[2]))
+    for start in range(0, array.shape[0], step):
+        yield start, array[start : start + step]
+
+
+def _place(bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> str:
+    query, voter, label = (int(i) for i in np.argwhere(bad)[0])
+    return (
+        f"votes[query {start + query}, voter {voter}, label {label}] is {slab[query, voter, label]}"
+    )
+
+
+def check_probabilities(array: npt.NDArray[Any]) -> None:
+    """Refuse anything but numbers in [0, 1]; the message names the first bad cell."""
+    if array.dtype.kind not in "fiub":
+        raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
+    for start, slab in _slabs(array):
+        bad = ~((slab >= 0) & (slab <= 1))
+        if bad.any():
+            raise BallotError(f"{_place(bad, slab, start)}; a probability must lie in [0, 1]")
+
+
+def check_votes(array: npt.NDArray[Any]) -> bool:
+    """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
+    if array.dtype.kind not in "fiu":
+        raise BallotError(f"votes must be bool or numbers, got dtype {array.dtype}")
+    missing = False
+    for start, slab in _slabs(array):
+        bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        if bad.any():
+            hint = "; give threshold= if these are probabilities" if array.dtype.kind == "f" else ""
+            raise BallotError(
+                f"{_place(bad, slab, start)}; a vote must be 0, 1 or missing ({MISSING}){hint}"
+            )
+        missing = missing or bool((slab == MISSING).any())
+    return missing

@@ -1,0 +1,141 @@
+"""The only place randomness comes from: secure by default, seeded only for simulation.
+
+Nothing here draws floating-point noise. A release is a draw from a discrete distribution known in
+closed form, and each draw compares random *bits* with the binary expansion of the probability, as
+many bits as it takes: an outcome of probability 1e-200 is drawn with probability 1e-200, not 0.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+_WORD = 62  # bits of a first draw: fits an int64 and converts to float64 without overflow
+_MANTISSA = 53
+
+
+class Entropy:
+    """A source of random bytes and of exact discrete draws.
+
+    Parameters
+    ----------
+    seed
+        ``None`` (default): the operating system's cryptographic generator. An integer: a
+        reproducible Philox stream, and everything drawn from it is *simulated*: whoever knows or
+        guesses the seed can undo the noise, so it protects nobody.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None and (
+            isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0
+        ):
+            raise InputError(f"seed must be None or an integer >= 0, got {seed!r}")
+        self._generator = None if seed is None else np.random.Generator(np.random.Philox(int(seed)))
+
+    @property
+    def simulated(self) -> bool:
+        """True if a seed was given: the draws are reproducible and therefore not private."""
+        return self._generator is not None
+
+    def __repr__(self) -> str:
+        return f"Entropy({'simulated' if self.simulated else 'secure'})"
+
+    def bytes(self, count: int) -> bytes:
+        """Return ``count`` random bytes."""
+        return os.urandom(count) if self._generator is None else self._generator.bytes(count)
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in ``[0, bound)``; ``bound`` may have thousands of digits."""
+        if self._generator is None:
+            return secrets.randbelow(bound)
+        bits = bound.bit_length()
+        while True:
+            draw = int.from_bytes(self.bytes((bits + 7) // 8), "little") & ((1 << bits) - 1)
+            if draw < bound:
+                return draw
+
+    def uniform(self, count: int) -> Floats:
+        """Return ``count`` uniforms in [0, 1), truncated to 53 *significant* bits.
+
+        For every float64 ``p`` the chance that a draw lies below ``p`` is exactly ``p``, however
+        small ``p`` is: truncation keeps full relative precision down to 0.
+        """
+        word = np.frombuffer(self.bytes(8 * count), dtype=np.int64) & ((1 << _WORD) - 1)
+        draw = word.astype(np.float64)
+        # astype rounds to nearest; a draw rounded up would cross a p that the bits stay below.
+        draw = np.where(draw.astype(np.int64) > word, np.nextafter(draw, 0.0), draw)
+        draw = np.ldexp(draw, -_WORD)
+        for place in np.flatnonzero(word < (1 << _MANTISSA)):  # 1 draw in 512 needs more bits
+            draw[place] = self._extend(int(word[place]))
+        return draw
+
+    def _extend(self, value: int) -> float:
+        bits = _WORD
+        while value.bit_length() < _MANTISSA and bits < 1200:
+            value = (value << 64) | int.from_bytes(self.bytes(8), "little")
+            bits += 64
+        surplus = max(0, value.bit_length() - _MANTISSA)
+        return math.ldexp(float(value >> surplus), surplus - bits)
+
+    def bernoulli(
+        self,
+        log_one: Floats,
+        log_zero: Floats,
+        index: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> npt.NDArray[np.bool_]:
+        """Draw yes/no with the probabilities ``exp(log_one)`` and ``exp(log_zero)``.
+
+        The rarer of the two outcomes is the one compared with random bits, so neither is lost to
+        rounding near 1. Sixteen bits settle all but one draw in 65,536; the rest take more.
+
+        Parameters
+        ----------
+        log_one, log_zero
+            Log-probabilities of the two outcomes, same shape.
+        index
+            If given, ``log_one`` and ``log_zero`` are tables and draw ``i`` uses row ``index[i]``.
+        """
+        rare = np.ldexp(np.exp(np.minimum(log_one, log_zero)), 16)
+        whole = np.floor(rare)
+        rest = rare - whole
+        one_is_rare = log_one < log_zero
+        bar = whole.astype(np.uint16)  # the rarer outcome has at most 1/2: it fits
+        if index is not None:
+            bar, one_is_rare = bar[index], one_is_rare[index]
+        bits = np.frombuffer(self.bytes(2 * bar.size), dtype=np.uint16).reshape(bar.shape)
+        hit = bits < bar
+        ties = np.flatnonzero(bits == bar)
+        if ties.size:
+            fraction = rest.reshape(-1)[ties] if index is None else rest[index.reshape(-1)[ties]]
+            hit.reshape(-1)[ties] = self.uniform(ties.size) < fraction
+        return np.asarray(hit == one_is_rare)
+
+    def categorical(self, log_p: Floats) -> npt.NDArray[np.intp]:
+        """Draw one column index per row of ``log_p`` (rows, outcomes); ``-inf`` is impossible.
+
+        Outcomes are laid out from the least to the most likely, so that the running sum keeps
+        the relative precision of the rare ones.
+        """
+        order = np.argsort(log_p, axis=1, kind="stable")
+        heap = np.cumsum(np.exp(np.take_along_axis(log_p, order, axis=1)), axis=1)
+        draw = self.uniform(len(log_p))[:, None] * heap[:, -1:]
+        place = np.minimum((draw >= heap).sum(axis=1), log_p.shape[1] - 1)
+        return np.asarray(np.take_along_axis(order, place[:, None], axis=1)[:, 0])
+
+    def subset(self, size: int, items: int) -> Sequence[int]:
+        """Return a uniform ``size``-subset of ``range(items)`` (Floyd's algorithm)."""
+        chosen: set[int] = set()
+        for top in range(items - size, items):
+            pick = self.below(top + 1)
+            chosen.add(top if pick in chosen else pick)
+        return sorted(chosen)

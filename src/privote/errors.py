@@ -1,0 +1,63 @@
+"""The error tree: every message names the argument, the rule and the value that broke it."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+
+class PrivoteError(Exception):
+    """Anything privote refuses to do. ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InputError(PrivoteError, ValueError):
+    """An argument breaks a rule; nothing was charged and nothing was changed."""
+
+    exit_code = 2
+
+
+class BallotError(InputError):
+    """Votes that are not a cube of 0, 1 or missing; the message names the place."""
+
+
+class UnavailableError(InputError):
+    """A combination that privote does not offer because it has no proof (or no code) for it."""
+
+
+class MissingExtraError(PrivoteError, ImportError):
+    """An optional dependency is not installed; the message names the extra to install."""
+
+    exit_code = 2
+
+
+class BudgetError(PrivoteError):
+    """The privacy budget does not allow the request; nothing was released."""
+
+    exit_code = 3
+
+
+class LedgerError(PrivoteError):
+    """The ledger is broken, unreadable or was tampered with."""
+
+    exit_code = 4
+
+
+class PeerError(PrivoteError):
+    """Another party of a coalition failed, or sent what it should not."""
+
+    exit_code = 5
+
+
+def missing_extra(extra: str, what: str) -> MissingExtraError:
+    """Return the one sentence that says which extra brings ``what``."""
+    return MissingExtraError(f"{what} needs the extra [{extra}]: pip install 'privote[{extra}]'")
+
+
+def positive(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a finite positive number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise InputError(f"{name} must be finite and positive, got {value!r}")
+    return float(value)

@@ -1,0 +1,186 @@
+"""What every mechanism offers: one exact outcome distribution that is both drawn and priced."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..ballots import Ballots, BallotSource, Block
+from ..entropy import Entropy
+from ..errors import InputError
+from .gate import Gate
+
+#: A released label the gate held back.
+ABSTAIN = -1
+
+Labels = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """A map from a tally to the exact distribution over outcomes.
+
+    A mechanism says how to tally a block of ballots (:meth:`tally`), how to draw from the tally's
+    distribution (:meth:`draw`), and what the draw costs (:meth:`cost`). All three read the same
+    log-probabilities, so what is promised is what is drawn. Adjacency is replace-one-ballot: one
+    voter's ballot changes, on every query; all costs are two-sided.
+    """
+
+    name: ClassVar[str]
+    #: What an allowance counts: single votes, or whole ballots.
+    surprise_unit: ClassVar[str] = "ballot"
+    bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
+
+    gate: Gate | None = None
+
+    def __post_init__(self) -> None:
+        if self.gate is not None and not isinstance(self.gate, Gate):
+            raise InputError(f"gate must be a privote.Gate or None, got {self.gate!r}")
+
+    # -- what each mechanism defines -------------------------------------------------------------
+
+    @abstractmethod
+    def tally(self, block: Block) -> Any:
+        """Reduce a block of ballots to what the outcome distribution depends on."""
+
+    @abstractmethod
+    def draw(self, tally: Any, entropy: Entropy) -> Labels:
+        """Draw labels (queries, labels) from the tally's exact distribution."""
+
+    @abstractmethod
+    def cost(self, tally: Any, orders: Floats, bound: str) -> Floats:
+        """Price each query of a tally: (queries, orders)."""
+
+    @abstractmethod
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price a block for each voter and direction: (voters, 2, orders)."""
+
+    @abstractmethod
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most on any votes: (orders,)."""
+
+    def total_cost(self, tally: Any, orders: Floats, bound: str) -> Floats:
+        """Price a whole tally: (orders,)."""
+        return np.asarray(self.cost(tally, orders, bound).sum(axis=0))
+
+    def check(self, ballots: BallotSource) -> None:  # noqa: B027 (most mechanisms take any ballot)
+        """Refuse ballots this mechanism cannot count; the message names the place."""
+
+    # -- what every user calls -------------------------------------------------------------------
+
+    def release(self, votes: Any, seed: int | None = None) -> Labels:
+        """Draw one release. An *unbilled* primitive: nothing is charged, no budget is checked.
+
+        Use :func:`privote.label` for a release with a guarantee.
+
+        Parameters
+        ----------
+        votes
+            (queries, voters, labels) array, ballots or path.
+        seed
+            ``None``: cryptographic randomness. An integer: a simulation that protects nobody.
+
+        Returns
+        -------
+        int8 (queries, labels): 1, 0 or ABSTAIN (-1).
+        """
+        ballots, entropy = self._accept(votes), Entropy(seed)
+        return np.concatenate([self.draw(self.tally(b), entropy) for b in ballots.blocks()])
+
+    def rdp(self, votes: Any, orders: Orders | None = None, bound: str = "exact") -> Floats:
+        """Return the data-dependent cost of each query: (queries, orders). Owner's eyes only.
+
+        ``"exact"`` covers every neighbour in both directions and adds over queries;
+        ``"pate2018"`` is the published bound, to compare with.
+        """
+        self._check_bound(bound, self.bounds)
+        orders = check_orders(orders)
+        ballots = self._accept(votes)
+        return np.concatenate([self.cost(self.tally(b), orders, bound) for b in ballots.blocks()])
+
+    def total_rdp(self, votes: Any, orders: Orders | None = None, bound: str = "exact") -> Floats:
+        """Return the sum of :meth:`rdp` over queries, streamed: (orders,)."""
+        self._check_bound(bound, self.bounds)
+        orders = check_orders(orders)
+        total = np.zeros(len(orders))
+        for block in self._accept(votes).blocks():
+            total += self.total_cost(self.tally(block), orders, bound)
+        return total
+
+    def rdp_by_voter(self, votes: Any, orders: Orders | None = None) -> Floats:
+        """Return each voter's own bill: (voters, 2, orders), both directions.
+
+        Exact for the batch: the largest divergence over every change of that voter's ballots. The
+        cost of the batch is the maximum over voters and directions; bills add over batches.
+        """
+        orders = check_orders(orders)
+        ballots = self._accept(votes)
+        bill = np.zeros((ballots.voters, 2, len(orders)))
+        for block in ballots.blocks():
+            bill += self.cost_by_voter(block, orders)
+        return bill
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one surprise costs at most (ACCOUNTING: the unit of an allowance)."""
+        return self.worst_case_rdp(voters, labels, orders)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the public parameters, as plain numbers, for statements and files."""
+        out: dict[str, Any] = {"mechanism": self.name}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None:
+                continue
+            nested = hasattr(value, "__dataclass_fields__")
+            out[field.name] = (
+                {
+                    "kind": type(value).__name__,
+                    **{f.name: getattr(value, f.name) for f in fields(value)},
+                }
+                if nested
+                else value
+            )
+        return out
+
+    def __str__(self) -> str:
+        return describe(self.parameters())
+
+    # -- shared checks ---------------------------------------------------------------------------
+
+    def _accept(self, votes: Any) -> BallotSource:
+        ballots = Ballots.of(votes)
+        self.check(ballots)
+        return ballots
+
+    def _check_bound(self, bound: str, known: tuple[str, ...]) -> None:
+        if bound not in known:
+            raise InputError(f"bound must be one of {', '.join(known)}, got {bound!r}")
+
+
+def check_electorate(voters: int, labels: int) -> None:
+    """Refuse sizes that are not positive integers."""
+    for name, value in (("voters", voters), ("labels", labels)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def describe(parameters: dict[str, Any]) -> str:
+    """Return public parameters as "binary (sigma=7, gate threshold=50 sigma=30)"."""
+    parts = []
+    for key, value in parameters.items():
+        if isinstance(value, dict):
+            inner = " ".join(
+                f"{k}={v:g}" for k, v in value.items() if k != "kind" and v is not None
+            )
+            parts.append(f"{key} {inner}")
+        elif key != "mechanism":
+            parts.append(f"{key}={value:g}")
+    return f"{parameters['mechanism']} ({', '.join(parts)})"

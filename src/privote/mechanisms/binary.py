@@ -1,0 +1,237 @@
+"""Binary voting: each label is its own yes/no election (the paper's Definition 4)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.exact import shift_costs
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.worst_case import supremum
+from ..ballots import Block, DenseBlock
+from ..errors import InputError, UnavailableError
+from ..links import GaussianLink, Link, OptimalLink
+from .base import check_electorate
+from .cells import CellMechanism, CellTally
+
+_TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
+_SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinaryVoting(CellMechanism):
+    """Release each label by a noisy majority of its own.
+
+    Parameters
+    ----------
+    sigma
+        PATE's sigma_GNMax: both counts of a label (yes, no) get their own N(0, sigma^2), so
+        Pr[1] = Phi((yes - no) / (sqrt(2) sigma)), one noise of std sigma/sqrt(2) on the yes-votes.
+    link
+        Instead of sigma: :class:`privote.OptimalLink`.
+    quota, false_alarm
+        Where the bar stands: a share of the registered voters, or such that a label without a
+        single yes is released as 1 with this probability. With a bar a missing vote is not a yes;
+        without one it counts for neither side.
+    gate
+        A :class:`privote.Gate` on each label; only with the bar at one half.
+    """
+
+    name: ClassVar[str] = "binary"
+    surprise_unit: ClassVar[str] = "vote"
+
+    sigma: float | None = None
+    link: OptimalLink | None = None
+    quota: float | None = None
+    false_alarm: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.sigma is None) == (self.link is None):
+            raise InputError("give exactly one of sigma and link")
+        if self.link is not None and not isinstance(self.link, OptimalLink):
+            raise InputError(f"link must be a privote.OptimalLink, got {self.link!r}")
+        if self.sigma is not None:
+            link = GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
+            object.__setattr__(self, "sigma", link.sigma)
+            if self.gate is not None and link.has_bar and self.quota != 0.5:
+                raise UnavailableError(
+                    "a gate asks how many agree with the majority, so it goes with the bar at one "
+                    f"half only; got quota={self.quota}, false_alarm={self.false_alarm}"
+                )
+        elif self.quota is not None or self.false_alarm is not None:
+            raise UnavailableError(
+                "an optimal link is symmetric about one half: it takes no quota and no false_alarm"
+            )
+
+    @property
+    def _link(self) -> Link:
+        if self.link is not None:
+            return self.link
+        assert self.sigma is not None
+        return GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
+
+    def tally(self, block: Block) -> CellTally:
+        """Return the margins (queries, labels)."""
+        has_bar = self.quota is not None or self.false_alarm is not None
+        missing = block.missing and not has_bar
+        return CellTally(block.margins(missing_is_no=has_bar), block.voters, missing)
+
+    def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+        if tally.voters > _TABLE_VOTERS:
+            return super()._levels(tally)
+        return np.arange(-tally.voters, tally.voters + 1), tally.margins + tally.voters
+
+    def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
+        """Price each query: the sum over labels of the worst neighbour's cost."""
+        levels, index = np.unique(tally.margins, return_inverse=True)
+        table = self._cell_cost(levels, tally, orders, bound)
+        index = index.reshape(tally.margins.shape)
+        total = np.zeros((len(tally.margins), len(orders)))
+        for label in range(index.shape[1]):
+            total += table[index[:, label]]
+        return total
+
+    def total_cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
+        """Price a whole tally: a histogram of margins times a table."""
+        histogram = np.bincount(tally.margins.reshape(-1) + tally.voters)
+        levels = np.flatnonzero(histogram)
+        table = self._cell_cost(levels - tally.voters, tally, orders, bound)
+        return np.asarray(histogram[levels] @ table)
+
+    def _cell_cost(
+        self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str
+    ) -> Floats:
+        """Return the cost of a cell at each margin: (margins, orders)."""
+        if bound == "pate2018":
+            if self.sigma is None:
+                raise UnavailableError(
+                    "bound 'pate2018' is proved for Gaussian noise, not for a link"
+                )
+            return self._theorem6(margins, tally.voters, self.sigma, orders)
+        directed = self._directed(margins, tally.voters, tally.missing, orders)
+        return np.asarray(directed.max(axis=(1, 2)))
+
+    def _directed(
+        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+    ) -> Floats:
+        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
+
+        The changed vote may become anything else, so each is the worst over where it can go. The
+        row of a missing vote is zero where no vote is missing.
+        """
+        if voters <= _TABLE_VOTERS:
+            return np.asarray(_table(self, voters, missing, tuple(orders))[margins + voters])
+        return _directed_costs(self, margins, voters, missing, orders)
+
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price the block for each voter: flipping all its votes is the worst it can do."""
+        tally = self.tally(block)
+        levels, index = np.unique(tally.margins, return_inverse=True)
+        index = index.reshape(tally.margins.shape)
+        costs = self._directed(levels, tally.voters, tally.missing, orders)
+        width = len(levels)
+        if isinstance(block, DenseBlock):
+            votes = block.votes if tally.missing else block.votes == 1
+            kinds = (0, 1, -1) if tally.missing else (0, 1)
+            bill = np.zeros((tally.voters, 2, len(orders)))
+            for j in range(tally.voters):
+                for column, kind in enumerate(kinds):
+                    seen = index[votes[:, j] == kind]
+                    bill[j] += np.tensordot(
+                        np.bincount(seen, minlength=width), costs[:, column], axes=1
+                    )
+            return bill
+        # Sparse: start from "everyone said no everywhere", then swap in the few who said yes.
+        query, voter, ballot = block.speakers()
+        everywhere = np.bincount(index.reshape(-1), minlength=width)
+        bill = np.broadcast_to(
+            np.tensordot(everywhere, costs[:, 0], axes=1), (tally.voters, 2, len(orders))
+        ).copy()
+        row, label = np.nonzero(ballot)
+        np.add.at(bill, voter[row], (costs[:, 1] - costs[:, 0])[index[query[row], label]])
+        return bill
+
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most: every label flips at its costliest margin."""
+        self._check_bound(bound, self.worst_case_bounds)
+        orders = check_orders(orders)
+        check_electorate(voters, labels)
+        if bound == "gaussian":
+            if self.sigma is None:
+                raise UnavailableError("bound 'gaussian' is for Gaussian noise, not for a link")
+            gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
+            return labels * orders * (1 / self.sigma**2 + gate)
+        return labels * _worst_vote(self, int(voters), tuple(orders))
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one surprising *vote* costs at most."""
+        return self.worst_case_rdp(voters, 1, orders)
+
+
+def _directed_costs(
+    mech: BinaryVoting, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+) -> Floats:
+    def log_probs(at: npt.NDArray[Any]) -> Floats:
+        return mech.log_probs(at, voters)
+
+    if not missing:
+        up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
+        return np.stack([up, down, np.zeros_like(up)], axis=1)
+    two_up, up, down, two_down = np.moveaxis(
+        shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders), 1, 0
+    )
+    return np.stack(
+        [np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)], axis=1
+    )
+
+
+@lru_cache(maxsize=32)
+def _table(mech: BinaryVoting, voters: int, missing: bool, orders: tuple[float, ...]) -> Floats:
+    margins = np.arange(-voters, voters + 1)
+    return _directed_costs(mech, margins, voters, missing, np.array(orders))
+
+
+@lru_cache(maxsize=64)
+def _worst_vote(mech: BinaryVoting, voters: int, orders: tuple[float, ...]) -> Floats:
+    """Return the costliest change of one vote, to another or to missing, at any margin."""
+    array = np.array(orders)
+    if voters <= _SCAN_VOTERS or mech.link is not None:
+        worst = np.zeros(len(array))
+        for start in range(-voters, voters + 1, 1000):
+            margins = np.arange(start, min(start + 1000, voters + 1))
+            worst = np.maximum(
+                worst, _directed_costs(mech, margins, voters, True, array).max(axis=(0, 1, 2))
+            )
+        worst.setflags(write=False)
+        return worst
+    assert mech.sigma is not None
+    link = GaussianLink(sigma=mech.sigma, quota=mech.quota, false_alarm=mech.false_alarm)
+    centres, scale = [2 * link.bar(voters) - voters], math.sqrt(2) * mech.sigma
+    if mech.gate is not None:
+        edge = 2 * mech.gate.threshold - voters
+        centres += [0.0, edge, -edge]
+        scale = min(scale, 2 * mech.gate.sigma)
+    worst = np.zeros(len(array))
+    for shift in (1.0, 2.0):
+        worst = np.maximum(
+            worst,
+            supremum(
+                lambda m: mech.log_probs(m, voters),
+                shift,
+                -voters,
+                voters,
+                centres=centres,
+                scale=scale,
+                orders=array,
+            ),
+        )
+    worst.setflags(write=False)
+    return worst

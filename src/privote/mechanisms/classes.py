@@ -1,0 +1,227 @@
+"""What Powerset and Plurality share: every ballot votes for one class, the noisiest count wins."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr
+
+from ..accounting.pate2018 import theorem6
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.worst_case import argmax_supremum
+from ..ballots import BallotSource, Block
+from ..entropy import Entropy
+from ..errors import positive
+from .argmax import Contest, neighbour_costs
+from .base import ABSTAIN, Labels, Mechanism, check_electorate
+
+
+@dataclass(frozen=True)
+class ClassTally:
+    """Which classes got how many votes.
+
+    Attributes
+    ----------
+    profiles
+        (queries, width) counts of the classes with votes, descending, padded with 0.
+    winners
+        (queries, width) the class of each count, as a row of ``ballots``.
+    ballots
+        (classes seen, labels) bool.
+    voter_class
+        (speakers, 3): query, voter, and the place of the voter's class in its query's profile.
+    """
+
+    profiles: npt.NDArray[np.int64]
+    winners: npt.NDArray[np.int64]
+    ballots: npt.NDArray[np.bool_]
+    voter_class: npt.NDArray[np.int64]
+    voters: int
+    silent: bool
+
+    def contests(self) -> Iterator[tuple[tuple[int, ...], npt.NDArray[np.intp]]]:
+        """Yield each distinct profile with the queries that have it."""
+        distinct, inverse = np.unique(self.profiles, axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        order = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse, minlength=len(distinct)))
+        for row, rows in zip(distinct, np.split(order, ends[:-1]), strict=True):
+            yield tuple(int(c) for c in row[row > 0]), rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassMechanism(Mechanism):
+    """A mechanism in which each ballot is one vote for one of M classes.
+
+    ``sigma`` is PATE's sigma_GNMax: the count of every class gets its own N(0, sigma^2).
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+
+    @abstractmethod
+    def classes(self, labels: int) -> int:
+        """Return M, the number of classes."""
+
+    @abstractmethod
+    def _vote(
+        self, block: Block
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
+
+    @abstractmethod
+    def _draw_unvoted(
+        self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
+    ) -> npt.NDArray[np.bool_]:
+        """Draw a class uniformly among those without a vote."""
+
+    def check(self, ballots: BallotSource) -> None:
+        """Refuse ballots that are not a vote for one class."""
+        for block in ballots.blocks():
+            self._vote(block)
+
+    def _may_be_silent(self, block: Block) -> bool:
+        return block.missing
+
+    def tally(self, block: Block) -> ClassTally:
+        """Count the classes of each query."""
+        query, voter, cast = self._vote(block)
+        packed = np.packbits(cast, axis=1)
+        if len(cast):
+            codes = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}").reshape(-1)
+            _, first, code = np.unique(codes, return_index=True, return_inverse=True)
+        else:
+            first, code = np.zeros(0, np.intp), np.zeros(0, np.intp)
+        kinds = max(1, len(first))
+        key, place, count = np.unique(
+            query * kinds + code.reshape(-1), return_inverse=True, return_counts=True
+        )
+        run_query, run_class = key // kinds, key % kinds
+        # Within a query the largest count first; ties in the order of the codes.
+        order = np.lexsort((run_class, -count, run_query))
+        starts = np.searchsorted(run_query[order], np.arange(block.queries))
+        rank = np.empty(len(key), np.int64)
+        rank[order] = np.arange(len(key)) - starts[run_query[order]]
+        width = int(rank.max()) + 1 if len(rank) else 1
+        profiles = np.zeros((block.queries, width), np.int64)
+        winners = np.zeros_like(profiles)
+        profiles[run_query, rank], winners[run_query, rank] = count, run_class
+        return ClassTally(
+            profiles,
+            winners,
+            np.asarray(cast[first]).reshape(-1, block.labels),
+            np.stack([query, voter, rank[place.reshape(-1)]], axis=1),
+            block.voters,
+            self._may_be_silent(block),
+        )
+
+    def _contest(self, profile: tuple[int, ...], labels: int) -> Contest:
+        return Contest(self.sigma, profile, self.classes(labels))
+
+    def win_log_probs(self, tally: ClassTally) -> Floats:
+        """Return the log-probability of each voted class, then of *some* unvoted one.
+
+        (queries, width + 1), -inf where there is no such class. Given that the query is answered.
+        """
+        queries, width = tally.profiles.shape
+        table = np.full((queries, width + 1), -np.inf)
+        for profile, rows in tally.contests():
+            contest = self._contest(profile, tally.ballots.shape[1])
+            levels, log_mult = contest.levels()
+            wins = contest.win_log_probs()
+            for place, count in enumerate(profile):
+                table[rows, place] = wins[levels == count][0]
+            if contest.unvoted:
+                table[rows, width] = wins[-1] + log_mult[-1]
+        return table
+
+    def draw(self, tally: ClassTally, entropy: Entropy) -> Labels:
+        """Draw the winning class of each query, or ABSTAIN: (queries, labels)."""
+        table = self.win_log_probs(tally)
+        labels = tally.ballots.shape[1]
+        queries, width = tally.profiles.shape
+        place = entropy.categorical(table)
+        drawn = np.zeros((queries, labels), np.int8)
+        voted = place < width
+        drawn[voted] = tally.ballots[tally.winners[voted, place[voted]]]
+        for row in np.flatnonzero(~voted):
+            seen = tally.ballots[tally.winners[row][tally.profiles[row] > 0]]
+            drawn[row] = self._draw_unvoted(seen, labels, entropy)
+        if self.gate is not None:
+            gate = self.gate.log_probs(tally.profiles[:, 0])
+            drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0])] = ABSTAIN
+        return drawn
+
+    def cost(self, tally: ClassTally, orders: Floats, bound: str) -> Floats:
+        """Price each query: the worst move of any one ballot."""
+        total = np.empty((len(tally.profiles), len(orders)))
+        for profile, rows in tally.contests():
+            contest = self._contest(profile, tally.ballots.shape[1])
+            if bound == "pate2018":
+                total[rows] = self._theorem6(contest, orders)
+            else:
+                costs = neighbour_costs(contest, self.gate, tally.silent, tuple(orders))
+                total[rows] = costs.max(axis=(0, 1))
+        return total
+
+    def _theorem6(self, contest: Contest, orders: Floats) -> Floats:
+        # Proposition 7 of PATE 2018: q <= sum over losing classes of Phi(-gap / (sqrt(2) sigma)).
+        levels, log_mult = contest.levels()
+        lose = np.log(np.maximum(np.exp(np.minimum(log_mult[0], 600.0)) - 1, 1e-300))
+        first = np.where(np.arange(len(levels)) == 0, lose, log_mult)
+        gap = (levels[0] - levels) / (2**0.5 * self.sigma)
+        log_q = np.logaddexp.reduce(first + log_ndtr(-gap))
+        cost = theorem6(log_q, self.sigma, orders)
+        if self.gate is not None:
+            gate = self.gate.log_probs(np.array(float(contest.top)))
+            cost = cost + theorem6(gate.min(), 2**0.5 * self.gate.sigma, orders)
+        return cost
+
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price the block for each voter: the worst place its one vote could have been."""
+        tally = self.tally(block)
+        query, voter, place = tally.voter_class.T
+        bill = np.zeros((tally.voters, 2, len(orders)))
+        for profile, rows in tally.contests():
+            contest = self._contest(profile, tally.ballots.shape[1])
+            costs = neighbour_costs(contest, self.gate, tally.silent, tuple(orders))
+            levels, _ = contest.levels()
+            here = np.isin(query, rows)
+            level_of = np.array([np.flatnonzero(levels == count)[0] for count in profile], np.int64)
+            np.add.at(bill, voter[here], costs[level_of[place[here]]])
+            if tally.silent:
+                spoke = np.bincount(voter[here], minlength=tally.voters)
+                bill += (len(rows) - spoke)[:, None, None] * costs[-1]
+        return bill
+
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most: one vote leaves one class and joins another."""
+        self._check_bound(bound, self.worst_case_bounds)
+        orders = check_orders(orders)
+        check_electorate(voters, labels)
+        vote = orders / self.sigma**2
+        if bound == "exact":
+            vote = _worst_move(self.sigma, tuple(orders))
+        if self.gate is None:
+            return np.array(vote)
+        # The gate's check and the vote, one after the other; one noise on one count for the gate.
+        gate = orders * 0.5 / self.gate.sigma**2
+        return vote + gate
+
+
+@lru_cache(maxsize=64)
+def _worst_move(sigma: float, orders: tuple[float, ...]) -> Floats:
+    worst = argmax_supremum(sigma, np.array(orders))
+    worst.setflags(write=False)
+    return worst

@@ -1,0 +1,38 @@
+"""The confidence gate: answer only where the voters agree enough (PATE 2018's Confident-GNMax)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr
+
+from ..errors import InputError, positive
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Answer with probability Phi((top - threshold) / sigma), else ABSTAIN.
+
+    ``top`` is the larger of yes and no for a label (Binary, Tau), the count of the leading class
+    for a query (Powerset, Plurality). One N(0, sigma^2) on that count; drawn independently of the
+    vote, priced jointly with it.
+    """
+
+    threshold: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive("gate sigma", self.sigma))
+        if isinstance(self.threshold, bool) or not np.isfinite(float(self.threshold)):
+            raise InputError(f"gate threshold must be a finite count, got {self.threshold!r}")
+        object.__setattr__(self, "threshold", float(self.threshold))
+
+    def log_probs(self, top: npt.NDArray[Any]) -> Floats:
+        """Return log Pr[abstain], log Pr[answer] on the last axis: (..., 2)."""
+        z = (np.asarray(top, np.float64) - self.threshold) / self.sigma
+        return np.stack([log_ndtr(-z), log_ndtr(z)], axis=-1)

@@ -1,0 +1,81 @@
+"""Plurality voting: the single-winner GNMax of PATE 2018 that the others extend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ballots import Block
+from ..entropy import Entropy
+from ..errors import BallotError
+from .classes import ClassMechanism
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluralityVoting(ClassMechanism):
+    """Release the one label with the largest noisy count.
+
+    Ballots have at most one positive; a ballot without one is silent and counts for no label. The
+    release has one 1 a row, or ABSTAIN throughout where the gate held the query back.
+    """
+
+    name: ClassVar[str] = "plurality"
+
+    def classes(self, labels: int) -> int:
+        """Return the number of labels."""
+        return labels
+
+    def _vote(
+        self, block: Block
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        query, voter, cast = block.speakers()
+        size = cast.sum(axis=1)
+        if (size > 1).any():
+            at = int(np.flatnonzero(size > 1)[0])
+            raise BallotError(
+                f"plurality takes at most one positive a ballot; voter {voter[at]} has {size[at]} "
+                f"on query {block.start + query[at]}: labels {np.flatnonzero(cast[at])[:5].tolist()}"
+            )
+        speaks = size == 1
+        return query[speaks], voter[speaks], cast[speaks]
+
+    def _may_be_silent(self, block: Block) -> bool:
+        # A ballot of zeros is allowed, so a neighbour may fall silent.
+        return True
+
+    def _draw_unvoted(
+        self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
+    ) -> npt.NDArray[np.bool_]:
+        free = np.flatnonzero(~voted.any(axis=0)) if len(voted) else np.arange(labels)
+        drawn = np.zeros(labels, np.bool_)
+        drawn[free[entropy.below(len(free))]] = True
+        return drawn
+
+    def outcome_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each label winning (and, with a gate, ABSTAIN) per query.
+
+        (queries, labels), or (queries, labels + 1) with a gate.
+        """
+        parts = []
+        for block in self._accept(votes).blocks():
+            tally = self.tally(block)
+            wins = np.exp(self.win_log_probs(tally))
+            table = np.zeros((block.queries, block.labels))
+            label = tally.ballots.argmax(axis=1) if len(tally.ballots) else np.zeros(1, np.intp)
+            for row in range(block.queries):
+                seen = tally.profiles[row] > 0
+                free = np.ones(block.labels, bool)
+                free[label[tally.winners[row][seen]]] = False
+                table[row, label[tally.winners[row][seen]]] = wins[row, :-1][seen]
+                if free.any():
+                    table[row, free] = wins[row, -1] / free.sum()
+            if self.gate is not None:
+                gate = np.exp(self.gate.log_probs(tally.profiles[:, 0]))
+                table = np.concatenate([table * gate[:, 1:], gate[:, :1]], axis=1)
+            parts.append(table)
+        return np.concatenate(parts)

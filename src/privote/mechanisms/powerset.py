@@ -1,0 +1,129 @@
+"""Powerset voting: each set of labels is one class of a single-winner election (Definition 7)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ballots import Block
+from ..entropy import Entropy
+from ..errors import BallotError, InputError
+from .classes import ClassMechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowersetVoting(ClassMechanism):
+    """Release the label set with the largest noisy count among all 2^k sets.
+
+    Nothing of size 2^k is ever built, neither to draw nor to price, and k may be thousands.
+
+    Parameters
+    ----------
+    sigma
+        PATE's sigma_GNMax: the count of every set gets its own N(0, sigma^2).
+    max_positives
+        Only sets with at most this many labels can win; a ballot with more is refused
+        (:meth:`privote.Ballots.clip` makes them fit).
+    gate
+        A :class:`privote.Gate` on each query: the count of the leading set.
+
+    A ballot that is missing as a whole votes for no set; a single missing vote is a no.
+    """
+
+    name: ClassVar[str] = "powerset"
+
+    max_positives: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limit = self.max_positives
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1
+        ):
+            raise InputError(
+                f"max_positives must be None or an integer of at least 1, got {limit!r}"
+            )
+
+    def classes(self, labels: int) -> int:
+        """Return the number of sets that can win, exactly."""
+        return sum(_sizes(labels, self.max_positives))
+
+    def _vote(
+        self, block: Block
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        query, voter, cast = block.speakers()
+        if self.max_positives is not None:
+            size = cast.sum(axis=1)
+            if (size > self.max_positives).any():
+                at = int(np.flatnonzero(size > self.max_positives)[0])
+                raise BallotError(
+                    f"max_positives is {self.max_positives}, but voter {voter[at]} has {size[at]} "
+                    f"positives on query {block.start + query[at]}; raise it or use Ballots.clip"
+                )
+        return query, voter, cast
+
+    def _draw_unvoted(
+        self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
+    ) -> npt.NDArray[np.bool_]:
+        taken = {row.tobytes() for row in voted}
+        while True:
+            drawn = self._draw_set(labels, entropy)
+            if drawn.tobytes() not in taken:
+                return drawn
+
+    def _draw_set(self, labels: int, entropy: Entropy) -> npt.NDArray[np.bool_]:
+        """Draw uniformly among all sets that can win."""
+        if self.max_positives is None or self.max_positives >= labels:
+            bits = np.frombuffer(entropy.bytes(-(-labels // 8)), np.uint8)
+            return np.unpackbits(bits, count=labels).astype(np.bool_)
+        sizes = _sizes(labels, self.max_positives)
+        ticket, size = entropy.below(sum(sizes)), 0
+        while ticket >= sizes[size]:
+            ticket -= sizes[size]
+            size += 1
+        drawn = np.zeros(labels, np.bool_)
+        drawn[list(entropy.subset(size, labels))] = True
+        return drawn
+
+    def outcome_probabilities(self, votes: Any) -> list[dict[Any, float]]:
+        """Return, for each query, the probability of every set that got a vote, by its labels.
+
+        Keys are tuples of label indices; ``"unvoted"`` holds the probability that some set without
+        a vote wins (each of them alike), ``"abstain"``, with a gate, that nothing is released.
+        """
+        out: list[dict[Any, float]] = []
+        for block in self._accept(votes).blocks():
+            tally = self.tally(block)
+            wins = np.exp(self.win_log_probs(tally))
+            for row in range(block.queries):
+                seen = np.flatnonzero(tally.profiles[row])
+                abstain, answer = (
+                    (0.0, 1.0)
+                    if self.gate is None
+                    else np.exp(self.gate.log_probs(tally.profiles[row, 0])).tolist()
+                )
+                entry: dict[Any, float] = {
+                    tuple(np.flatnonzero(tally.ballots[tally.winners[row, i]]).tolist()): float(
+                        wins[row, i] * answer
+                    )
+                    for i in seen
+                }
+                entry["unvoted"] = float(wins[row, -1] * answer)
+                if self.gate is not None:
+                    entry["abstain"] = abstain
+                out.append(entry)
+        return out
+
+
+@lru_cache(maxsize=64)
+def _sizes(labels: int, max_positives: int | None) -> tuple[int, ...]:
+    """Return how many sets there are of each size, as exact integers."""
+    top = labels if max_positives is None else min(labels, max_positives)
+    if top == labels and max_positives is None and labels > 64:
+        return (1 << labels,)  # only the sum is needed, and a thousand binomials are slow
+    return tuple(math.comb(labels, size) for size in range(top + 1))

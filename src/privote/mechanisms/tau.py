@@ -1,0 +1,251 @@
+"""Tau voting: Binary on ballots clipped in l2 norm, or in l1 as Private-kNN does (Definition 6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.exact import clipped_sum, shift_costs
+from ..accounting.renyi import Floats, Orders, check_orders, divergence
+from ..accounting.worst_case import heaviest_change, supremum
+from ..ballots import Block
+from ..errors import InputError, positive
+from ..links import GaussianLink, Link
+from .base import check_electorate
+from .cells import CellMechanism, CellTally
+from .gate import Gate
+
+_EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class TauVoting(CellMechanism):
+    """Release each label by a noisy majority of clipped ballots.
+
+    A ballot with s ones counts w_s per one: min(1, tau / sqrt(s)) for ``norm=2``, min(1, tau / s)
+    for ``norm=1``. The rest of the voters count against the label; a missing vote is a no, so that
+    the norm of a ballot stays bounded.
+
+    Parameters
+    ----------
+    sigma
+        PATE's sigma_GNMax: Pr[1] = Phi((2c - n) / (sqrt(2) sigma)) for the clipped, real tally c.
+    tau
+        The bound on the norm of a ballot.
+    norm
+        2, or 1 for the Private-kNN baseline.
+    gate
+        A :class:`privote.Gate` on each label.
+    """
+
+    name: ClassVar[str] = "tau"
+
+    sigma: float
+    tau: float
+    norm: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+        object.__setattr__(self, "tau", positive("tau", self.tau))
+        if self.norm not in (1, 2):
+            raise InputError(f"norm must be 1 or 2, got {self.norm!r}")
+
+    @property
+    def _link(self) -> Link:
+        return GaussianLink(sigma=self.sigma)
+
+    def weights(self, labels: int) -> Floats:
+        """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""
+        sizes = np.arange(1, labels + 1, dtype=np.float64)
+        return np.concatenate([[0.0], np.minimum(1.0, self.tau / sizes ** (1 / self.norm))])
+
+    def tally(self, block: Block) -> CellTally:
+        """Return the real margins 2c - n of clipped ballots (queries, labels)."""
+        weighted = block.weighted(self.weights(block.labels))
+        return CellTally(2 * weighted - block.voters, block.voters, False)
+
+    def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
+        """Price each query: the labels that cost most to lose and to gain, within the norm."""
+        queries, labels = tally.margins.shape
+        levels, index = self._levels(tally)
+        total = np.empty((queries, len(orders)))
+        if bound == "pate2018":
+            table = self._theorem6(levels, tally.voters, self.sigma, orders)
+            cap = self.worst_case_rdp(tally.voters, labels, orders, bound="gaussian")
+            for rows in _slices(queries, labels * len(orders)):
+                total[rows] = np.minimum(table[index[rows]].sum(axis=1), cap)
+            return total
+        weights, sizes = _distinct(self.weights(labels))
+        down, up = self._losses_and_gains(levels, tally.voters, weights, orders)
+        # A whole vote up or down bounds any clipped one, as long as no gate can make a short
+        # move costlier than a long one.
+        binary = None
+        if self.gate is None:
+            # Unbounded: near the ends a whole vote would leave the range, a clipped one does not.
+            whole = shift_costs(self._at(tally.voters), levels, (2, -2), math.inf, orders)
+            binary = whole.max(axis=1)
+        for rows in _slices(queries, labels * len(weights) * 4 * len(orders)):
+            at = index[rows]
+            sides = []
+            for way in (0, 1):
+                side = clipped_sum(down[at, :, way], up[at, :, way], sizes)
+                if binary is not None:
+                    side = np.minimum(side, binary[at, way].sum(axis=1))
+                sides.append(side)
+            total[rows] = np.maximum(*sides)
+        return total
+
+    def _at(self, voters: int) -> Any:
+        return lambda margins: self.log_probs(margins, voters)
+
+    def _losses_and_gains(
+        self, levels: Floats, voters: int, weights: Floats, orders: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return the costs of losing and of gaining a vote of each weight.
+
+        Each (levels, weights, 2, orders).
+        """
+        log_probs = self._at(voters)
+        down = shift_costs(log_probs, levels, [-2 * w for w in weights], voters, orders)
+        up = shift_costs(log_probs, levels, [2 * w for w in weights], voters, orders)
+        if self.gate is not None:
+            # A label in both ballots moves by the difference of weights, which with a gate may
+            # cost more than the whole weight: count it with the heavier ballot.
+            for i, heavy in enumerate(weights):
+                for light in weights[weights < heavy]:
+                    move = 2 * (heavy - light)
+                    less, more = np.moveaxis(
+                        shift_costs(log_probs, levels, (-move, move), voters, orders), 1, 0
+                    )
+                    down[:, i] = np.maximum(down[:, i], less)
+                    up[:, i] = np.maximum(up[:, i], more)
+        return down, up
+
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price the block for each voter: its worst other ballot on each query, exactly.
+
+        With t ones, the other ballot takes the t labels where a one adds most; the worst over t.
+        """
+        tally = self.tally(block)
+        labels = tally.margins.shape[1]
+        query, voter, ballots = block.speakers()
+        bill = np.zeros((tally.voters, 2, len(orders)))
+        for row, margins in enumerate(tally.margins):
+            here = query == row
+            cast = np.zeros((tally.voters, labels), bool)
+            cast[voter[here]] = ballots[here]
+            distinct, who = np.unique(cast, axis=0, return_inverse=True)
+            costs = self._worst_replacement(margins, tally.voters, distinct, orders)
+            bill += costs[who.reshape(-1)]
+        return bill
+
+    def _worst_replacement(
+        self, margins: Floats, voters: int, ballots: npt.NDArray[np.bool_], orders: Floats
+    ) -> Floats:
+        """Return (ballots, 2, orders): the cost of the worst other ballot on one query."""
+        weights = self.weights(len(margins))
+        own = weights[ballots.sum(axis=1)][:, None] * ballots
+        # Voters whose vote on a label weighs the same leave the same margin behind.
+        pairs, place = np.unique(
+            np.stack([np.broadcast_to(margins, own.shape), margins - 2 * own]).reshape(2, -1),
+            axis=1,
+            return_inverse=True,
+        )
+        place = place.reshape(own.shape)
+        here = self.log_probs(pairs[0], voters)
+
+        def both(weight: float) -> Floats:
+            there = self.log_probs(pairs[1] + 2 * weight, voters)
+            return np.stack(
+                [divergence(here, there, orders), divergence(there, here, orders)], axis=1
+            )
+
+        without = both(0.0)
+        base = without[place].sum(axis=1)
+        worst = base
+        for weight in np.unique(weights[1:]):
+            gain = -np.sort((without - both(float(weight)))[place], axis=1)
+            sizes = np.flatnonzero(weights == weight)
+            worst = np.maximum(worst, base + np.cumsum(gain, axis=1)[:, sizes - 1].max(axis=1))
+        return np.asarray(worst)
+
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most on any votes.
+
+        Not the paper's order * tau^2 / sigma^2, which holds for one noise and not for PATE's two:
+        the costliest pair of clipped ballots (:func:`.heaviest_change`).
+        """
+        self._check_bound(bound, self.worst_case_bounds)
+        orders = check_orders(orders)
+        check_electorate(voters, labels)
+        if bound == "gaussian":
+            gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
+            unit = orders * (1 / self.sigma**2 + gate)
+
+            def squared(shifts: Floats) -> Floats:
+                return shifts[:, None] ** 2 * unit
+
+            return heaviest_change(self.weights(labels), labels, squared, squared)
+        return _worst_ballot(self, int(voters), int(labels), tuple(orders))
+
+
+def _distinct(weights: Floats) -> tuple[Floats, Any]:
+    """Return the distinct weights and the largest ballot that has each."""
+    values = np.unique(weights[1:])
+    return values, np.array([np.flatnonzero(weights == value).max() for value in values])
+
+
+def _slices(queries: int, cells: int) -> list[slice]:
+    step = max(1, (1 << 23) // max(1, cells))
+    return [slice(start, start + step) for start in range(0, queries, step)]
+
+
+@lru_cache(maxsize=32)
+def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float, ...]) -> Floats:
+    array = np.array(orders)
+
+    def sup(gate: Gate | None, shift: float) -> Floats:
+        shown = TauVoting(sigma=mech.sigma, tau=mech.tau, norm=mech.norm, gate=gate)
+        centres, scale = [0.0], math.sqrt(2) * mech.sigma
+        if gate is not None:
+            edge = 2 * gate.threshold - voters
+            centres, scale = [0.0, edge, -edge], min(scale, 2 * gate.sigma)
+        return supremum(
+            lambda m: shown.log_probs(m, voters),
+            2 * shift,
+            -voters,
+            voters,
+            centres=centres,
+            scale=scale,
+            orders=array,
+        )
+
+    def exact(shifts: Floats) -> Floats:
+        return np.array([sup(mech.gate, d) for d in shifts])
+
+    def vote_and_gate(shifts: Floats) -> Floats:
+        # Not jointly, but one after the other: grows with the shift even where the joint cost
+        # does not. The gate alone is a Gaussian on one count.
+        gate = 0.0 if mech.gate is None else 0.5 / mech.gate.sigma**2
+        return np.array([sup(None, d) + array * gate * d * d for d in shifts])
+
+    weights = mech.weights(labels)
+    distinct = np.unique(weights[1:])
+    if len(distinct) <= _EXACT_LABELS:
+        return heaviest_change(weights, labels, exact, vote_and_gate)
+    rungs = np.geomspace(distinct[0], distinct[-1], 128)
+    prices = vote_and_gate(rungs)
+
+    def rounded_up(shifts: Floats) -> Floats:
+        at = np.searchsorted(rungs, shifts * (1 - 1e-12))
+        return np.asarray(prices[np.minimum(at, len(rungs) - 1)])
+
+    return heaviest_change(weights, labels, rounded_up, rounded_up)

@@ -1,0 +1,196 @@
+"""A release: what may be published, with its guarantee; and, apart, what stays sealed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._version import __version__
+from .errors import InputError
+from .mechanisms import ABSTAIN
+from .mechanisms.base import describe
+
+GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
+
+_MEANING = {
+    "allowance": (
+        "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
+        "for any number of adaptive queries to this electorate"
+    ),
+    "worst-case": (
+        "unconditional differential privacy: epsilon is the worst case over all votes of the "
+        "number of queries answered, which was decided on public numbers"
+    ),
+    "data-dependent": (
+        "a statement about these votes and their neighbours only, not differential privacy; its "
+        "epsilon is sealed because the number itself depends on the votes"
+    ),
+}
+
+
+class Sealed:
+    """Numbers for the owner's eyes: they depend on the votes. Shown only when asked for by name."""
+
+    def __init__(self, **numbers: Any) -> None:
+        self.__dict__.update(numbers)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"nothing sealed under {name!r}; there is: {', '.join(vars(self))}")
+
+    @property
+    def exhausted(self) -> npt.NDArray[np.bool_]:
+        """Which voters have nothing left of their allowance."""
+        return np.asarray(self.spent >= self.allowance)
+
+    def __repr__(self) -> str:
+        return "<sealed>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """Private labels and what may be said about them.
+
+    Attributes
+    ----------
+    labels
+        (answered, labels) int8: 1, 0 or ABSTAIN (-1).
+    epsilon, delta
+        What may be published; ``epsilon`` is None where only a sealed number exists.
+    guarantee
+        "allowance", "worst-case" or "data-dependent".
+    budget
+        The epsilon that was asked for.
+    mechanism
+        The public parameters.
+    voters
+        Registered voters.
+    allowance
+        Surprises a voter may cast in its life: one number, one per voter, or None.
+    simulated
+        True if a seed was given: the draws are reproducible and protect nobody.
+    sealed
+        For the owner's eyes; never saved, never printed.
+    """
+
+    labels: npt.NDArray[np.int8]
+    epsilon: float | None
+    delta: float
+    guarantee: str
+    budget: float
+    mechanism: dict[str, Any]
+    voters: int
+    allowance: int | tuple[int, ...] | None = None
+    simulated: bool = False
+    version: str = __version__
+    sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
+
+    @property
+    def answered(self) -> int:
+        """How many queries were answered, held-back labels included."""
+        return len(self.labels)
+
+    @property
+    def abstained(self) -> int:
+        """How many labels the gate held back; part of what was released."""
+        return int((self.labels == ABSTAIN).sum())
+
+    def __repr__(self) -> str:
+        shown = "sealed" if self.epsilon is None else f"{self.epsilon:.4g}"
+        mark = ", SIMULATED" if self.simulated else ""
+        return (
+            f"Release({self.answered} queries x {self.labels.shape[1]} labels, {self.guarantee}, "
+            f"epsilon={shown}, delta={self.delta:g}{mark})"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything publishable as plain values, for JSON."""
+        return {
+            "answered": self.answered,
+            "labels": int(self.labels.shape[1]),
+            "abstained": self.abstained,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "guarantee": self.guarantee,
+            "budget": self.budget,
+            "mechanism": self.mechanism,
+            "voters": self.voters,
+            "allowance": self.allowance,
+            "simulated": self.simulated,
+            "version": self.version,
+        }
+
+    def summary(self) -> str:
+        """Return a few lines for a terminal: published numbers only."""
+        shown = "sealed" if self.epsilon is None else f"{self.epsilon:.4f}"
+        lines = [
+            f"queries answered  {self.answered}",
+            f"labels each       {self.labels.shape[1]}",
+            f"guarantee         {self.guarantee}: {_MEANING[self.guarantee]}",
+            f"epsilon, delta    {shown}, {self.delta:g}  (asked for: {self.budget:g})",
+            f"mechanism         {describe(self.mechanism)}",
+        ]
+        if self.allowance is not None:
+            lines.append(f"allowance         {self.allowance} a voter, for life")
+        if self.abstained:
+            lines.append(f"held back         {self.abstained} labels (gate)")
+        if self.simulated:
+            lines.append("SIMULATED: a seed was given, so these labels protect nobody")
+        return "\n".join(lines)
+
+    def statement(self) -> str:
+        """Return the guarantee in plain words, for the person who signs it."""
+        shown = (
+            "a number that is sealed, because it depends on the votes"
+            if self.epsilon is None
+            else f"{self.epsilon:.4f}"
+        )
+        source = (
+            "a seed (SIMULATED, protects nobody)"
+            if self.simulated
+            else "the operating system, cryptographic"
+        )
+        text = [
+            "PRIVACY STATEMENT",
+            "",
+            f"{self.answered} queries with {self.labels.shape[1]} labels each were answered from "
+            f"the votes of {self.voters} registered voters.",
+            f"Mechanism: {describe(self.mechanism)}.",
+            "Who is protected: each voter; two sets of votes are neighbours if one voter's ballots "
+            "differ, on any or all queries (replace one ballot). If each person's records reach "
+            "one voter only, each person is protected.",
+            f"Guarantee: {self.guarantee}. This is {_MEANING[self.guarantee]}.",
+            f"epsilon: {shown}. delta: {self.delta:g}.",
+            "Accountant: Rényi divergence of the exact outcome distribution, both directions, "
+            "converted by dp-accounting.",
+            f"Random source: {source}.",
+            f"Software: privote {self.version}, Python {platform.python_version()}, "
+            f"numpy {np.__version__}.",
+        ]
+        return "\n".join(text)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
+        target = Path(path)
+        if target.suffix != ".npz":
+            raise InputError(f"path must end in .npz, got {str(path)!r}")
+        np.savez_compressed(target, labels=self.labels, facts=np.array(json.dumps(self.facts())))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Release:
+        """Read what :meth:`save` wrote. Runs no code from the file."""
+        with np.load(Path(path), allow_pickle=False) as data:
+            if "facts" not in data or "labels" not in data:
+                raise InputError(f"{str(path)!r} is not a saved release: it needs labels and facts")
+            labels, facts = data["labels"], json.loads(str(data["facts"]))
+        for derived in ("answered", "labels", "abstained"):
+            facts.pop(derived)
+        if isinstance(facts["allowance"], list):
+            facts["allowance"] = tuple(facts["allowance"])
+        return cls(labels=labels, **facts)

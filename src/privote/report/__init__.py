@@ -1,0 +1,26 @@
+"""Results for people: tables in the terminal, figures as SVG, and one self-contained page."""
+
+from .blocks import Command, Facts, Figure, Section, TableBlock
+from .page import page, write_page
+from .plots import answered_by_guarantee, answered_by_sigma, utility_by_mechanism
+from .tables import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Column, mark, table, text_table
+
+__all__ = [
+    "OWNER_ONLY",
+    "SANITIZED",
+    "UNCONDITIONAL",
+    "Column",
+    "Command",
+    "Facts",
+    "Figure",
+    "Section",
+    "TableBlock",
+    "answered_by_guarantee",
+    "answered_by_sigma",
+    "mark",
+    "page",
+    "table",
+    "text_table",
+    "utility_by_mechanism",
+    "write_page",
+]

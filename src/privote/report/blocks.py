@@ -1,0 +1,93 @@
+"""What a page is made of: text, facts, tables, figures and commands, in sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privote.errors import InputError
+
+from .canvas import SEALED
+from .tables import Column, Row, is_sealed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """A few numbers that stand out: label and value. A value may be text or a number.
+
+    ``sealed`` is True if one of them is for the owner's eyes.
+    """
+
+    values: Mapping[str, Any]
+    sealed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableBlock:
+    """A table with a caption; rows and columns as in `privote.report.tables`."""
+
+    caption: str
+    rows: Sequence[Row]
+    columns: Sequence[Column | str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure with a caption.
+
+    Attributes
+    ----------
+    caption
+        What stands below.
+    svg
+        The drawing, as `privote.report.plots` returns it.
+    alt
+        What a reader who cannot see it is told; by default the drawing's own ``aria-label``.
+    sealed
+        True if the drawing shows numbers that are for the owner's eyes. Drawings of
+        `privote.report.plots` say so themselves.
+    """
+
+    caption: str
+    svg: str
+    alt: str | None = None
+    sealed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """The command, or the code, that produces the numbers next to it."""
+
+    text: str
+
+
+Block = str | Facts | TableBlock | Figure | Command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures."""
+
+    heading: str
+    blocks: Sequence[Block] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blocks, str):
+            raise InputError("blocks must be a list, got a single text")
+        for block in self.blocks:
+            if not isinstance(block, Block):
+                raise InputError(f"blocks must be text or parts of a page, got {block!r}")
+
+    @property
+    def sealed(self) -> bool:
+        """True if something in it is for the owner's eyes."""
+        return any(_is_sealed(block) for block in self.blocks)
+
+
+def _is_sealed(block: Block) -> bool:
+    if isinstance(block, TableBlock):
+        return is_sealed(block.rows)
+    if isinstance(block, Figure):
+        return block.sealed or SEALED in block.svg
+    return isinstance(block, Facts) and block.sealed

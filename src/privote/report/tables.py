@@ -1,0 +1,191 @@
+"""Tables of results, for the terminal and for the page.
+
+Rows are plain dicts. What a reader may do with a row is said in words, in a column of its own:
+*unconditional* numbers may be published, others are *for the owner's eyes*. Colour only repeats it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from privote.errors import InputError
+
+Row = Mapping[str, Any]
+
+UNCONDITIONAL = "unconditional"
+SANITIZED = "sanitized, this data only"
+OWNER_ONLY = "for the owner's eyes"
+NOTHING = "–"
+
+_MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
+_MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}
+_UNCONDITIONAL_GUARANTEES = ("allowance", "worst-case", "ptr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: which key of a row, under which heading, with how many digits.
+
+    Attributes
+    ----------
+    key
+        The key in each row; a row without it shows a dash.
+    heading
+        What stands on top; the key by default.
+    digits
+        Digits after the point for floats.
+    """
+
+    key: str
+    heading: str | None = None
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.digits, int) or not 0 <= self.digits <= 12:
+            raise InputError(f"digits must be a whole number from 0 to 12, got {self.digits!r}")
+
+    @property
+    def title(self) -> str:
+        """The heading, or the key if there is none."""
+        return self.key if self.heading is None else self.heading
+
+
+def mark(guarantee: str, *, sanitized: bool = False) -> str:
+    """Return what may be done with numbers under this guarantee.
+
+    Parameters
+    ----------
+    guarantee
+        "allowance", "worst-case", "ptr" or "data-dependent".
+    sanitized
+        True if a data-dependent epsilon was sanitized; it may leave, but is about this data only.
+    """
+    if guarantee in _UNCONDITIONAL_GUARANTEES:
+        return UNCONDITIONAL
+    if guarantee == "data-dependent":
+        return SANITIZED if sanitized else OWNER_ONLY
+    known = ", ".join((*_UNCONDITIONAL_GUARANTEES, "data-dependent"))
+    raise InputError(f"guarantee must be one of {known}, got {guarantee!r}")
+
+
+def mark_name(value: Any) -> str | None:
+    """Return "open", "care" or "sealed" if the value is a mark, else None."""
+    return _MARK_NAMES.get(value) if isinstance(value, str) else None
+
+
+def is_sealed(rows: Iterable[Row]) -> bool:
+    """Return True if a row is marked as being for the owner's eyes."""
+    return any(mark_name(value) == "sealed" for row in rows for value in row.values())
+
+
+def columns_of(rows: Sequence[Row], columns: Sequence[Column | str] | None) -> list[Column]:
+    """Return the columns to show: those given, or every key in the order of first appearance."""
+    if isinstance(rows, Mapping) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError("rows must be a list of dicts, one for each row")
+    if columns is not None:
+        return [c if isinstance(c, Column) else Column(key=c) for c in columns]
+    if not rows:
+        raise InputError("rows must not be empty if columns is not given: there is nothing to show")
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return [Column(key=str(key)) for key in keys]
+
+
+def is_numeric(rows: Iterable[Row], key: str) -> bool:
+    """Return True if the column holds numbers (or nothing), so that it stands on the right."""
+    values = [row.get(key) for row in rows]
+    shown = [value for value in values if value is not None]
+    return bool(shown) and all(isinstance(v, Real) and not isinstance(v, bool) for v in shown)
+
+
+def cell(value: Any, digits: int = 3) -> str:
+    """Return one value as a reader wants it: 0.944, 12,345, yes, – for nothing."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if isinstance(value, Real):
+        return _number(float(value), digits)
+    return " ".join(str(value).split())
+
+
+def table(
+    rows: Sequence[Row],
+    *,
+    columns: Sequence[Column | str] | None = None,
+    title: str | None = None,
+    caption: str | None = None,
+) -> Table:
+    """Return a rich table of the rows: numbers on the right, marks in words and colour.
+
+    Parameters
+    ----------
+    rows
+        One dict for each row.
+    columns
+        Which keys to show, in which order; all of them by default.
+    title, caption
+        Text above and below.
+    """
+    shown = columns_of(rows, columns)
+    # Text, not str: a label named "[bold]" must stay what it is.
+    made = Table(
+        box=SIMPLE_HEAD,
+        title=None if title is None else Text(title, style="bold"),
+        caption=None if caption is None else Text(caption, style="dim"),
+        title_justify="left",
+        caption_justify="left",
+        header_style="bold",
+        pad_edge=False,
+    )
+    for column in shown:
+        right = is_numeric(rows, column.key)
+        made.add_column(
+            Text(column.title), justify="right" if right else "left", no_wrap=right, overflow="fold"
+        )
+    for row in rows:
+        made.add_row(*(_styled(row.get(column.key), column.digits) for column in shown))
+    return made
+
+
+def text_table(
+    rows: Sequence[Row],
+    *,
+    columns: Sequence[Column | str] | None = None,
+    title: str | None = None,
+    caption: str | None = None,
+    width: int = 100,
+) -> str:
+    """Return the table as plain text without colour, at most ``width`` columns wide."""
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console.print(table(rows, columns=columns, title=title, caption=caption))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def _styled(value: Any, digits: int) -> Text:
+    style = _MARK_STYLES.get(value, "") if isinstance(value, str) else ""
+    return Text(cell(value, digits), style=style)
+
+
+def _number(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value != 0 and abs(value) < 0.5 * 10**-digits:
+        mantissa, exponent = f"{value:.1e}".split("e")  # a delta of 1e-5 is not 0.000
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return f"{value:,.{digits}f}"

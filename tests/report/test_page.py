@@ -1,0 +1,185 @@
+"""The page: complete in itself, escaped, accessible, and careful with what is sealed."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privote.errors import InputError
+from privote.report import (
+    OWNER_ONLY,
+    UNCONDITIONAL,
+    Column,
+    Command,
+    Facts,
+    Figure,
+    Section,
+    TableBlock,
+    answered_by_guarantee,
+    page,
+    write_page,
+)
+
+NASTY = "</style><script>alert('x')</script> & \"quotes\" <b>"
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+ROWS = [
+    {"guarantee": "allowance", "queries": 988, "mark": UNCONDITIONAL},
+    {"guarantee": NASTY, "queries": None, "mark": UNCONDITIONAL},
+]
+
+
+class Reader(HTMLParser):
+    """Collects the elements of a page and checks that they nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.said = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def figure(title: str = "T", **kwargs: Any) -> Figure:
+    drawn = answered_by_guarantee({"allowance": 3, "ptr": 2}, title=title)
+    return Figure(caption="A caption", svg=drawn, **kwargs)
+
+
+def full_page(**kwargs: Any) -> str:
+    sections = [
+        Section(heading=f"First {NASTY}", blocks=[f"One {NASTY}\n\nTwo", Facts(values={NASTY: 3})]),
+        Section(heading="Second", blocks=[TableBlock(caption=NASTY, rows=ROWS), figure(NASTY)]),
+        Section(heading="Third", blocks=[figure(alt=NASTY), Command(text=f"run {NASTY}")]),
+    ]
+    arguments: dict[str, Any] = {"title": NASTY, "intro": NASTY, "sections": sections} | kwargs
+    return page(notices=[NASTY], **arguments)
+
+
+def test_everything_is_escaped() -> None:
+    text = full_page()
+    reader = Reader(text)
+    assert reader.all("script") == []
+    assert reader.all("b") == [{}] * 3  # "Table 1.", "Figure 1." and "Figure 2." only
+    assert "alert('x')" in reader.said
+
+
+def test_is_complete_in_itself() -> None:
+    text = full_page()
+    reader = Reader(text)
+    tags = {tag for tag, _ in reader.elements}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    for _, attributes in reader.elements:
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert not re.search(r"https?:", text)
+    assert "default-src 'none'" in text
+
+
+def test_headings_contents_and_links_fit_together() -> None:
+    reader = Reader(full_page())
+    assert len(reader.all("h1")) == 1
+    assert len(reader.all("main")) == 1
+    names = [a["id"] for _, a in reader.elements if "id" in a]
+    assert len(names) == len(set(names))
+    links = [a["href"] for a in reader.all("a")]
+    assert links == ["#section-1", "#section-2", "#section-3"]
+    for _, attributes in reader.elements:
+        target = attributes.get("aria-labelledby")
+        assert target is None or target in names
+        link = attributes.get("href")
+        assert link is None or link[1:] in names
+
+
+def test_two_sections_need_no_contents() -> None:
+    sections = [Section(heading="One"), Section(heading="Two")]
+    assert Reader(page(title="T", intro="I", sections=sections)).all("nav") == []
+
+
+def test_tables_have_captions_and_headers_with_scope() -> None:
+    block = TableBlock(caption="C", rows=ROWS, columns=["guarantee", Column(key="queries")])
+    reader = Reader(page(title="T", intro="I", sections=[Section(heading="S", blocks=[block])]))
+    assert len(reader.all("caption")) == 1
+    scopes = [a.get("scope") for a in reader.all("th")]
+    assert scopes == ["col", "col", "row", "row"]
+    assert [a.get("class") for a in reader.all("td")] == ["number", "number"]
+    assert "988" in reader.said
+    assert "–" in reader.said
+
+
+def test_figures_have_captions_and_a_text_for_the_blind() -> None:
+    reader = Reader(full_page())
+    drawings = reader.all("svg")
+    assert len(drawings) == len(reader.all("figcaption")) == 2
+    assert all(a["role"] == "img" for a in drawings)
+    assert "Queries answered: allowance 3; ptr 2." in (drawings[0]["aria-label"] or "")
+    assert drawings[1]["aria-label"] == NASTY
+
+
+def test_marks_are_words_in_the_page() -> None:
+    assert f'<span class="mark open">{UNCONDITIONAL}</span>' in full_page()
+
+
+SEALED_BLOCKS = [
+    TableBlock(caption="C", rows=[{"name": "exact", "epsilon": 17.3, "mark": OWNER_ONLY}]),
+    Figure(
+        caption="C",
+        svg=answered_by_guarantee({"data-dependent": 3}, title="T", sealed=["data-dependent"]),
+    ),
+    figure(sealed=True),
+    Facts(values={"exact": 17.3}, sealed=True),
+]
+
+
+@pytest.mark.parametrize("block", SEALED_BLOCKS, ids=lambda block: type(block).__name__)
+def test_what_is_sealed_is_written_only_if_asked_by_name(block: Any, tmp_path: Path) -> None:
+    sections = [Section(heading="Open"), Section(heading="Exact cost", blocks=[block])]
+    target = tmp_path / "page.html"
+    with pytest.raises(InputError, match=r"sealed must be True .* under 'Exact cost'"):
+        write_page(target, title="T", intro="I", sections=sections)
+    assert not target.exists()
+    write_page(target, title="T", intro="I", sections=sections, sealed=True)
+    assert "Not for publication" in target.read_text(encoding="utf-8")
+
+
+def test_an_open_page_has_no_warning_even_if_sealed_was_allowed() -> None:
+    assert "Not for publication" not in full_page(sealed=True)
+
+
+def test_writes_utf8_and_returns_the_path(tmp_path: Path) -> None:
+    made = write_page(str(tmp_path / "p.html"), title="ε and δ", intro="I", sections=[])
+    assert made == tmp_path / "p.html"
+    assert "<h1>ε and δ</h1>" in made.read_bytes().decode("utf-8")
+
+
+def test_the_same_content_gives_the_same_page() -> None:
+    assert full_page() == full_page()
+
+
+@pytest.mark.parametrize("blocks", ["text", [3], [{"a": 1}]])
+def test_wrong_blocks(blocks: Any) -> None:
+    with pytest.raises(InputError, match="blocks must be"):
+        Section(heading="S", blocks=blocks)

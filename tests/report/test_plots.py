@@ -1,0 +1,158 @@
+"""Figures: well-formed, labelled, legible in light and dark, and honest about what is sealed."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+
+from privote.errors import InputError, MissingExtraError
+from privote.report import (
+    OWNER_ONLY,
+    answered_by_guarantee,
+    answered_by_sigma,
+    utility_by_mechanism,
+)
+from privote.report.canvas import PALETTE, SEALED
+
+ANSWERED = {"allowance": 988, "worst-case": 153, "data-dependent": 1429}
+ROWS = [
+    {"mechanism": "Binary", "guarantee": "allowance", "BAC": 0.91},
+    {"mechanism": "Binary", "guarantee": "worst-case", "BAC": 0.71},
+    {"mechanism": "Tau <2>", "guarantee": "allowance", "BAC": 0.86},
+    {"mechanism": "Tau <2>", "guarantee": "worst-case", "BAC": math.nan},
+]
+SERIES = {"paper": {4: 143, 9: 225, 20: 89}, "exact": {20: 384, 4: 253, 9: 562}}
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "guarantee": lambda: answered_by_guarantee(ANSWERED, title="Answers & more at $5 and $6"),
+    "mechanism": lambda: utility_by_mechanism(ROWS, title="Utility", references={"truth": 0.97}),
+    "sigma": lambda: answered_by_sigma(SERIES, title="Sigma"),
+}
+
+
+def words(svg: str) -> list[str]:
+    root = ElementTree.fromstring(svg)
+    return [e.text or "" for e in root.iter() if e.tag.endswith("}text")]
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_is_xml_of_700_pixels_with_a_sentence_for_the_blind(name: str) -> None:
+    root = ElementTree.fromstring(DRAWINGS[name]())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.get("width") == "700"
+    assert root.get("role") == "img"
+    assert len(root.get("aria-label", "")) > 40
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_loads_nothing_and_has_no_date(name: str) -> None:
+    svg = DRAWINGS[name]()
+    for namespace in ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"):
+        svg = svg.replace(namespace, "")
+    for foreign in ("http", "<image", "<script", "<metadata", "DOCTYPE", "dc:date"):
+        assert foreign not in svg
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_the_same_numbers_give_the_same_file(name: str) -> None:
+    assert DRAWINGS[name]() == DRAWINGS[name]()
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_ink_and_ground_follow_the_reader(name: str) -> None:
+    svg = DRAWINGS[name]()
+    assert "prefers-color-scheme:dark" in svg
+    assert 'class="ground"' in svg
+    for stand_in in ("#010203", "#fdfcfb", "#000000"):
+        assert stand_in not in svg
+    texts = [e for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("}text")]
+    assert texts
+    assert all("fill: currentColor" in e.get("style", "") for e in texts)
+
+
+def test_bars_say_names_numbers_and_axis() -> None:
+    shown = words(DRAWINGS["guarantee"]())
+    for word in (*ANSWERED, "988", "1,429", "queries answered", "Answers & more at $5 and $6"):
+        assert word in shown
+
+
+def test_sealed_bars_are_hatched_and_say_so() -> None:
+    plain = answered_by_guarantee(ANSWERED, title="T")
+    hidden = answered_by_guarantee(ANSWERED, title="T", sealed=["data-dependent"])
+    assert SEALED in hidden
+    assert OWNER_ONLY in words(hidden)
+    assert "<pattern" in hidden
+    assert SEALED not in plain
+    assert OWNER_ONLY not in words(plain)
+
+
+def test_dots_say_mechanisms_guarantees_and_references() -> None:
+    svg = DRAWINGS["mechanism"]()
+    expected = ("Binary", "Tau <2>", "allowance", "truth: 0.970", "balanced accuracy (BAC)")
+    assert set(expected) <= set(words(svg))
+    alt = ElementTree.fromstring(svg).get("aria-label", "")
+    assert "Binary, worst-case: 0.710" in alt
+    assert "Tau <2>, worst-case" not in alt  # no number, so not drawn and not said
+
+
+def test_lines_say_bounds_and_their_peak() -> None:
+    svg = DRAWINGS["sigma"]()
+    assert {"paper", "exact", "queries answered"} <= set(words(svg))
+    assert "exact: at most 562, at sigma 9" in ElementTree.fromstring(svg).get("aria-label", "")
+
+
+def test_the_users_own_settings_neither_matter_nor_change() -> None:
+    import matplotlib
+
+    before = DRAWINGS["sigma"]()
+    with matplotlib.rc_context({"font.size": 40, "lines.linewidth": 9}):
+        assert DRAWINGS["sigma"]() == before
+        assert matplotlib.rcParams["font.size"] == 40
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#161b22"])
+@pytest.mark.parametrize("colour", PALETTE)
+def test_colours_stand_out_in_light_and_dark(colour: str, ground: str) -> None:
+    # WCAG 2.2, success criterion 1.4.11: 3 to 1 for graphics.
+    one, two = sorted((luminance(colour), luminance(ground)), reverse=True)
+    assert (one + 0.05) / (two + 0.05) >= 3.0
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"privote\[report\]"):
+        DRAWINGS[name]()
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: answered_by_guarantee({}, title="T"), "answered must be a dict with at least one"),
+        (lambda: answered_by_guarantee({"a": -1}, title="T"), r"answered\['a'\] must not be neg"),
+        (lambda: answered_by_guarantee({"a": math.nan}, title="T"), "must be a finite number"),
+        (lambda: answered_by_guarantee({"a": 1}, title="T", sealed=["b"]), "sealed .* got 'b'"),
+        (lambda: utility_by_mechanism([], title="T"), "rows must hold at least one number"),
+        (lambda: utility_by_mechanism(ROWS, title="T", metric="AUC"), "have 'AUC'; row 0 has not"),
+        (lambda: utility_by_mechanism(ROWS, title="T", references={"r": True}), "references"),
+        (lambda: answered_by_sigma({}, title="T"), "series must be a dict with at least one bound"),
+        (lambda: answered_by_sigma({"a": {}}, title="T"), r"series\['a'\] must be a dict"),
+        (
+            lambda: answered_by_sigma({str(i): {1: 1} for i in range(7)}, title="T"),
+            "series must hold at most 6 bounds to be told apart, got 7",
+        ),
+    ],
+)
+def test_wrong_arguments(draw: Callable[[], str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        draw()

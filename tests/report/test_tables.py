@@ -1,0 +1,113 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from privote.errors import InputError
+from privote.report import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Column, mark, table, text_table
+from privote.report.tables import cell, is_sealed
+
+ROWS = [
+    {"guarantee": "allowance", "queries": 988, "delta": 1e-5, "mark": UNCONDITIONAL},
+    {"guarantee": "data-dependent", "queries": 12345, "mark": OWNER_ONLY, "BAC": 0.91234},
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        (math.inf, "∞"),
+        (True, "yes"),
+        (np.False_, "no"),
+        (12345, "12,345"),
+        (np.int64(7), "7"),
+        (0.94449, "0.944"),
+        (np.float32(0.5), "0.500"),
+        (1234.5, "1,234.500"),
+        (1e-5, "1e-5"),
+        (-2.5e-7, "-2.5e-7"),
+        (0.0, "0.000"),
+        ("two\n words", "two words"),
+    ],
+)
+def test_cells(value: object, shown: str) -> None:
+    assert cell(value) == shown
+
+
+def test_digits_are_the_columns() -> None:
+    text = text_table(ROWS, columns=[Column(key="BAC", heading="balanced", digits=1)])
+    assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
+
+
+def test_a_plain_table_to_the_letter() -> None:
+    assert text_table(ROWS, title="Answers", caption="sigma = 7", width=80) == (
+        "Answers\n"
+        "\n"
+        " guarantee        queries   delta   mark                     BAC\n"
+        " ───────────────────────────────────────────────────────────────\n"
+        " allowance            988    1e-5   unconditional              –\n"
+        " data-dependent    12,345       –   for the owner's eyes   0.912\n"
+        "\n"
+        "sigma = 7\n"
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_wide_rows_stay_within_the_width_and_lose_nothing(width: int) -> None:
+    rows = [{f"column {i}": "several words that wrap " * 2 for i in range(6)} | {"n": 123456}]
+    text = text_table(rows, width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "123,456" in text
+    assert text.count("wrap") == 12
+
+
+def test_text_is_never_markup() -> None:
+    text = text_table([{"name": "[bold red]x[/] :smile:"}], title="[b]T")
+    assert "[bold red]x[/] :smile:" in text
+    assert "[b]T" in text
+
+
+def test_marks_are_coloured_and_say_it_in_words() -> None:
+    console = Console(width=100, force_terminal=True, color_system="standard")
+    with console.capture() as captured:
+        console.print(table(ROWS))
+    assert "\x1b[1;31mfor the owner's eyes" in captured.get()
+    assert "\x1b[32munconditional" in captured.get()
+
+
+def test_marks_follow_the_guarantee() -> None:
+    assert {mark(g) for g in ("allowance", "worst-case", "ptr")} == {UNCONDITIONAL}
+    assert mark("data-dependent") == OWNER_ONLY
+    assert mark("data-dependent", sanitized=True) == SANITIZED
+    with pytest.raises(InputError, match=r"guarantee must be one of .*, got 'trust me'"):
+        mark("trust me")
+
+
+def test_sealed_rows_are_found() -> None:
+    assert is_sealed(ROWS)
+    assert not is_sealed(ROWS[:1])
+    assert not is_sealed([{"array": np.zeros(3)}])
+
+
+def test_no_rows() -> None:
+    assert "guarantee" in text_table([], columns=["guarantee"])
+    with pytest.raises(InputError, match="rows must not be empty"):
+        text_table([])
+
+
+@pytest.mark.parametrize("rows", [{"a": 1}, [("a", 1)], ["a"]])
+def test_wrong_rows(rows: object) -> None:
+    with pytest.raises(InputError, match="rows must be a list of dicts"):
+        table(rows)  # type: ignore[arg-type]
+
+
+def test_wrong_digits() -> None:
+    with pytest.raises(InputError, match="digits must be a whole number from 0 to 12, got -1"):
+        Column(key="a", digits=-1)

@@ -1,0 +1,154 @@
+"""The figures of merit against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn import metrics as sk
+
+from privote.errors import InputError
+from privote.mechanisms import ABSTAIN
+from privote.metrics import multilabel
+
+TRUTH = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
+SCORE = np.array([[0.9, 0.6], [0.4, 0.7], [0.2, 0.3], [0.6, 0.1]])
+# Answers: label 0 is 1 0 0 1, label 1 is 1 1 0 0.
+
+
+def test_numbers_worked_out_by_hand() -> None:
+    found = multilabel(TRUTH, SCORE)
+    # Label 0: tp 1, fp 1, fn 1, tn 1. Pairs (1, 0) in order: .9>.2 .9>.6 .4>.2, not .4>.6: 3/4.
+    # Average precision of 1 0 1 0: (1 + 2/3) / 2 = 5/6.
+    # Label 1: tp 1, fp 1, fn 1, tn 1. Order .7(1) .6(0) .3(1) .1(0): AUC 3/4, AP 5/6.
+    assert found["ACC"] == pytest.approx(0.5)
+    assert found["BAC"] == pytest.approx(0.5)
+    assert found["AUC"] == pytest.approx(0.75)
+    assert found["MAP"] == pytest.approx(5 / 6)
+    for name in ("CP", "CR", "CF1", "OP", "OR", "OF1"):
+        assert found[name] == pytest.approx(0.5)
+    assert found["coverage"] == 1.0
+    assert found["undefined"] == []
+
+
+def test_per_class_and_overall_differ_where_they_should() -> None:
+    truth = np.array([[1, 1], [1, 0], [1, 0], [1, 0], [0, 0]])
+    answers = np.array([[1, 0], [1, 1], [1, 0], [0, 0], [0, 0]])
+    found = multilabel(truth, None, answers)
+    # Label 0: tp 3, fp 0, fn 1: P 1, R 3/4, F1 6/7. Label 1: tp 0, fp 1, fn 1: all 0.
+    assert found["CP"] == pytest.approx(1 / 2)
+    assert found["CR"] == pytest.approx(3 / 8)
+    assert found["CF1"] == pytest.approx(3 / 7)
+    # Together: tp 3, fp 1, fn 2.
+    assert found["OP"] == pytest.approx(3 / 4)
+    assert found["OR"] == pytest.approx(3 / 5)
+    assert found["OF1"] == pytest.approx(2 / 3)
+    # Accuracy: 4/5 and 3/5. Balanced: (3/4 + 1)/2 and (0 + 3/4)/2.
+    assert found["ACC"] == pytest.approx(7 / 10)
+    assert found["BAC"] == pytest.approx((7 / 8 + 3 / 8) / 2)
+    assert math.isnan(found["AUC"])
+    assert math.isnan(found["MAP"])
+    np.testing.assert_array_equal(found["per_label"]["positives"], [4, 1])
+
+
+def test_a_label_with_one_class_is_left_out_and_named() -> None:
+    truth = np.column_stack([TRUTH, np.zeros(4, int), np.ones(4, int)])
+    score = np.column_stack([SCORE, [0.1, 0.2, 0.9, 0.3], [0.9, 0.9, 0.9, 0.1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = multilabel(truth, score)
+    assert found["undefined"] == [2, 3]
+    assert found["BAC"] == pytest.approx(0.5)
+    assert found["AUC"] == pytest.approx(0.75)
+    assert found["MAP"] == pytest.approx(5 / 6)
+    assert found["ACC"] == pytest.approx((0.5 + 0.5 + 0.75 + 0.75) / 4)
+    assert np.isnan(found["per_label"]["AUC"]).tolist() == [False, False, True, True]
+
+
+def test_abstained_and_unknown_cells_are_left_out() -> None:
+    truth = np.vstack([TRUTH, [[-1, 1], [1, 0]]])
+    score = np.vstack([SCORE, [[0.0, 0.0], [0.0, 1.0]]])
+    answers = np.vstack([SCORE >= 0.5, [[0, ABSTAIN], [ABSTAIN, ABSTAIN]]]).astype(int)
+    found, plain = multilabel(truth, score, answers), multilabel(TRUTH, SCORE)
+    assert found["coverage"] == pytest.approx(8 / 12)
+    for name in ("ACC", "BAC", "AUC", "MAP", "CP", "CR", "CF1", "OP", "OR", "OF1"):
+        assert found[name] == plain[name]
+    np.testing.assert_array_equal(found["per_label"]["counted"], [4, 4])
+
+
+def test_a_label_nobody_answered_counts_nowhere() -> None:
+    answers = (SCORE >= 0.5).astype(int)
+    answers[:, 1] = ABSTAIN
+    found = multilabel(TRUTH, SCORE, answers)
+    assert found["undefined"] == [1]
+    assert found["ACC"] == 0.5
+    assert found["coverage"] == 0.5
+    assert math.isnan(found["per_label"]["F1"][1])
+
+
+def test_all_abstained_is_no_error() -> None:
+    found = multilabel(TRUTH, SCORE, np.full((4, 2), ABSTAIN))
+    assert found["coverage"] == 0.0
+    assert found["undefined"] == [0, 1]
+    assert all(math.isnan(found[name]) for name in ("ACC", "BAC", "AUC", "MAP", "CF1", "OF1"))
+
+
+def test_boolean_and_list_input() -> None:
+    assert multilabel(TRUTH.astype(bool), SCORE, SCORE > 0.5)["ACC"] == 0.5
+    assert multilabel(TRUTH.tolist(), SCORE.tolist())["ACC"] == 0.5
+
+
+@given(
+    arrays(np.int8, (12, 3), elements=st.integers(0, 1)),
+    arrays(np.float64, (12, 3), elements=st.floats(0, 1, width=16)),
+)
+def test_equals_scikit_learn_where_every_label_has_both_classes(
+    truth: np.ndarray, score: np.ndarray
+) -> None:
+    truth[0], truth[1] = 0, 1
+    answers = score >= 0.5
+    found = multilabel(truth, score)
+    expected = {
+        "AUC": sk.roc_auc_score(truth, score, average="macro"),
+        "MAP": sk.average_precision_score(truth, score, average="macro"),
+        "CP": sk.precision_score(truth, answers, average="macro", zero_division=0),
+        "CR": sk.recall_score(truth, answers, average="macro"),
+        "CF1": sk.f1_score(truth, answers, average="macro", zero_division=0),
+        "OP": sk.precision_score(truth, answers, average="micro", zero_division=0),
+        "OR": sk.recall_score(truth, answers, average="micro"),
+        "OF1": sk.f1_score(truth, answers, average="micro", zero_division=0),
+        "ACC": np.mean(truth == answers),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((TRUTH[0], SCORE), r"Y_true must have the shape \(queries, labels\), got \(2,\)"),
+        ((TRUTH[:0], SCORE[:0]), r"Y_true must have the shape \(queries, labels\), got \(0, 2\)"),
+        ((TRUTH, SCORE[:3]), r"Y_score must have the shape of Y_true, \(4, 2\), got \(3, 2\)"),
+        ((TRUTH, SCORE, TRUTH.T), r"Y_pred must have the shape of Y_true, \(4, 2\), got \(2, 4\)"),
+        ((TRUTH * 2, SCORE), r"Y_true must hold 0, 1 or -1 \(unknown\), got 2 at query 0, label 0"),
+        ((TRUTH * np.nan, SCORE), r"Y_true must hold 0, 1 or -1 \(unknown\), got nan at query 0"),
+        ((TRUTH, SCORE, SCORE), r"Y_pred must hold 0, 1 or -1 \(ABSTAIN\), got 0.9 at query 0"),
+        ((TRUTH, np.where(SCORE == 0.7, np.nan, SCORE)), r"finite, got nan at query 1, label 1"),
+        ((TRUTH, SCORE * 3), r"Y_score must lie in \[0, 1\] if Y_pred is not given"),
+        ((TRUTH, SCORE.astype(str)), r"Y_score must hold numbers, got an array of type"),
+        ((TRUTH, [[1, 2], [3]]), r"Y_score must be a table \(queries, labels\)"),
+        ((TRUTH, None), r"Y_pred must be given if Y_score is None"),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        multilabel(*arguments)
+
+
+def test_scores_of_any_range_with_answers_given() -> None:
+    assert multilabel(TRUTH, SCORE * 30 - 7, SCORE >= 0.5)["AUC"] == pytest.approx(0.75)
