@@ -231,7 +231,13 @@ class Ballots:
         return cls.from_array(votes, threshold=threshold)
 
     @classmethod
-    def from_array(cls, votes: npt.ArrayLike, *, threshold: Threshold = None) -> Ballots:
+    def from_array(
+        cls,
+        votes: npt.ArrayLike,
+        *,
+        threshold: Threshold = None,
+        may_be_missing: bool | None = None,
+    ) -> Ballots:
         """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold.
 
         Parameters
@@ -240,6 +246,9 @@ class Ballots:
             (queries, voters, labels)
         threshold
             ``None``, one value, or one per label: a probability at or above it is a yes.
+        may_be_missing
+            Whether a neighbour's vote could be missing. By default the type decides, never the
+            votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
         """
         array = votes if isinstance(votes, np.ndarray) else np.asarray(votes)
         shape = check_shape(array.shape)
@@ -249,9 +258,10 @@ class Ballots:
             return cls(
                 shape, lambda start, stop: np.asarray(array[start:stop] >= bar), missing=False
             )
-        if array.dtype == np.bool_:
-            return cls(shape, lambda start, stop: array[start:stop], missing=False)
-        missing = check_votes(array)
+        seen = check_votes(array)
+        missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
+        if seen and not missing:
+            raise BallotError("may_be_missing is False, but votes holds missing votes (-1)")
         return cls(shape, lambda start, stop: as_votes(array[start:stop], missing), missing=missing)
 
     @classmethod
@@ -344,7 +354,7 @@ class SparseBallots:
                 f"got shape {ballots.shape}"
             )
         check_shape((queries, voters, ballots.shape[1]))
-        if ballots.dtype != np.bool_ and check_votes(ballots[None]):
+        if check_votes(ballots[None]):
             raise BallotError("votes of sparse ballots must be 0 or 1: who is silent is left out")
         places = []
         for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
@@ -420,9 +430,14 @@ def check_head(queries: int, available: int) -> int:
     return int(queries)
 
 
+def can_be_missing(dtype: np.dtype[Any]) -> bool:
+    """Return whether votes of this type can hold a missing vote (-1)."""
+    return dtype.kind in "if"
+
+
 def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
     """Return checked votes in the type they are counted in."""
-    return slab.astype(np.int8) if missing else slab.astype(np.bool_)
+    return slab.astype(np.int8, copy=False) if missing else slab.astype(np.bool_, copy=False)
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -474,9 +489,16 @@ def check_probabilities(array: npt.NDArray[Any]) -> None:
 
 def check_votes(array: npt.NDArray[Any]) -> bool:
     """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiub":
         raise BallotError(f"votes must be bool or numbers, got dtype {array.dtype}")
     missing = False
+    if array.dtype == np.bool_:
+        for start, slab in _slabs(array):
+            # A bool from outside may hide any byte, and bytes are what is added up.
+            bad = slab.view(np.uint8) > 1
+            if bad.any():
+                raise BallotError(f"{_place(bad, slab.view(np.uint8), start)} inside; not a bool")
+        return False
     for start, slab in _slabs(array):
         bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
         if bad.any():

@@ -252,8 +252,10 @@ def effective_votes(
 ) -> tuple[npt.NDArray[np.bool_], Counts]:
     """Return the votes that count, and what each voter spent on them.
 
-    A missing vote counts as the baseline. A ballot with more surprises than its voter has left
-    counts as the baseline as a whole; a later, smaller one may fit again.
+    Who is missing counts as the baseline: vote by vote where votes are the unit; where ballots
+    are, a ballot missing as a whole (a single missing vote is a no, or a ballot might be half the
+    baseline and break the mechanism's own rule). A ballot with more surprises than its voter has
+    left counts as the baseline as a whole; a later, smaller one may fit again.
 
     Parameters
     ----------
@@ -264,7 +266,13 @@ def effective_votes(
         ballot that departs from it anywhere is one.
     """
     guess = np.asarray(baseline, np.bool_)[:, None, :]
-    yes = votes if votes.dtype == np.bool_ else np.where(votes == MISSING, guess, votes == 1)
+    if votes.dtype == np.bool_:
+        yes = votes
+    else:
+        absent = votes == MISSING
+        if unit == "ballot":
+            absent = absent.all(axis=2, keepdims=True)
+        yes = np.where(absent, guess, votes == 1)
     departs = yes != guess
     count = departs.sum(axis=2) if unit == "vote" else departs.any(axis=2).astype(np.int64)
     keep = _affordable(count, left)

@@ -114,13 +114,13 @@ def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
     shape = check_shape(tuple(array.shape))
     # A first pass that keeps nothing: what is wrong is found before anything is charged.
     step = max(1, (1 << 23) // max(1, array.shape[1] * array.shape[2]))
-    missing = False
+    missing = threshold is None
     for start in range(0, array.shape[0], step):
         try:
             part = Ballots.from_array(np.asarray(array[start : start + step]), threshold=threshold)
         except BallotError as error:
             raise BallotError(f"in the block that starts at query {start}: {error}") from None
-        missing = missing or part.missing
+        missing = part.missing
     bar = None if threshold is None else check_threshold(threshold, array.shape[2])
 
     def rows(start: int, stop: int) -> Votes:

@@ -20,7 +20,7 @@ from privote.report import (
     Section,
     TableBlock,
     answered_by_guarantee,
-    page,
+    render_page,
     write_page,
 )
 
@@ -73,7 +73,7 @@ def full_page(**kwargs: Any) -> str:
         Section(heading="Third", blocks=[figure(alt=NASTY), Command(text=f"run {NASTY}")]),
     ]
     arguments: dict[str, Any] = {"title": NASTY, "intro": NASTY, "sections": sections} | kwargs
-    return page(notices=[NASTY], **arguments)
+    return render_page(notices=[NASTY], **arguments)
 
 
 def test_everything_is_escaped() -> None:
@@ -116,12 +116,14 @@ def test_headings_contents_and_links_fit_together() -> None:
 
 def test_two_sections_need_no_contents() -> None:
     sections = [Section(heading="One"), Section(heading="Two")]
-    assert Reader(page(title="T", intro="I", sections=sections)).all("nav") == []
+    assert Reader(render_page(title="T", intro="I", sections=sections)).all("nav") == []
 
 
 def test_tables_have_captions_and_headers_with_scope() -> None:
     block = TableBlock(caption="C", rows=ROWS, columns=["guarantee", Column(key="queries")])
-    reader = Reader(page(title="T", intro="I", sections=[Section(heading="S", blocks=[block])]))
+    reader = Reader(
+        render_page(title="T", intro="I", sections=[Section(heading="S", blocks=[block])])
+    )
     assert len(reader.all("caption")) == 1
     scopes = [a.get("scope") for a in reader.all("th")]
     assert scopes == ["col", "col", "row", "row"]

@@ -73,7 +73,7 @@ def crossover(sigma: float, order: float) -> float:
     if not below:
         raise ValueError(f"Theorem 6 never helps at sigma={sigma}, order={order}")
     first = below[0]
-    start = float(grid[max(0, np.searchsorted(grid, first) - 1)])
+    start = float(grid[max(0, int(np.searchsorted(grid, first)) - 1)])
     if math.isclose(start, first):
         return first
     return float(brentq(lambda x: gain(x) if gain(x) < 0 else 1.0, start, first))

@@ -82,7 +82,7 @@ class _Integrals:
         self.unit = 1.0 / contest.sigma
         means = self.levels * self.unit
         self.x, self._log_w = _grid(means, self.log_mult, self.unit)
-        self._cdf = [log_ndtr(self.x - mean) for mean in means]
+        self._cdf: dict[float, Floats] = {}
         self._product = np.zeros(len(self.x))
         with np.errstate(over="ignore"):
             for mean, log_m in zip(means, self.log_mult, strict=True):
@@ -91,31 +91,27 @@ class _Integrals:
 
     def log_cdf(self, level: float) -> Floats:
         """Return log Phi at the nodes for a class with this count."""
-        return np.asarray(log_ndtr(self.x - level * self.unit))
+        if level not in self._cdf:
+            self._cdf[level] = log_ndtr(self.x - level * self.unit)
+        return self._cdf[level]
 
     def moved(self, a: int | None, b: int | None) -> Floats:
         """Return the log-product after one class of level a lost a vote, one of level b got it."""
         product = self._product
-        if a is not None:
-            product = product - self._cdf[a] + self.log_cdf(self.levels[a] - 1)
-        if b is not None:
-            product = product - self._cdf[b] + self.log_cdf(self.levels[b] + 1)
+        for place, change in ((a, -1.0), (b, 1.0)):
+            if place is not None:
+                level = float(self.levels[place])
+                product = product - self.log_cdf(level) + self.log_cdf(level + change)
         return product
 
     def wins(self, products: Floats) -> Floats:
         """Return log Pr[one class of each level wins]: (products, x) -> (products, levels)."""
-        return np.stack(
-            [
-                self.win(products, level, cdf)
-                for level, cdf in zip(self.levels, self._cdf, strict=True)
-            ],
-            axis=1,
-        )
+        return np.stack([self.win(products, float(level)) for level in self.levels], axis=1)
 
-    def win(self, products: Floats, level: float, cdf: Floats) -> Floats:
+    def win(self, products: Floats, level: float) -> Floats:
         """Return log Pr[one class with this count wins] under each product: (products,)."""
         deviation = self.x - level * self.unit
-        own = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - cdf
+        own = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - self.log_cdf(level)
         terms = products + own
         peak = terms.max(axis=-1, keepdims=True)
         return np.asarray(peak[..., 0] + np.log(np.exp(terms - peak).sum(axis=-1)))
@@ -237,7 +233,7 @@ def _outcomes(field: _Integrals, moves: list[Move]) -> tuple[Floats, Floats]:
             rows = [i for i, p in enumerate(places) if p == place]
             level = float(field.levels[place]) + change
             here[rows, column] = field.base[place]
-            there[rows, column] = field.win(products[rows], level, field.log_cdf(level))
+            there[rows, column] = field.win(products[rows], level)
             left[rows, place] = [_log_minus_one(float(left[row, place])) for row in rows]
     here[:, 2:] = field.base + left
     there[:, 2:] = field.wins(products) + left

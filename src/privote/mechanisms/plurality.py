@@ -39,7 +39,7 @@ class PluralityVoting(ClassMechanism):
             at = int(np.flatnonzero(size > 1)[0])
             raise BallotError(
                 f"plurality takes at most one positive a ballot; voter {voter[at]} has {size[at]} "
-                f"on query {block.start + query[at]}: labels {np.flatnonzero(cast[at])[:5].tolist()}"
+                f"on query {block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}"
             )
         speaks = size == 1
         return query[speaks], voter[speaks], cast[speaks]

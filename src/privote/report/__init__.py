@@ -1,7 +1,7 @@
 """Results for people: tables in the terminal, figures as SVG, and one self-contained page."""
 
 from .blocks import Command, Facts, Figure, Section, TableBlock
-from .page import page, write_page
+from .page import render_page, write_page
 from .plots import answered_by_guarantee, answered_by_sigma, utility_by_mechanism
 from .tables import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Column, mark, table, text_table
 
@@ -18,7 +18,7 @@ __all__ = [
     "answered_by_guarantee",
     "answered_by_sigma",
     "mark",
-    "page",
+    "render_page",
     "table",
     "text_table",
     "utility_by_mechanism",

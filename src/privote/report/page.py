@@ -47,13 +47,13 @@ def write_page(
     """
     target = Path(path)
     target.write_text(
-        page(title=title, intro=intro, sections=sections, notices=notices, sealed=sealed),
+        render_page(title=title, intro=intro, sections=sections, notices=notices, sealed=sealed),
         encoding="utf-8",
     )
     return target
 
 
-def page(
+def render_page(
     *,
     title: str,
     intro: str,

@@ -1,0 +1,255 @@
+"""The mechanisms once more, by brute force and from their definitions only.
+
+Every ballot a voter could cast and every label vector that could be released is listed, and the
+probability of each is worked out the plain way. Nothing here calls the code under audit, except
+that an :class:`privote.OptimalLink` is asked for the probabilities it defines. Only for small
+elections: there are up to 3^labels ballots and as many outcomes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_ndtr, logsumexp, ndtri
+
+from ..errors import InputError
+from ..mechanisms import (
+    ABSTAIN,
+    BinaryVoting,
+    Mechanism,
+    PluralityVoting,
+    PowersetVoting,
+    TauVoting,
+)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Ballot = npt.NDArray[np.int8]
+
+_MOST_BALLOTS = 243  # 3^5: beyond, listing every neighbour takes minutes an election
+# Every integrand is entire and log-concave with curvature between 1 and the number of classes, so
+# a plain sum with this step (in units of sigma) is right to the last digits.
+_STEP = 1 / 8
+_REACH = 13.0
+
+
+class Textbook:
+    """All ballots, all outcomes, and the probability of each outcome for small elections.
+
+    An election is its *census*: how many voters cast each possible ballot.
+
+    Parameters
+    ----------
+    mechanism
+        Any of privote's mechanisms.
+    voters, labels
+        The size of the election.
+    missing
+        Whether a vote may be missing.
+
+    Attributes
+    ----------
+    ballots
+        (ballots, labels) int8: every ballot that may be cast, 0, 1 or -1 for missing.
+    outcomes
+        (outcomes, labels) int8: every label vector that may be released.
+    """
+
+    def __init__(
+        self, mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False
+    ) -> None:
+        if (3 if missing else 2) ** labels > _MOST_BALLOTS:
+            raise InputError(
+                f"labels={labels} is too many to list every ballot; an exact audit takes up to "
+                f"{_MOST_BALLOTS} ballots"
+            )
+        self.mechanism, self.voters, self.labels = mechanism, voters, labels
+        self.ballots = self._allowed(_vectors(labels, (0, 1, -1) if missing else (0, 1)))
+        self.outcomes = self._possible()
+        self._wins: dict[tuple[int, ...], dict[int, float]] = {}
+
+    @property
+    def _is_argmax(self) -> bool:
+        return isinstance(self.mechanism, PluralityVoting | PowersetVoting)
+
+    def _allowed(self, ballots: Ballot) -> Ballot:
+        most: int | None = None
+        if isinstance(self.mechanism, PluralityVoting):
+            most = 1
+        elif isinstance(self.mechanism, PowersetVoting):
+            most = self.mechanism.max_positives
+        return ballots if most is None else ballots[(ballots == 1).sum(axis=1) <= most]
+
+    def _possible(self) -> Ballot:
+        gated = self.mechanism.gate is not None
+        if not self._is_argmax:
+            return _vectors(self.labels, (0, 1, ABSTAIN) if gated else (0, 1))
+        if isinstance(self.mechanism, PluralityVoting):
+            outcomes = np.eye(self.labels, dtype=np.int8)
+        else:
+            outcomes = self._allowed(_vectors(self.labels, (0, 1)))
+        silence = np.full((1, self.labels), ABSTAIN, np.int8)
+        return np.concatenate([outcomes, silence]) if gated else outcomes
+
+    def census(self, cast: Ints) -> Ints:
+        """Count the ballots of each election: (elections, voters) places -> (elections, ballots)."""
+        return np.stack([(cast == place).sum(axis=1) for place in range(len(self.ballots))], axis=1)
+
+    def log_probs(self, census: Ints) -> Floats:
+        """Return the log-probability of every outcome: (elections, ballots) -> (elections, outcomes)."""
+        joint = self._argmax(census) if self._is_argmax else self._cells(census)
+        total = logsumexp(joint, axis=1)
+        if np.abs(total).max() > 1e-9:
+            raise AssertionError(
+                f"outcomes sum to {np.exp(total[np.abs(total).argmax()])}, not to 1"
+            )
+        # The last digits matter at orders near 1, where a sum off by 1e-13 shows as a cost.
+        return np.asarray(joint - total[:, None])
+
+    # -- Binary and Tau: every label on its own ----------------------------------------------------
+
+    def _cells(self, census: Ints) -> Floats:
+        cells = self.cell_log_probs(census)
+        joint = np.zeros((len(census), len(self.outcomes)))
+        for label in range(self.labels):
+            # Outcomes 0, 1 and ABSTAIN = -1 are columns 0, 1 and the last.
+            joint += cells[:, label, self.outcomes[:, label]]
+        return joint
+
+    def cell_log_probs(self, census: Ints) -> Floats:
+        """Return log Pr[0], log Pr[1] and, gated, log Pr[ABSTAIN]: (elections, labels, 2 or 3)."""
+        mech = self.mechanism
+        yes, no = (census @ (self.ballots == vote) for vote in (1, 0))
+        margin: npt.NDArray[Any] = yes - no
+        if isinstance(mech, TauVoting):
+            size = (self.ballots == 1).sum(axis=1)
+            norm = size if mech.norm == 1 else np.sqrt(size)
+            weight = np.minimum(1.0, mech.tau / np.maximum(norm, 1e-300))
+            clipped = census @ (weight[:, None] * (self.ballots == 1))
+            margin = 2 * clipped - self.voters
+            vote = _yes_no((2 * clipped - self.voters) / (math.sqrt(2) * mech.sigma))
+        elif not isinstance(mech, BinaryVoting):
+            raise InputError(f"the audit has no textbook for {mech}")
+        elif mech.link is not None:
+            vote = mech.link.log_probs(margin, self.voters)
+        elif mech.quota is not None or mech.false_alarm is not None:
+            assert mech.sigma is not None
+            margin = 2 * yes - self.voters
+            bar = (
+                mech.quota * self.voters
+                if mech.quota is not None
+                else -mech.sigma / math.sqrt(2) * float(ndtri(mech.false_alarm))
+            )
+            vote = _yes_no(math.sqrt(2) * (yes - bar) / mech.sigma)
+        else:
+            assert mech.sigma is not None
+            vote = _yes_no(margin / (math.sqrt(2) * mech.sigma))
+        if mech.gate is None:
+            return vote
+        # max(c, n - c) with c = (n + margin) / 2: a missing vote counts half for either side.
+        abstain, answer = self._gate((self.voters + np.abs(margin)) / 2)
+        return np.concatenate([vote + answer[..., None], abstain[..., None]], axis=-1)
+
+    def _gate(self, top: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+        gate = self.mechanism.gate
+        assert gate is not None
+        z = (top - gate.threshold) / gate.sigma
+        return log_ndtr(-z), log_ndtr(z)
+
+    # -- Plurality and Powerset: every class on a list ---------------------------------------------
+
+    def class_counts(self, census: Ints) -> Ints:
+        """Return how many votes each class has: (elections, classes), in the order of outcomes."""
+        classes = [o for o in self.outcomes if o[0] != ABSTAIN]
+        member = np.array([[np.array_equal(b == 1, c == 1) for c in classes] for b in self.ballots])
+        # A ballot that is missing as a whole votes for nothing. A plurality ballot of zeros
+        # matches no class by itself.
+        member &= (self.ballots != -1).any(axis=1)[:, None]
+        return np.asarray(census @ member)
+
+    def _argmax(self, census: Ints) -> Floats:
+        counts = self.class_counts(census)
+        rows = np.empty(counts.shape)
+        for i, row in enumerate(counts.tolist()):
+            key = tuple(sorted(row))
+            if key not in self._wins:
+                self._wins[key] = win_log_probs(key, self.mechanism.sigma)  # type: ignore[attr-defined]
+            table = self._wins[key]
+            rows[i] = [table[count] for count in row]
+        if self.mechanism.gate is None:
+            return rows
+        abstain, answer = self._gate(counts.max(axis=1))
+        return np.concatenate([rows + answer[:, None], abstain[:, None]], axis=1)
+
+
+def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
+    """Return, for each distinct count, the log-probability that *one* class with it wins.
+
+    The integral of pdf(x - own) * product over all other classes of cdf(x - theirs), summed on an
+    even grid.
+    """
+    means = np.array(counts) / sigma
+    x = np.arange(means.min() - _REACH, means.max() + _REACH, _STEP)
+    cdf = log_ndtr(x - means[:, None])
+    out = {}
+    for count in set(counts):
+        own = counts.index(count)
+        others = np.delete(cdf, own, axis=0).sum(axis=0)
+        terms = -0.5 * (x - means[own]) ** 2 - 0.5 * math.log(2 * math.pi) + others
+        out[count] = float(logsumexp(terms)) + math.log(_STEP)
+    return out
+
+
+def _vectors(labels: int, values: tuple[int, ...]) -> Ballot:
+    return np.array(list(itertools.product(values, repeat=labels)), np.int8)
+
+
+def _yes_no(z: npt.NDArray[Any]) -> Floats:
+    return np.stack([log_ndtr(-z), log_ndtr(z)], axis=-1)
+
+
+def renyi(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
+    """Return D(P || Q) by the definition: (..., outcomes) -> (..., orders)."""
+    columns = []
+    for order in orders:
+        terms = order * log_p - (order - 1) * log_q
+        # Impossible on both sides: no part of the sum. (-inf + inf would be NaN.)
+        terms = np.where(np.isneginf(log_p) & np.isneginf(log_q), -np.inf, terms)
+        columns.append(logsumexp(terms, axis=-1) / (order - 1))
+    return np.maximum(np.stack(columns, axis=-1), 0.0)
+
+
+def effective_ballots(
+    ballots: npt.NDArray[Any], baseline: npt.NDArray[Any], left: Ints, *, unit: str
+) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """Apply the rule of allowances to one query, the plain way.
+
+    Parameters
+    ----------
+    ballots, baseline, left
+        (voters, labels) votes, (labels,) public guess, (voters,) surprises left.
+    unit
+        ``"vote"`` or ``"ballot"``: what a surprise is.
+
+    Returns
+    -------
+    (voters, labels) ballots that count, (voters,) surprises spent.
+    """
+    out = np.zeros(ballots.shape, np.bool_)
+    spent = np.zeros(len(ballots), np.int64)
+    for voter, ballot in enumerate(ballots.tolist()):
+        filled = [
+            bool(guess) if vote == -1 else vote == 1
+            for vote, guess in zip(ballot, baseline, strict=True)
+        ]
+        surprises = sum(vote != bool(guess) for vote, guess in zip(filled, baseline, strict=True))
+        need = surprises if unit == "vote" else min(surprises, 1)
+        if need <= left[voter]:
+            out[voter], spent[voter] = filled, need
+        else:
+            out[voter] = baseline
+    return out, spent
