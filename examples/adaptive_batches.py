@@ -20,9 +20,10 @@ MECHANISM = pv.BinaryVoting(sigma=20.0)
 rng = np.random.default_rng(1)
 X = rng.normal(size=(BATCH * BATCHES, 6))
 rule = rng.normal(size=(6, LABELS))
-truth = X @ rule > 1.5
-seen = (X @ rule)[:, None, :] + rng.normal(0, 0.8, (len(X), VOTERS, LABELS))
-votes = seen > 1.5
+rule /= np.linalg.norm(rule, axis=0)  # so that every label is on about 16 % of the queries
+truth = X @ rule > 1.0
+seen = (X @ rule)[:, None, :] + rng.normal(0, 0.3, (len(X), VOTERS, LABELS))
+votes = seen > 1.0
 
 
 def run(*, with_student: bool) -> pv.Electorate:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from .accounting.allowance import allowance_rdp, largest_allowance
 from .accounting.renyi import Orders, check_delta, check_orders, epsilon
-from .ballots import MISSING, Ballots, BallotSource, Block, DenseBlock, SparseBlock, Votes
+from .ballots import Ballots, BallotSource
+from .blocks import MISSING, Block, DenseBlock, SparseBlock, Votes
 from .entropy import Entropy
 from .errors import BudgetError, InputError, positive
 from .mechanisms import Mechanism

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ballots import MISSING, Ballots, Threshold, Votes, as_votes, check_shape, check_threshold
+from .ballots import Ballots, Threshold, as_votes, check_shape, check_threshold
+from .blocks import MISSING, Votes
 from .errors import BallotError, InputError, missing_extra
 
 

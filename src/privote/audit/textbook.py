@@ -173,17 +173,24 @@ class Textbook:
 
     def _argmax(self, census: Ints) -> Floats:
         counts = self.class_counts(census)
+        order = np.argsort(counts, axis=1, kind="stable")
+        profiles, which = np.unique(
+            np.take_along_axis(counts, order, axis=1), axis=0, return_inverse=True
+        )
+        table = np.array([self._profile(tuple(profile)) for profile in profiles.tolist()])
         rows = np.empty(counts.shape)
-        for i, row in enumerate(counts.tolist()):
-            key = tuple(sorted(row))
-            if key not in self._wins:
-                self._wins[key] = win_log_probs(key, self.mechanism.sigma)  # type: ignore[attr-defined]
-            table = self._wins[key]
-            rows[i] = [table[count] for count in row]
+        np.put_along_axis(rows, order, table[which.reshape(-1)], axis=1)
         if self.mechanism.gate is None:
             return rows
         abstain, answer = self._gate(counts.max(axis=1))
         return np.concatenate([rows + answer[:, None], abstain[:, None]], axis=1)
+
+    def _profile(self, counts: tuple[int, ...]) -> list[float]:
+        """Return the log-probability that each class wins, in the order of ``counts``."""
+        if counts not in self._wins:
+            sigma: float = self.mechanism.sigma  # type: ignore[attr-defined]
+            self._wins[counts] = win_log_probs(counts, sigma)
+        return [self._wins[counts][count] for count in counts]
 
 
 def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, BallotSource, Block
+from ..ballots import Ballots, BallotSource
+from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import InputError
 from .gate import Gate

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..accounting.exact import shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..accounting.worst_case import supremum
-from ..ballots import Block, DenseBlock
+from ..blocks import Block, DenseBlock
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
 from .base import check_electorate

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import Block
+from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError, InputError
 from .classes import ClassMechanism

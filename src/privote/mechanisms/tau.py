@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
-from ..ballots import Block
+from ..blocks import Block
 from ..errors import InputError, positive
 from ..links import GaussianLink, Link
 from .base import check_electorate

@@ -1,0 +1,125 @@
+"""Headline numbers: how many real queries the same budget answers, by guarantee and accountant.
+
+Votes: tmc2007, 50 teachers, 22 labels, 4,000 queries, from ../shared or PRIVOTE_SHARED; epsilon=20,
+delta=1e-5. A data-dependent count is for comparing accountants: in use the number of queries is
+fixed before looking. The link is matched to sigma on these votes, again only to compare.
+
+Run: python examples/headline.py
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import brentq
+
+import privote as pv
+from privote import votefiles
+from privote.accounting.allowance import largest_count
+
+SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+VOTES = SHARED / "data" / "votes_tmc2007_50.npz"
+EPSILON, DELTA = 20.0, 1e-5
+ENOUGH = 1500  # no accountant below gets so far
+
+
+def last(fits: Callable[[int], bool], top: int) -> int:
+    """Return the largest m in 0..top that fits, if all smaller ones do."""
+    low, high = 0, top
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def data_dependent(mechanism: pv.Mechanism, votes: np.ndarray, bound: str) -> int:
+    """Return how many of the first queries fit, each priced on its own; reads only what it must."""
+    spent, count, step = 0.0, 0, 100
+    for start in range(0, len(votes), step):
+        total = spent + np.cumsum(mechanism.rdp(votes[start : start + step], bound=bound), axis=0)
+        fit = last(lambda m, t=total: pv.epsilon(t[m - 1], None, DELTA) <= EPSILON, len(total))
+        spent, count = total[-1], count + fit
+        if fit < len(total):
+            break
+    return count
+
+
+def by_voter(mechanism: pv.Mechanism, votes: np.ndarray) -> int:
+    """Return how many of the first queries fit, by the largest of the voters' own bills."""
+    return last(lambda m: pv.bills(mechanism, votes[:m], DELTA).max() <= EPSILON, ENOUGH)
+
+
+def worst_case(mechanism: pv.Mechanism, votes: np.ndarray) -> int:
+    """Return how many queries plain composition of the worst case allows."""
+    each = mechanism.worst_case_rdp(*votes.shape[1:])
+    return largest_count(each, pv.DEFAULT_ORDERS, EPSILON, DELTA)
+
+
+def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:
+    """Return the allowance, and how many queries pass before the first voter lacks a surprise."""
+    electorate = pv.Electorate(
+        mechanism=mechanism,
+        voters=votes.shape[1],
+        labels=votes.shape[2],
+        epsilon=EPSILON,
+        delta=DELTA,
+    )
+    surprises = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
+    return int(electorate.allowance), int((surprises <= electorate.allowance).sum())
+
+
+def flip_rate(mechanism: pv.BinaryVoting, votes: np.ndarray) -> float:
+    """Return the mean over cells of Pr[release differs from the majority]; a tie differs by half."""
+    one = mechanism.outcome_probabilities(votes)[..., 1]
+    margin = 2 * votes.sum(axis=1) - votes.shape[1]
+    return float(np.where(margin == 0, 0.5, np.where(margin > 0, 1 - one, one)).mean())
+
+
+def equal_link(votes: np.ndarray, rate: float, order: float) -> pv.BinaryVoting:
+    """Return Binary voting with the optimal link of this order and flip rate."""
+
+    def link(log_cost: float) -> pv.BinaryVoting:
+        return pv.BinaryVoting(link=pv.OptimalLink(cost=float(np.exp(log_cost)), order=order))
+
+    return link(brentq(lambda c: flip_rate(link(c), votes) - rate, -12, 1, xtol=1e-6))
+
+
+def main() -> int:
+    if not VOTES.exists():
+        print("The shared votes are absent: put them at ../shared or name their place in")
+        print(f"PRIVOTE_SHARED. Looked for data/{VOTES.name}. Nothing was measured.")
+        return 0
+    votes = np.asarray(votefiles.read(VOTES).to_array())
+    print(f"tmc2007: {votes.shape[0]} queries, {votes.shape[1]} voters, {votes.shape[2]} labels")
+    print(f"Queries answered at epsilon={EPSILON:g}, delta={DELTA:g}, Binary voting:")
+    print("                 data-dependent               unconditional")
+    print("  sigma   pate2018  exact  by voter   worst-case  allowance, first voter out")
+    for sigma in (4, 7, 9, 12, 20):
+        mechanism = pv.BinaryVoting(sigma=sigma)
+        most, first_out = allowance(mechanism, votes)
+        print(
+            f"  {sigma:5d}   {data_dependent(mechanism, votes, 'pate2018'):8d}"
+            f"  {data_dependent(mechanism, votes, 'exact'):5d}"
+            f"  {by_voter(mechanism, votes):8d}   {worst_case(mechanism, votes):10d}"
+            f"  {first_out:9d}  (V = {most})"
+        )
+    print("Optimal link with the flip rate of that sigma, allowance, until the first voter is out:")
+    for sigma in (7, 9, 12):
+        rate = flip_rate(pv.BinaryVoting(sigma=sigma), votes)
+        counts = [
+            f"{order:g}: {allowance(equal_link(votes, rate, order), votes)[1]}"
+            for order in (2.5, 2.75, 3.0)
+        ]
+        print(f"  sigma {sigma:2d} (flips {rate:.4f}), by order  {', '.join(counts)}")
+    print("Powerset voting on the first k labels, data-dependent:")
+    for labels, sigma in ((5, 7), (11, 4), (20, 2)):
+        some, mechanism = votes[:, :, :labels], pv.PowersetVoting(sigma=sigma)
+        old, new = (data_dependent(mechanism, some, bound) for bound in ("pate2018", "exact"))
+        print(f"  k={labels:2d} sigma={sigma}  pate2018 {old:4d}  exact {new:4d}  ({new / old:.2f}x)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Blocks: a run of consecutive queries in memory, which is all a mechanism ever counts.
+
+Dense blocks hold every voter's ballot, sparse ones only the ballots of those who spoke.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+MISSING = -1
+Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Block(Protocol):
+    """A run of consecutive queries: what a mechanism may ask of the ballots."""
+
+    @property
+    def start(self) -> int:
+        """The first query's place in the whole, for messages."""
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether a vote may be missing."""
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return yes minus no (queries, labels)."""
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
+
+    votes: Votes
+    missing: bool
+    start: int = 0
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.votes.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.votes.shape[0]
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[2]
+
+    def yes(self) -> Counts:
+        """Return the number of yes-votes (queries, labels)."""
+        return _count(self.votes if not self.missing else self.votes == 1)
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
+        if self.missing and not missing_is_no:
+            return _count(self.votes == 1) - _count(self.votes == 0)
+        return 2 * self.yes() - self.voters
+
+    def sizes(self) -> Counts:
+        """Return how many yes-votes each ballot has (queries, voters)."""
+        return np.asarray((self.votes == 1).sum(axis=2, dtype=np.int64))
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        sizes = self.sizes()
+        tally = np.zeros((self.queries, self.labels))
+        yes = self.votes == 1
+        # Sum by size, not by voter: equal ballots in another order give the same bits.
+        for size in np.unique(sizes[sizes > 0]):
+            tally += weights[size] * (yes & (sizes == size)[:, :, None]).sum(axis=1)
+        return tally
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
+        if self.missing:
+            query, voter = np.nonzero((self.votes != MISSING).any(axis=2))
+            return query, voter, self.votes[query, voter] == 1
+        query = np.repeat(np.arange(self.queries), self.voters)
+        voter = np.tile(np.arange(self.voters), self.queries)
+        return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Few of many voters speak: row i is voter ``voter[i]``'s ballot on query ``query[i]``.
+
+    A silent voter casts no vote: zero everywhere for Binary and Tau, no class for Powerset and
+    Plurality.
+    """
+
+    query: Counts
+    voter: Counts
+    votes: npt.NDArray[np.bool_]
+    queries: int
+    voters: int
+    start: int = 0
+    missing: bool = True
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[1]
+
+    def yes(self) -> Counts:
+        """Return the number of yes-votes (queries, labels)."""
+        return self._sum(np.ones(len(self.votes), np.int64)[:, None] * self.votes)
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
+        del missing_is_no
+        return 2 * self.yes() - self.voters
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self._sum(weights[self.votes.sum(axis=1)][:, None] * self.votes)
+
+    def _sum(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        tally = np.zeros((self.queries, self.labels), rows.dtype)
+        np.add.at(tally, self.query, rows)
+        return tally
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+        return self.query, self.voter, self.votes
+
+
+def _count(cells: npt.NDArray[Any]) -> Counts:
+    """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
+    voters = cells.shape[1]
+    width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width).astype(np.int64))

@@ -1,0 +1,284 @@
+"""Malformed input: each case names the argument or the place, the rule and the value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+
+GOOD = np.zeros((4, 5, 3), dtype=bool)
+
+
+def cube(value: float, dtype: Any = np.float64) -> np.ndarray:
+    votes = np.zeros((4, 5, 3), dtype=dtype)
+    votes[2, 1, 0] = value
+    return votes
+
+
+def label(votes: Any = GOOD, **changes: Any) -> pv.Release:
+    mechanism = changes.pop("mechanism", pv.BinaryVoting(sigma=3.0))
+    arguments: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-5, **changes}
+    return pv.label(votes, mechanism=mechanism, **arguments)
+
+
+def electorate(**changes: Any) -> pv.Electorate:
+    arguments: dict[str, Any] = {"voters": 5, "labels": 3, "epsilon": 50.0, "delta": 1e-5}
+    return pv.Electorate(mechanism=pv.BinaryVoting(sigma=3.0), **{**arguments, **changes})
+
+
+def sparse(**changes: Any) -> pv.SparseBallots:
+    arguments: dict[str, Any] = {"query": [0], "voter": [1], "votes": [[True, False]]}
+    return pv.SparseBallots(**{**arguments, "queries": 2, "voters": 3, **changes})
+
+
+def two_positives() -> np.ndarray:
+    votes = GOOD.copy()
+    votes[3, 4, :2] = True
+    return votes
+
+
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    # votes
+    "nan": (lambda: label(cube(np.nan)), pv.BallotError, "query 2, voter 1, label 0] is nan"),
+    "two": (lambda: label(cube(2, np.int8)), pv.BallotError, "query 2, voter 1, label 0] is 2"),
+    "minus two": (lambda: label(cube(-2, np.int8)), pv.BallotError, "is -2"),
+    "half": (lambda: label(cube(0.5)), pv.BallotError, "threshold= if these are probabilities"),
+    "infinity": (lambda: label(cube(np.inf)), pv.BallotError, "is inf"),
+    "rank 2": (lambda: label(GOOD[0]), pv.BallotError, "3 axes (queries, voters, labels), got 2"),
+    "rank 4": (lambda: label(GOOD[None]), pv.BallotError, "got 4"),
+    "a scalar": (lambda: label(1), pv.BallotError, "got 0"),
+    "no queries": (lambda: label(GOOD[:0]), pv.BallotError, "at least one of its queries"),
+    "no voters": (lambda: label(GOOD[:, :0]), pv.BallotError, "at least one of its voters"),
+    "no labels": (lambda: label(GOOD[:, :, :0]), pv.BallotError, "at least one of its labels"),
+    "words": (lambda: label(np.full((1, 2, 3), "yes")), pv.BallotError, "got dtype <U3"),
+    "objects": (lambda: label(np.full((1, 2, 3), None)), pv.BallotError, "got dtype object"),
+    "complex": (lambda: label(GOOD.astype(complex)), pv.BallotError, "got dtype complex128"),
+    "hidden byte": (
+        lambda: label(np.full((1, 2, 3), 7, np.uint8).view(bool)),
+        pv.BallotError,
+        "is 7 inside; not a bool",
+    ),
+    "two positives": (
+        lambda: label(two_positives(), mechanism=pv.PluralityVoting(sigma=3.0)),
+        pv.BallotError,
+        "voter 4 has 2 on query 3: labels [0, 1]",
+    ),
+    "too many positives": (
+        lambda: label(two_positives(), mechanism=pv.PowersetVoting(sigma=3.0, max_positives=1)),
+        pv.BallotError,
+        "max_positives is 1, but voter 4 has 2 positives on query 3",
+    ),
+    "declared complete": (
+        lambda: pv.Ballots.from_array(cube(-1, np.int8), may_be_missing=False),
+        pv.BallotError,
+        "may_be_missing is False",
+    ),
+    # probabilities
+    "probability above 1": (lambda: label(cube(1.2), threshold=0.5), pv.BallotError, "is 1.2"),
+    "probability nan": (lambda: label(cube(np.nan), threshold=0.5), pv.BallotError, "is nan"),
+    "threshold above 1": (lambda: label(cube(0.1), threshold=1.5), pv.InputError, "got 1.5"),
+    "threshold nan": (lambda: label(cube(0.1), threshold=np.nan), pv.InputError, "in [0, 1]"),
+    "two thresholds for three labels": (
+        lambda: label(cube(0.1), threshold=[0.5, 0.5]),
+        pv.InputError,
+        "one per label (3), got shape (2,)",
+    ),
+    # mechanisms
+    "sigma zero": (lambda: pv.BinaryVoting(sigma=0.0), pv.InputError, "sigma must be finite"),
+    "sigma nan": (lambda: pv.TauVoting(sigma=np.nan, tau=1.0), pv.InputError, "got nan"),
+    "sigma a bool": (lambda: pv.PowersetVoting(sigma=True), pv.InputError, "got True"),
+    "sigma a word": (lambda: pv.PluralityVoting(sigma="7"), pv.InputError, "got '7'"),
+    "no sigma": (lambda: pv.BinaryVoting(), pv.InputError, "exactly one of sigma and link"),
+    "sigma and link": (
+        lambda: pv.BinaryVoting(sigma=1.0, link=pv.OptimalLink(cost=0.1, order=2.0)),
+        pv.InputError,
+        "exactly one of sigma and link",
+    ),
+    "tau negative": (lambda: pv.TauVoting(sigma=1.0, tau=-1.0), pv.InputError, "tau must be"),
+    "norm 3": (lambda: pv.TauVoting(sigma=1.0, tau=1.0, norm=3), pv.InputError, "1 or 2, got 3"),
+    "max_positives 0": (
+        lambda: pv.PowersetVoting(sigma=1.0, max_positives=0),
+        pv.InputError,
+        "max_positives must be None or an integer of at least 1, got 0",
+    ),
+    "quota 1": (lambda: pv.BinaryVoting(sigma=1.0, quota=1.0), pv.InputError, "quota must lie"),
+    "two bars": (
+        lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, false_alarm=0.1),
+        pv.InputError,
+        "give one of them",
+    ),
+    "gate with a bar": (
+        lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, gate=pv.Gate(threshold=1, sigma=1.0)),
+        pv.UnavailableError,
+        "got quota=0.3",
+    ),
+    "link with a bar": (
+        lambda: pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=2.0), quota=0.3),
+        pv.UnavailableError,
+        "no quota",
+    ),
+    "gate sigma": (lambda: pv.Gate(threshold=1, sigma=-1.0), pv.InputError, "gate sigma must be"),
+    "gate threshold": (lambda: pv.Gate(threshold=np.nan, sigma=1.0), pv.InputError, "got nan"),
+    "gate a number": (lambda: pv.BinaryVoting(sigma=1.0, gate=5), pv.InputError, "got 5"),
+    "link order": (lambda: pv.OptimalLink(cost=0.1, order=1.0), pv.InputError, "above 1, got 1.0"),
+    # accounting
+    "order 1": (
+        lambda: pv.BinaryVoting(sigma=1.0).rdp(GOOD, [1.0]),
+        pv.InputError,
+        "orders must be finite and above 1, got 1.0",
+    ),
+    "no orders": (lambda: pv.epsilon([], [], 1e-5), pv.InputError, "orders must be a non-empty"),
+    "curve too short": (
+        lambda: pv.epsilon([0.1], [2.0, 3.0], 1e-5),
+        pv.InputError,
+        "one value per order on its last axis (2)",
+    ),
+    "negative curve": (lambda: pv.epsilon([-0.1], [2.0], 1e-5), pv.InputError, "no negative"),
+    "unknown bound": (
+        lambda: pv.BinaryVoting(sigma=1.0).rdp(GOOD, bound="tight"),
+        pv.InputError,
+        "one of exact, pate2018, got 'tight'",
+    ),
+    "unknown worst case": (
+        lambda: pv.BinaryVoting(sigma=1.0).worst_case_rdp(5, 3, bound="pate2018"),
+        pv.InputError,
+        "one of exact, gaussian, got 'pate2018'",
+    ),
+    "published bound on a link": (
+        lambda: pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=2.0)).rdp(
+            GOOD, bound="pate2018"
+        ),
+        pv.UnavailableError,
+        "Gaussian noise, not for a link",
+    ),
+    "no voters to price": (
+        lambda: pv.BinaryVoting(sigma=1.0).worst_case_rdp(0, 3),
+        pv.InputError,
+        "voters must be an integer of at least 1, got 0",
+    ),
+    # labelling
+    "epsilon zero": (lambda: label(epsilon=0.0), pv.InputError, "epsilon must be finite"),
+    "epsilon infinite": (lambda: label(epsilon=np.inf), pv.InputError, "got inf"),
+    "delta zero": (lambda: label(delta=0.0), pv.InputError, "delta must lie strictly"),
+    "delta one": (lambda: label(delta=1.0), pv.InputError, "got 1.0"),
+    "unknown guarantee": (
+        lambda: label(guarantee="none"),
+        pv.InputError,
+        "allowance, worst-case, ptr, data-dependent, got 'none'",
+    ),
+    "ptr": (lambda: label(guarantee="ptr"), pv.UnavailableError, "not available in this version"),
+    "ledger": (lambda: label(ledger="x.db"), pv.UnavailableError, "not available in this version"),
+    "mechanism a word": (lambda: label(mechanism="binary"), pv.InputError, "got 'binary'"),
+    "more queries than votes": (lambda: label(queries=5), pv.InputError, "in 1..4"),
+    "queries zero": (lambda: label(queries=0), pv.InputError, "got 0"),
+    "queries a float": (lambda: label(queries=2.0), pv.InputError, "integer, got 2.0"),
+    "data-dependent without queries": (
+        lambda: label(guarantee="data-dependent"),
+        pv.InputError,
+        "queries must be given",
+    ),
+    "negative seed": (lambda: label(seed=-1), pv.InputError, "seed must be None or an integer"),
+    "baseline shape": (
+        lambda: label(baseline=np.zeros((4, 2))),
+        pv.InputError,
+        "baseline must be (queries, labels) = (4, 3), got (4, 2)",
+    ),
+    "baseline values": (
+        lambda: label(baseline=np.full((4, 3), 2)),
+        pv.InputError,
+        "baseline must hold 0 and 1 only",
+    ),
+    "baseline for worst-case": (
+        lambda: label(baseline=np.zeros((4, 3)), guarantee="worst-case"),
+        pv.InputError,
+        "not with 'worst-case'",
+    ),
+    "no surprise fits": (
+        lambda: label(epsilon=0.01, mechanism=pv.BinaryVoting(sigma=0.5)),
+        pv.BudgetError,
+        "buys not one surprise",
+    ),
+    "no query fits": (
+        lambda: label(epsilon=0.01, guarantee="worst-case", mechanism=pv.BinaryVoting(sigma=0.5)),
+        pv.BudgetError,
+        "allows 0 queries",
+    ),
+    "queries do not fit": (
+        lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),
+        pv.BudgetError,
+        "but queries=4",
+    ),
+    # electorate and sparse ballots
+    "allowance too large": (lambda: electorate(allowance=10**9), pv.InputError, "in 0.."),
+    "allowance per voter": (
+        lambda: electorate(allowance=[1, 2]),
+        pv.InputError,
+        "one per voter (5)",
+    ),
+    "names twice": (
+        lambda: electorate(voter_ids=["a", "a", "b", "c", "d"]),
+        pv.InputError,
+        "5 different names, got 5 of which 4 differ",
+    ),
+    "stranger": (
+        lambda: electorate(voter_ids="abcde").answer(GOOD, voter_ids="abcdz"),
+        pv.InputError,
+        "'z', who is not registered",
+    ),
+    "voters absent without names": (
+        lambda: electorate().answer(GOOD[:, :4]),
+        pv.InputError,
+        "must have 5 voters, got 4",
+    ),
+    "another number of labels": (
+        lambda: electorate().answer(GOOD[:, :, :2]),
+        pv.InputError,
+        "must have 3 labels, got 2",
+    ),
+    "sparse voter out of range": (lambda: sparse(voter=[3]), pv.BallotError, "in 0..2, got 3"),
+    "sparse two ballots": (
+        lambda: sparse(query=[0, 0], voter=[1, 1], votes=[[1, 0], [0, 1]]),
+        pv.BallotError,
+        "voter 1 casts more than one ballot on query 0",
+    ),
+    "sparse missing": (lambda: sparse(votes=[[-1, 0]]), pv.BallotError, "must be 0 or 1"),
+    "sparse lengths": (lambda: sparse(query=[0, 1]), pv.BallotError, "one per ballot"),
+    "sparse baseline": (
+        lambda: pv.label(
+            sparse(),
+            mechanism=pv.BinaryVoting(sigma=9.0),
+            epsilon=50.0,
+            delta=1e-5,
+            baseline=[[1, 0], [0, 0]],
+        ),
+        pv.InputError,
+        "zero baseline only",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_malformed_input_is_refused_with_the_reason(name: str) -> None:
+    action, kind, message = CASES[name]
+    with pytest.raises(kind, match=re.escape(message)) as caught:
+        action()
+    assert type(caught.value) is kind
+
+
+def test_bad_batch_spends_nothing() -> None:
+    voters = electorate()
+    good = np.ones((1, 5, 3), dtype=bool)
+    voters.answer(good)
+    before = voters.sealed.spent.copy()
+    for bad in (cube(np.nan), GOOD[:, :4], GOOD[0]):
+        with pytest.raises(pv.InputError):
+            voters.answer(bad)
+    with pytest.raises(pv.InputError):
+        voters.answer(good, baseline=np.zeros((2, 3)))
+    assert (voters.sealed.spent == before).all()
+    assert before.tolist() == [3] * 5

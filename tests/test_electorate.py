@@ -1,0 +1,154 @@
+"""Electorate: the allowance is spent in order, lasts over batches, and exists once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import privote as pv
+from privote.electorate import effective_votes
+
+
+def electorate(allowance: Any = None, **changes: Any) -> pv.Electorate:
+    arguments: dict[str, Any] = {
+        "mechanism": pv.BinaryVoting(sigma=3.0),
+        "voters": 3,
+        "labels": 4,
+        "epsilon": 50.0,
+        "delta": 1e-5,
+        "allowance": allowance,
+    }
+    return pv.Electorate(**{**arguments, **changes})
+
+
+def by_hand(
+    votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, unit: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rule, one voter and one query at a time."""
+    out, spent = np.zeros(votes.shape, bool), np.zeros(votes.shape[1], int)
+    for j in range(votes.shape[1]):
+        for q in range(votes.shape[0]):
+            ballot = votes[q, j]
+            if unit == "vote":
+                filled = np.where(ballot == -1, baseline[q], ballot == 1)
+                cost = int((filled != baseline[q]).sum())
+            else:
+                filled = baseline[q] if (ballot == -1).all() else ballot == 1
+                cost = int((filled != baseline[q]).any())
+            fits = cost <= left[j] - spent[j]
+            spent[j] += cost if fits else 0
+            out[q, j] = filled if fits else baseline[q]
+    return out, spent
+
+
+@given(
+    votes=hnp.arrays(np.int8, (5, 3, 2), elements=st.integers(-1, 1)),
+    baseline=hnp.arrays(np.bool_, (5, 2)),
+    left=hnp.arrays(np.int64, (3,), elements=st.integers(0, 8)),
+    unit=st.sampled_from(["vote", "ballot"]),
+)
+def test_effective_votes_equal_the_rule_by_hand(
+    votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, unit: str
+) -> None:
+    got, spent = effective_votes(votes, baseline, left, unit)
+    expected, cost = by_hand(votes, baseline, left, unit)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(spent, cost)
+    assert (spent <= left).all()
+
+
+def test_allowance_lasts_over_batches() -> None:
+    voters = electorate(allowance=5)
+    batch = np.zeros((1, 3, 4), bool)
+    batch[0, 0, :2] = True  # voter 0 departs twice a batch
+    for _ in range(4):
+        voters.answer(batch)
+    assert voters.sealed.spent.tolist() == [4, 0, 0]
+    voters.answer(batch[:, :, ::-1] | batch)  # four surprises do not fit into one
+    assert voters.sealed.spent.tolist() == [4, 0, 0]
+    single = np.zeros((1, 3, 4), bool)
+    single[0, 0, 3] = True
+    voters.answer(single)  # but a smaller ballot does
+    assert voters.sealed.spent.tolist() == [5, 0, 0]
+    assert voters.sealed.exhausted.tolist() == [True, False, False]
+    assert voters.answered == 6
+
+
+def test_votes_that_agree_with_the_baseline_are_free() -> None:
+    voters = electorate(allowance=1)
+    votes = np.ones((50, 3, 4), bool)
+    release = voters.answer(votes, baseline=np.ones((50, 4)))
+    assert voters.sealed.spent.tolist() == [0, 0, 0]
+    assert release.answered == 50
+
+
+def test_exhausted_voter_counts_as_the_baseline() -> None:
+    mechanism = pv.BinaryVoting(sigma=0.1)  # next to no noise: the release shows the tally
+    voters = pv.Electorate(
+        mechanism=mechanism, voters=1, labels=1, epsilon=1e4, delta=1e-5, allowance=1
+    )
+    votes = np.ones((3, 1, 1), bool)
+    assert voters.answer(votes).labels[:, 0].tolist() == [1, 0, 0]
+    assert voters.answer(votes, baseline=np.ones((3, 1))).labels[:, 0].tolist() == [1, 1, 1]
+
+
+def test_each_voter_may_have_its_own_allowance() -> None:
+    voters = electorate(allowance=[0, 2, 6])
+    voters.answer(np.ones((3, 3, 4), bool))
+    assert voters.sealed.spent.tolist() == [0, 0, 4]
+    each = voters.epsilon_by_voter
+    assert each[0] == 0.0
+    assert 0 < each[1] < each[2]
+    assert voters.epsilon == each[2]
+
+
+def test_names_seat_voters_wherever_they_stand() -> None:
+    voters = electorate(allowance=9, voter_ids=["north", "east", "south"])
+    batch = np.zeros((2, 2, 4), bool)
+    batch[:, 0, 0] = True
+    voters.answer(batch, voter_ids=["south", "north"])
+    assert voters.sealed.spent.tolist() == [0, 0, 2]
+
+
+def test_sparse_and_dense_spend_alike() -> None:
+    rng = np.random.default_rng(0)
+    votes = rng.random((40, 6, 3)) < 0.3
+    query, voter = np.nonzero(votes.any(axis=2))
+    sparse = pv.SparseBallots(query, voter, votes[query, voter], queries=40, voters=6)
+    for mechanism in (pv.BinaryVoting(sigma=3.0, quota=0.4), pv.TauVoting(sigma=3.0, tau=1.0)):
+        made = [
+            pv.Electorate(
+                mechanism=mechanism,
+                voters=6,
+                labels=3,
+                epsilon=60.0,
+                delta=1e-5,
+                allowance=7,
+                seed=1,
+            )
+            for _ in range(2)
+        ]
+        labels = [e.answer(v).labels for e, v in zip(made, (votes, sparse), strict=True)]
+        np.testing.assert_array_equal(made[0].sealed.spent, made[1].sealed.spent)
+        np.testing.assert_array_equal(labels[0], labels[1])
+
+
+def test_refuses_to_be_copied_or_pickled() -> None:
+    voters = electorate()
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="its allowance exists once"):
+            attempt(voters)
+
+
+def test_repr_shows_no_sealed_number() -> None:
+    voters = electorate(allowance=50)
+    before = repr(voters)
+    voters.answer(np.ones((3, 3, 4), bool))
+    assert repr(voters) == before

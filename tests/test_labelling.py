@@ -1,0 +1,155 @@
+"""pv.label: what each guarantee answers, charges, publishes and keeps sealed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privote as pv
+
+MECHANISMS = [
+    pv.BinaryVoting(sigma=4.0),
+    pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
+    pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=12, sigma=2.0)),
+    pv.TauVoting(sigma=4.0, tau=1.5),
+    pv.PowersetVoting(sigma=4.0),
+]
+
+
+@pytest.fixture
+def votes() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    common = rng.random((30, 1, 4)) < 0.2
+    return common ^ (rng.random((30, 20, 4)) < 0.1)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+def test_allowance_answers_everything_within_the_budget(
+    mechanism: pv.Mechanism, votes: np.ndarray
+) -> None:
+    release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5)
+    assert release.answered == 30
+    assert release.labels.dtype == np.int8
+    assert release.epsilon is not None
+    assert release.epsilon <= 20.0
+    # V is the largest: one more would not fit.
+    surprise = mechanism.surprise_rdp(20, 4)
+    assert isinstance(release.allowance, int)
+    assert pv.epsilon(2 * release.allowance * surprise, None, 1e-5) <= 20.0
+    assert pv.epsilon(2 * (release.allowance + 1) * surprise, None, 1e-5) > 20.0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+def test_worst_case_stops_before_the_budget(mechanism: pv.Mechanism, votes: np.ndarray) -> None:
+    release = pv.label(votes, mechanism=mechanism, epsilon=12.0, delta=1e-5, guarantee="worst-case")
+    each = mechanism.worst_case_rdp(20, 4)
+    assert release.epsilon == pytest.approx(pv.epsilon(release.answered * each, None, 1e-5))
+    assert release.epsilon <= 12.0
+    if release.answered < 30:
+        assert pv.epsilon((release.answered + 1) * each, None, 1e-5) > 12.0
+    with pytest.raises(pv.BudgetError):
+        pv.label(
+            np.repeat(votes, 100, axis=0),
+            mechanism=mechanism,
+            epsilon=12.0,
+            delta=1e-5,
+            guarantee="worst-case",
+            queries=3000,
+        )
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+def test_data_dependent_epsilon_is_sealed_everywhere(
+    mechanism: pv.Mechanism, votes: np.ndarray, tmp_path: Path
+) -> None:
+    release = pv.label(
+        votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, guarantee="data-dependent", queries=25
+    )
+    assert release.answered == 25
+    assert release.epsilon is None
+    sealed = release.sealed.epsilon
+    assert sealed == pytest.approx(pv.epsilon(mechanism.total_rdp(votes[:25]), None, 1e-5))
+    release.save(tmp_path / "r.npz")
+    shown = "\n".join(
+        [
+            repr(release),
+            str(release),
+            repr(release.sealed),
+            str(release.sealed),
+            release.summary(),
+            release.statement(),
+            str(release.facts()),
+            repr(pv.Release.load(tmp_path / "r.npz").__dict__),
+        ]
+    )
+    for digits in range(3, 8):
+        assert f"{sealed:.{digits}g}" not in shown
+    assert "sealed" in release.summary()
+    # Each voter's own bill is at most the additive one, and the largest of them the exact cost.
+    assert release.sealed.bills().max() <= sealed * (1 + 1e-9)
+
+
+def test_prefix_only(votes: np.ndarray) -> None:
+    mechanism = pv.BinaryVoting(sigma=4.0)
+    few = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, queries=7, seed=3)
+    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=3)
+    np.testing.assert_array_equal(few.labels, same.labels)
+
+
+def test_seed_marks_the_release_as_simulated(votes: np.ndarray) -> None:
+    mechanism = pv.BinaryVoting(sigma=4.0)
+    first, second = (
+        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=5) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.labels, second.labels)
+    assert first.simulated
+    assert "SIMULATED" in first.summary()
+    assert "SIMULATED" in first.statement()
+    assert "SIMULATED" in repr(first)
+    real = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5)
+    assert not real.simulated
+    assert "SIMULATED" not in real.summary()
+
+
+def test_saved_release_comes_back_without_what_is_sealed(votes: np.ndarray, tmp_path: Path) -> None:
+    release = pv.label(
+        votes,
+        mechanism=pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=15, sigma=2.0)),
+        epsilon=8.0,
+        delta=1e-5,
+    )
+    release.save(tmp_path / "r.npz")
+    back = pv.Release.load(tmp_path / "r.npz")
+    np.testing.assert_array_equal(back.labels, release.labels)
+    assert back.facts() == release.facts()
+    with pytest.raises(AttributeError, match="nothing sealed under 'spent'"):
+        _ = back.sealed.spent
+    with pytest.raises(pv.InputError, match=r"must end in \.npz"):
+        release.save(tmp_path / "r.csv")
+
+
+def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
+    gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
+    release = pv.label(
+        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), epsilon=8.0, delta=1e-5
+    )
+    assert release.answered == 30
+    assert release.abstained == 30 * 4
+    assert "held back" in release.summary()
+
+
+def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None:
+    for guarantee in ("allowance", "worst-case"):
+        facts = [
+            pv.label(
+                cube,
+                mechanism=pv.BinaryVoting(sigma=4.0),
+                epsilon=8.0,
+                delta=1e-5,
+                guarantee=guarantee,
+            ).facts()
+            for cube in (votes, ~votes)
+        ]
+        assert facts[0] == facts[1]

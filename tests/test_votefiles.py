@@ -1,0 +1,168 @@
+"""Every votes file gives the same cube; broken ones are refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+import privote as pv
+from privote import votefiles
+
+
+@pytest.fixture
+def votes() -> np.ndarray:
+    return np.random.default_rng(0).random((37, 5, 3)) < 0.3
+
+
+def parquet(path: Path, votes: np.ndarray, rows: np.ndarray | None = None, **writing: int) -> None:
+    queries, voters, labels = votes.shape
+    table = {
+        "query": np.repeat(np.arange(queries), voters),
+        "voter": np.tile(np.arange(voters), queries),
+        **{f"label_{i}": votes[:, :, i].reshape(-1) for i in range(labels)},
+    }
+    keep = slice(None) if rows is None else rows
+    pq.write_table(pa.table({k: v[keep] for k, v in table.items()}), path, **writing)
+
+
+def write(kind: str, folder: Path, votes: np.ndarray) -> Path:
+    path = folder / f"votes.{kind.split('-')[0]}"
+    if kind == "npy":
+        np.save(path, votes)
+    elif kind == "npz":
+        np.savez(path, votes=votes)
+    elif kind == "npz-compressed":
+        np.savez_compressed(path, votes=votes.astype(np.uint8))
+    elif kind == "npz-packed":
+        votefiles.write_packed(path, votes)
+    elif kind == "zarr":
+        array = zarr.create_array(str(path), shape=votes.shape, dtype="bool", chunks=(8, 5, 3))
+        array[:] = votes
+    elif kind == "zarr-group":
+        group = zarr.open_group(str(path), mode="w")
+        group.create_array("votes", shape=votes.shape, dtype="int8")[:] = votes.astype(np.int8)
+    else:
+        parquet(path, votes, row_group_size=40)
+    return path
+
+
+KINDS = ["npy", "npz", "npz-compressed", "npz-packed", "zarr", "zarr-group", "parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_gives_the_same_cube(kind: str, tmp_path: Path, votes: np.ndarray) -> None:
+    ballots = votefiles.read(write(kind, tmp_path, votes))
+    assert ballots.shape == votes.shape
+    np.testing.assert_array_equal(ballots.to_array(), votes)
+    np.testing.assert_array_equal(ballots.head(11).to_array(), votes[:11])
+    mechanism = pv.BinaryVoting(sigma=2.0)
+    np.testing.assert_allclose(mechanism.total_rdp(ballots), mechanism.total_rdp(votes), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_cut_anywhere_give_the_same_votes(
+    kind: str, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(kind, tmp_path, votes)
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    ballots = votefiles.read(path)
+    blocks = list(ballots.blocks())
+    assert len(blocks) == 5
+    assert [b.start for b in blocks] == [0, 8, 16, 24, 32]
+    np.testing.assert_array_equal(np.concatenate([b.votes for b in blocks]), votes)
+
+
+def test_probabilities_with_thresholds(tmp_path: Path) -> None:
+    chances = np.random.default_rng(1).random((6, 4, 3))
+    np.save(tmp_path / "p.npy", chances)
+    bars = [0.2, 0.5, 0.9]
+    read = votefiles.read(tmp_path / "p.npy", threshold=bars).to_array()
+    np.testing.assert_array_equal(read, chances >= bars)
+    parquet(tmp_path / "p.parquet", chances)
+    np.testing.assert_array_equal(
+        votefiles.read(tmp_path / "p.parquet", threshold=bars).to_array(), chances >= bars
+    )
+
+
+def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: np.ndarray) -> None:
+    rows = np.ones(37 * 5, bool)
+    rows[[3, 17, 100]] = False
+    parquet(tmp_path / "v.parquet", votes, rows)
+    read = votefiles.read(tmp_path / "v.parquet").to_array().reshape(-1, 3)
+    assert (read[[3, 17, 100]] == -1).all()
+    np.testing.assert_array_equal(read[rows], votes.reshape(-1, 3)[rows])
+
+
+def test_mapped_npz_is_not_loaded(tmp_path: Path, votes: np.ndarray) -> None:
+    votefiles.write_packed(tmp_path / "v.npz", votes)
+    assert isinstance(votefiles._map_member(tmp_path / "v.npz", "votes.npy"), np.memmap)
+
+
+def test_packed_cannot_hold_missing(tmp_path: Path) -> None:
+    with pytest.raises(pv.BallotError, match="packed bits cannot hold missing"):
+        votefiles.write_packed(tmp_path / "v.npz", np.full((1, 2, 3), -1, np.int8))
+
+
+def broken(kind: str, folder: Path) -> Path:
+    path = folder / f"v.{kind.split('-')[0]}"
+    if kind == "npy-garbage":
+        path.write_bytes(b"not numpy")
+    elif kind == "npy-object":
+        np.save(path, np.array([None]), allow_pickle=True)
+    elif kind == "npz-garbage":
+        path.write_bytes(b"not a zip")
+    elif kind == "npz-name":
+        np.savez(path, ballots=np.zeros((1, 2, 3)))
+    elif kind == "npz-short":
+        np.savez(path, votes=np.zeros(3, np.uint8), shape=[10, 5, 3])
+    elif kind == "npz-shape":
+        np.savez(path, votes=np.zeros(3, np.uint8), shape=[10, 5])
+    elif kind == "npz-nan":
+        np.savez(path, votes=np.full((1, 2, 3), np.nan))
+    elif kind == "parquet-garbage":
+        path.write_bytes(b"not parquet")
+    elif kind == "parquet-columns":
+        pq.write_table(pa.table({"query": [0], "a": [1]}), path)
+    elif kind == "parquet-unsorted":
+        pq.write_table(pa.table({"query": [1, 0], "voter": [0, 0], "a": [1, 0]}), path)
+    elif kind == "parquet-twice":
+        pq.write_table(pa.table({"query": [0, 0], "voter": [0, 0], "a": [1, 0]}), path)
+    elif kind == "parquet-value":
+        pq.write_table(pa.table({"query": [0], "voter": [0], "a": [3]}), path)
+    elif kind == "zarr-rank":
+        zarr.create_array(str(path), shape=(3, 2), dtype="bool")
+    elif kind == "csv":
+        path.write_text("query,voter,a\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("npy-garbage", "not a readable .npy"),
+        ("npy-object", "not a readable .npy"),
+        ("npz-garbage", "not a readable .npz"),
+        ("npz-name", "no array 'votes'; it has: ballots"),
+        ("npz-short", "must be 19 bytes"),
+        ("npz-shape", "must be 3 integers"),
+        ("npz-nan", "voter 0, label 0] is nan"),
+        ("parquet-garbage", "not a readable Parquet"),
+        ("parquet-columns", "no column 'voter'"),
+        ("parquet-unsorted", "sorted by query"),
+        ("parquet-twice", "voter 0 has two ballots on query 0"),
+        ("parquet-value", "is 3.0"),
+        ("zarr-rank", "3 axes"),
+        ("csv", "must end in one of .npy"),
+        ("gone.npy", "does not exist"),
+    ],
+)
+def test_broken_files_are_refused_by_name(kind: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / kind if kind.startswith("gone") else broken(kind, tmp_path)
+    with pytest.raises(pv.InputError) as caught:
+        votefiles.read(path)
+    assert message in str(caught.value)
