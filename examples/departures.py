@@ -39,7 +39,7 @@ def algorithm_1() -> None:
         for m in range(-voters, voters - 1)
     )
     ours = pv.BinaryVoting(sigma=sigma).worst_case_rdp(voters, 1, order)[0]
-    print(f"   claimed order/sigma^2 = {claimed:.3f}; true, as drawn = {worst:.3f}: more than claimed")
+    print(f"   claimed order/sigma^2 = {claimed:.3f}; true, as drawn = {worst:.3f}")
     print(f"   with privote's convention (variance sigma^2 a bin): {ours:.3f}")
 
 
@@ -58,7 +58,7 @@ def tau_bound() -> None:
             before[0, -1, 0], after[0, -1, 1] = True, True
             p, q = (np.log(mechanism.outcome_probabilities(v)[0]) for v in (before, after))
             worst = max(worst, float(two_sided(p, q, order).sum()))
-    print(f"   claimed {claimed:.3f}; enumerated {worst:.3f}: more than claimed")
+    print(f"   claimed {claimed:.3f}; enumerated {worst:.3f}")
     stated = mechanism.worst_case_rdp(50, labels, order)[0]
     print(f"   privote's worst case: {stated:.3f}")
     print("   costliest pair of ballots at k=20, in units of order/sigma^2:")
@@ -92,15 +92,14 @@ def stopping() -> None:
         truth = rng.random((500, 10)) < 0.1
         votes = rng.random((500, 50, 10)) < np.where(truth, 0.9, 0.02)[:, None, :]
         print(f"   {VOTES.name} is absent, so made-up votes: 50 voters, 10 labels; epsilon=4")
-    counts = {"the votes": answered(mechanism, votes, budget)}
-    other = []
+    here, other = answered(mechanism, votes, budget), []
     for voter in range(votes.shape[1]):
         for replaced in (~votes[:, voter], np.ones_like(votes[:, voter])):
             neighbour = votes.copy()
             neighbour[:, voter] = replaced
             other.append(answered(mechanism, neighbour, budget))
-    print(f"   answered: {counts['the votes']}; on {len(other)} neighbours: {min(other)}-{max(other)}")
-    print("   the count alone tells the votes from each neighbour it differs from")
+    print(f"   answered: {here}; on {len(other)} neighbours: {min(other)}-{max(other)}")
+    print(f"   the count alone tells the votes from {sum(n != here for n in other)} of them")
 
 
 def answered(mechanism: pv.Mechanism, votes: np.ndarray, budget: float) -> int:
@@ -122,7 +121,7 @@ def expected_costs() -> None:
     check = order[0] / (2 * gate.sigma**2)  # the gate's share at its worst
     answer = float(np.exp(gate.log_probs(np.array(25))[1]))
     true = two_sided(*gated.log_probs(tied, voters), order)[0]
-    print(f"   a tied label passes the gate with probability {answer:.3f}; its vote costs {vote:.3f}")
+    print(f"   a tied label passes with probability {answer:.3f}; its vote costs {vote:.3f}")
     print(f"   gate + probability x cost: {check + answer * vote:.3f}; true, jointly: {true:.3f}")
     low, agreed = np.array([2.0]), np.array([26, 28])  # 38 or 39 of 50 voters agree
     cap = plain.worst_case_rdp(voters, 1, low)[0]

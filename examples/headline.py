@@ -71,7 +71,7 @@ def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:
 
 
 def flip_rate(mechanism: pv.BinaryVoting, votes: np.ndarray) -> float:
-    """Return the mean over cells of Pr[release differs from the majority]; a tie differs by half."""
+    """Return the mean over cells of Pr[release differs from the majority]; of a tie, one half."""
     one = mechanism.outcome_probabilities(votes)[..., 1]
     margin = 2 * votes.sum(axis=1) - votes.shape[1]
     return float(np.where(margin == 0, 0.5, np.where(margin > 0, 1 - one, one)).mean())
@@ -117,7 +117,7 @@ def main() -> int:
     for labels, sigma in ((5, 7), (11, 4), (20, 2)):
         some, mechanism = votes[:, :, :labels], pv.PowersetVoting(sigma=sigma)
         old, new = (data_dependent(mechanism, some, bound) for bound in ("pate2018", "exact"))
-        print(f"  k={labels:2d} sigma={sigma}  pate2018 {old:4d}  exact {new:4d}  ({new / old:.2f}x)")
+        print(f"  k={labels:2d} sigma={sigma}: pate2018 {old}, exact {new} ({new / old:.2f}x)")
     return 0
 
 

@@ -36,7 +36,5 @@ for sigma in (5.0, 10.0, 20.0):
         f"{right:.3f} of labels right; "
         f"sealed: {release.sealed.exhausted.sum()} records have none left"
     )
-majority = pv.label(
-    ballots, mechanism=pv.BinaryVoting(sigma=20.0), epsilon=2.0, delta=1e-6
-)
+majority = pv.label(ballots, mechanism=pv.BinaryVoting(sigma=20.0), epsilon=2.0, delta=1e-6)
 print(f"Bar at half of all records instead: {int((majority.labels == 1).sum())} ones released.")

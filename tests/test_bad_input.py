@@ -172,7 +172,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "allowance, worst-case, ptr, data-dependent, got 'none'",
     ),
     "ptr": (lambda: label(guarantee="ptr"), pv.UnavailableError, "not available in this version"),
-    "ledger": (lambda: label(ledger="x.db"), pv.UnavailableError, "not available in this version"),
+    "ledger in no folder": (
+        lambda: label(ledger="no/such/folder/x.db"),
+        pv.LedgerError,
+        "there is no folder 'no/such/folder'",
+    ),
+    "data set without a name": (lambda: label(dataset=""), pv.InputError, "must be a name"),
     "mechanism a word": (lambda: label(mechanism="binary"), pv.InputError, "got 'binary'"),
     "more queries than votes": (lambda: label(queries=5), pv.InputError, "in 1..4"),
     "queries zero": (lambda: label(queries=0), pv.InputError, "got 0"),
@@ -196,7 +201,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "baseline for worst-case": (
         lambda: label(baseline=np.zeros((4, 3)), guarantee="worst-case"),
         pv.InputError,
-        "not with 'worst-case'",
+        "not 'worst-case'",
     ),
     "no surprise fits": (
         lambda: label(epsilon=0.01, mechanism=pv.BinaryVoting(sigma=0.5)),
@@ -206,7 +211,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no query fits": (
         lambda: label(epsilon=0.01, guarantee="worst-case", mechanism=pv.BinaryVoting(sigma=0.5)),
         pv.BudgetError,
-        "allows 0 queries",
+        "allows 0 (more) queries",
     ),
     "queries do not fit": (
         lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),

@@ -13,11 +13,14 @@ from .errors import (
     BallotError,
     BudgetError,
     InputError,
+    LedgerError,
     MissingExtraError,
     PrivoteError,
     UnavailableError,
 )
-from .labelling import bills, label
+from .guardian import Guardian, bills
+from .labelling import label
+from .ledger import Budget, Ledger
 from .links import OptimalLink
 from .mechanisms import (
     ABSTAIN,
@@ -38,10 +41,14 @@ __all__ = [
     "BallotError",
     "Ballots",
     "BinaryVoting",
+    "Budget",
     "BudgetError",
     "Electorate",
     "Gate",
+    "Guardian",
     "InputError",
+    "Ledger",
+    "LedgerError",
     "Mechanism",
     "MissingExtraError",
     "OptimalLink",

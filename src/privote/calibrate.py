@@ -15,7 +15,9 @@ from .accounting.allowance import FACTOR, largest_allowance, largest_count
 from .accounting.renyi import check_delta, check_orders
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import BudgetError, InputError, positive
-from .mechanisms import Mechanism
+from .mechanisms import Mechanism, PluralityVoting, PowersetVoting
+from .mechanisms.base import check_electorate
+from .mechanisms.cells import CellMechanism
 
 _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 0.2 percent
 _START, _SMALLEST, _LARGEST = 10.0, 1e-3, 1e8
@@ -72,6 +74,26 @@ def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: floa
             f"{unit}; got {value:g}"
         )
     return value
+
+
+def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
+    """Return how often one label that every voter wants, and nothing else, is not released as 1.
+
+    The plainest measure of how much the noise hurts: a mechanism that misses this often will serve
+    a divided electorate worse.
+    """
+    check_electorate(voters, labels)
+    votes = np.zeros((1, voters, labels), np.bool_)
+    votes[:, :, 0] = True
+    if isinstance(mechanism, PowersetVoting):
+        hit = mechanism.outcome_probabilities(votes)[0][(0,)]
+    elif isinstance(mechanism, PluralityVoting):
+        hit = mechanism.outcome_probabilities(votes)[0, 0]
+    elif isinstance(mechanism, CellMechanism):
+        hit = mechanism.outcome_probabilities(votes)[0, 0, 1]
+    else:
+        raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+    return float(1 - hit)
 
 
 def sigma_for(

@@ -75,6 +75,8 @@ class Release:
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated
         True if a seed was given: the draws are reproducible and protect nobody.
+    ledger
+        Number and digest of the ledger entry after which this was drawn; None without a file.
     sealed
         For the owner's eyes; never saved, never printed.
     """
@@ -88,6 +90,7 @@ class Release:
     voters: int
     allowance: int | tuple[int, ...] | None = None
     simulated: bool = False
+    ledger: dict[str, Any] | None = None
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
 
@@ -123,6 +126,7 @@ class Release:
             "voters": self.voters,
             "allowance": self.allowance,
             "simulated": self.simulated,
+            "ledger": self.ledger,
             "version": self.version,
         }
 

@@ -128,7 +128,7 @@ def argmax_supremum(sigma: float, orders: Floats) -> Floats:
     ticks = np.linspace(-1, 1, 25)
     best = np.zeros(len(small))
     centre_a = centre_b = np.zeros(len(small))
-    for _ in range(5):
+    for _ in range(9):
         a = centre_a + radius * ticks[:, None, None]
         b = centre_b + radius * ticks[None, :, None]
         a, b = (np.broadcast_to(v, (len(ticks), len(ticks), len(small))) for v in (a, b))

@@ -5,7 +5,8 @@ runs with an allowance, and :func:`sampled` counts what real releases do.
 """
 
 from .adaptive import AdaptiveReport, adaptive
-from .exact import AUDIT_ORDERS, AuditReport, Violation, exact
+from .exact import AUDIT_ORDERS, exact
+from .findings import AuditReport, Violation
 from .sampled import SampledReport, sampled
 
 __all__ = [

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from ..accounting.renyi import Orders, check_orders
 from ..electorate import effective_votes
 from ..errors import InputError
-from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
+from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from .exact import ABSOLUTE, AUDIT_ORDERS, RELATIVE
+from .exact import AUDIT_ORDERS
+from .findings import ABSOLUTE, RELATIVE
 from .textbook import Floats, Ints, Textbook, effective_ballots, renyi
 
 _MOST_TRANSCRIPTS = 20_000
@@ -139,12 +140,6 @@ class _Tree:
         self.book, self.queries, self.rng = book, queries, rng
         self.allowance = allowance
         self.unlike = 0
-        self._whole = isinstance(book.mechanism, PluralityVoting | PowersetVoting)
-        most = 1 if isinstance(book.mechanism, PluralityVoting) else None
-        if isinstance(book.mechanism, PowersetVoting):
-            most = book.mechanism.max_positives
-        # With a limit on positives a gap filled from the baseline could break the limit.
-        self._gaps = "whole" if most is not None else "single"
         self._missing = rng.choice([0.0, 0.0, 0.2])
         self._zero = rng.random() < 0.3
         self._agree = rng.choice([0.0, 0.5, 0.9])
@@ -194,8 +189,9 @@ class _Tree:
 
     def _gap(self, ballots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Lose some votes."""
-        shape = ballots.shape if self._gaps == "single" else (*ballots.shape[:-1], 1)
-        return np.where(self.rng.random(shape) < self._missing, -1, ballots).astype(np.int8)
+        vote = self.rng.random(ballots.shape) < self._missing
+        ballot = self.rng.random((*ballots.shape[:-1], 1)) < self._missing
+        return np.where(vote | ballot, -1, ballots).astype(np.int8)
 
     def _effective(
         self, votes: npt.NDArray[Any], baseline: npt.NDArray[Any], left: Ints

@@ -60,4 +60,5 @@ def _leaning(book: Textbook, rng: Generator) -> Ints:
 
 def _few_kinds(book: Textbook, rng: Generator) -> Ints:
     """Three ballots only: many ties in counts, many unvoted classes."""
-    return _any(book, rng, 3)[rng.integers(3, size=book.voters)]
+    kinds = _any(book, rng, 3)
+    return np.asarray(kinds[rng.integers(3, size=book.voters)])

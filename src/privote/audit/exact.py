@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,144 +14,15 @@ from ..errors import InputError
 from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
 from ..mechanisms.base import check_electorate
 from .elections import random_elections
+from .findings import BACKWARD, FORWARD, AuditReport, Findings
 from .textbook import Floats, Ints, Textbook, renyi
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
 
-RELATIVE, ABSOLUTE = 1e-7, 1e-12  # what rounding may put between two right answers
-TIGHT = 1e-6
-_KEPT = 20  # violations kept with their election
+_APART = 1e-10  # how far two right probabilities may lie apart
+_BATCH = 16  # queries billed together
 _PAIRS = 1 << 20  # log-probabilities compared at a time
-FORWARD, BACKWARD = "here||neighbour", "neighbour||here"
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A stated cost that an election exceeds, with all it takes to see it again."""
-
-    quantity: str
-    direction: str
-    order: float
-    stated: float
-    enumerated: float
-    mechanism: str
-    votes: list[Any]
-    neighbour: list[Any] | None
-
-    def __str__(self) -> str:
-        change = "" if self.neighbour is None else f", neighbour {self.neighbour}"
-        return (
-            f"{self.quantity}: stated {self.stated:.9g}, enumerated {self.enumerated:.9g} at order "
-            f"{self.order:g}, {self.direction}; {self.mechanism}, votes {self.votes}{change}"
-        )
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an exact audit saw.
-
-    Attributes
-    ----------
-    elections, neighbours
-        How many were enumerated.
-    ratios
-        For each stated quantity the largest enumerated / stated; above 1 the guarantee is broken.
-    tightness
-        The smallest enumerated / stated of each voter's own bill; 1 means it is exact.
-    exceeded
-        For each quantity and direction, in how many elections it was too small.
-    violations
-        The first of them, each reproducible.
-    """
-
-    mechanism: str
-    voters: int
-    labels: int
-    orders: tuple[float, ...]
-    elections: int
-    neighbours: int
-    ratios: dict[str, float]
-    tightness: float
-    exceeded: dict[tuple[str, str], int]
-    violations: tuple[Violation, ...]
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was found."""
-        return not self.exceeded
-
-    @property
-    def tight(self) -> bool:
-        """True if every voter's own bill is its enumerated cost, and not only an upper bound."""
-        return self.tightness >= 1 - TIGHT
-
-    def summary(self) -> str:
-        """Return the findings in a few lines."""
-        lines = [
-            f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}, {self.voters} voters, "
-            f"{self.labels} labels: {self.elections} elections, {self.neighbours} neighbours",
-            *(
-                f"  {name}: largest enumerated/stated {ratio:.9f}"
-                for name, ratio in self.ratios.items()
-            ),
-            f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
-            *(
-                f"  {name} is too small in {count} elections, direction {direction}"
-                for (name, direction), count in self.exceeded.items()
-            ),
-            *(f"  {violation}" for violation in self.violations[:3]),
-        ]
-        return "\n".join(lines)
-
-
-@dataclass
-class _Findings:
-    """Collects comparisons; becomes the report."""
-
-    mechanism: str
-    orders: Floats
-    ratios: dict[str, float] = field(default_factory=dict)
-    exceeded: dict[tuple[str, str], int] = field(default_factory=dict)
-    violations: list[Violation] = field(default_factory=list)
-
-    def compare(
-        self,
-        quantity: str,
-        direction: str,
-        enumerated: Floats,
-        stated: Floats,
-        show: Callable[[int], tuple[list[Any], list[Any] | None]],
-    ) -> None:
-        """Compare (cases, ..., orders) with what was stated; ``show`` names a case's election."""
-        stated = np.broadcast_to(stated, enumerated.shape)
-        above = np.maximum(enumerated - ABSOLUTE, 0.0)
-        ratio = np.divide(above, stated, out=np.where(above > 0, np.inf, 0.0), where=stated > 0)
-        self.ratios[quantity] = max(self.ratios.get(quantity, 0.0), float(ratio.max(initial=0.0)))
-        # Written so that a NaN on either side is a violation too.
-        bad = ~(enumerated <= stated * (1 + RELATIVE) + ABSOLUTE)
-        if not bad.any():
-            return
-        cases = np.unique(np.nonzero(bad)[0])
-        key = (quantity, direction)
-        self.exceeded[key] = self.exceeded.get(key, 0) + len(cases)
-        for case in cases[: max(0, _KEPT - len(self.violations))]:
-            at = np.unravel_index(
-                np.argmax(np.where(bad[case], ratio[case], -1.0)), bad[case].shape
-            )
-            votes, neighbour = show(int(case))
-            self.violations.append(
-                Violation(
-                    quantity,
-                    direction,
-                    float(self.orders[at[-1]]),
-                    float(stated[case][at]),
-                    float(enumerated[case][at]),
-                    self.mechanism,
-                    votes,
-                    neighbour,
-                )
-            )
 
 
 @dataclass(frozen=True)
@@ -181,7 +52,7 @@ class Enumeration:
         """Return the largest cost for each voter: (elections, voters, 2, orders)."""
         out = np.zeros((len(cast), ballots, *self.costs.shape[1:]))
         np.maximum.at(out, (self.election, self.own), self.costs)
-        return out[np.arange(len(cast))[:, None], cast]
+        return np.asarray(out[np.arange(len(cast))[:, None], cast])
 
 
 def enumerate_neighbours(book: Textbook, cast: Ints, orders: Floats) -> Enumeration:
@@ -241,7 +112,7 @@ def exact(
     mechanism
         What to audit.
     voters, labels
-        The size of every election; up to 5 labels without, 5 with missing votes.
+        The size of every election; up to 7 labels, 5 where votes may be missing.
     orders
         Rényi orders; ``None`` for :data:`AUDIT_ORDERS`.
     elections
@@ -266,7 +137,7 @@ def exact(
     votes: npt.NDArray[Any] = book.ballots[cast]
     if not missing:
         votes = votes.astype(np.bool_)
-    findings = _Findings(str(mechanism), curve)
+    findings = Findings(str(mechanism), curve)
 
     def show(case: int) -> tuple[list[Any], None]:
         return votes[case].astype(int).tolist(), None
@@ -277,9 +148,7 @@ def exact(
         return show(int(found.election[case]))[0], book.ballots[ballots].tolist()
 
     name = "rdp" if bound == "exact" else f"rdp (bound={bound})"
-    # One election at a time: whether votes may be missing must not be read off the other ones.
-    priced = np.concatenate([mechanism.rdp(votes[i : i + 1], curve, bound) for i in range(elections)])
-    priced = priced[found.election]
+    priced = mechanism.rdp(votes, curve, bound=bound)[found.election]
     claim = mechanism.worst_case_rdp(voters, labels, curve) if stated is None else stated(curve)
     surprise = mechanism.surprise_rdp(voters, labels, curve)
     small = np.ones(len(found.own), np.bool_)
@@ -314,22 +183,22 @@ def _audit_bills(
     mechanism: Mechanism,
     votes: npt.NDArray[Any],
     true: Floats,
-    findings: _Findings,
+    findings: Findings,
     show: Callable[[int], tuple[list[Any], None]],
 ) -> float:
     """Compare each voter's own bill, election by election and for all of them as one batch."""
     orders = findings.orders
     bills = np.stack([mechanism.rdp_by_voter(votes[i : i + 1], orders) for i in range(len(votes))])
+    # A batch is a product over queries, and each ballot may change on every query.
+    batch = mechanism.rdp_by_voter(votes[:_BATCH], orders)
     for way, direction in enumerate((FORWARD, BACKWARD)):
         findings.compare("rdp_by_voter", direction, true[:, :, way], bills[:, :, way], show)
-        # The batch is a product over queries, and every ballot may change on every query.
-        batch = mechanism.rdp_by_voter(votes, orders)[:, way]
         findings.compare(
             "rdp_by_voter of a batch",
             direction,
-            true[:, :, way].sum(axis=0)[None],
-            batch[None],
-            lambda _: (votes.astype(int).tolist(), None),
+            true[:_BATCH, :, way].sum(axis=0)[None],
+            batch[None, :, way],
+            lambda _: (votes[:_BATCH].astype(int).tolist(), None),
         )
     counts = bills > 1e-9  # below, the textbook's own rounding shows
     return float((true[counts] / bills[counts]).min(initial=1.0))
@@ -339,10 +208,10 @@ def _audit_probabilities(
     book: Textbook,
     cast: Ints,
     votes: npt.NDArray[Any],
-    findings: _Findings,
+    findings: Findings,
     show: Callable[[int], tuple[list[Any], None]],
 ) -> None:
-    """Compare ``outcome_probabilities`` with the textbook's, as 1 + the largest difference."""
+    """Compare ``outcome_probabilities`` with the textbook's."""
     mech, census = book.mechanism, book.census(cast)
     given: npt.NDArray[Any]
     if isinstance(mech, PowersetVoting):
@@ -353,10 +222,13 @@ def _audit_probabilities(
     else:
         true = np.exp(book.cell_log_probs(census))
         given = mech.outcome_probabilities(votes)  # type: ignore[attr-defined]
-    apart = np.abs(given - true).reshape(len(votes), -1).max(axis=1)
-    apart = np.where(apart > 1e-10, apart, 0.0)
+    apart = np.abs(np.asarray(given, np.float64) - true).reshape(len(votes), -1).max(axis=1)
     findings.compare(
-        "outcome_probabilities", "1 + difference", 1 + apart[:, None], np.ones((1, 1)), show
+        f"outcome_probabilities (difference / {_APART:g})",
+        "either",
+        apart[:, None],
+        np.full((1, 1), _APART),
+        show,
     )
 
 

@@ -96,11 +96,11 @@ class Textbook:
         return np.concatenate([outcomes, silence]) if gated else outcomes
 
     def census(self, cast: Ints) -> Ints:
-        """Count the ballots of each election: (elections, voters) places -> (elections, ballots)."""
+        """Count the ballots of each election: (elections, voters) -> (elections, ballots)."""
         return np.stack([(cast == place).sum(axis=1) for place in range(len(self.ballots))], axis=1)
 
     def log_probs(self, census: Ints) -> Floats:
-        """Return the log-probability of every outcome: (elections, ballots) -> (elections, outcomes)."""
+        """Return log-probabilities: (elections, ballots) -> (elections, outcomes)."""
         joint = self._argmax(census) if self._is_argmax else self._cells(census)
         total = logsumexp(joint, axis=1)
         if np.abs(total).max() > 1e-9:
@@ -227,13 +227,16 @@ def renyi(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
         # Impossible on both sides: no part of the sum. (-inf + inf would be NaN.)
         terms = np.where(np.isneginf(log_p) & np.isneginf(log_q), -np.inf, terms)
         columns.append(logsumexp(terms, axis=-1) / (order - 1))
-    return np.maximum(np.stack(columns, axis=-1), 0.0)
+    return np.asarray(np.maximum(np.stack(columns, axis=-1), 0.0))
 
 
 def effective_ballots(
     ballots: npt.NDArray[Any], baseline: npt.NDArray[Any], left: Ints, *, unit: str
 ) -> tuple[npt.NDArray[np.bool_], Ints]:
     """Apply the rule of allowances to one query, the plain way.
+
+    Who is missing counts as the baseline: vote by vote where votes are the unit, as a whole where
+    ballots are (then a single missing vote is a no). Who has too little left counts as it too.
 
     Parameters
     ----------
@@ -248,15 +251,18 @@ def effective_ballots(
     """
     out = np.zeros(ballots.shape, np.bool_)
     spent = np.zeros(len(ballots), np.int64)
+    guess = [bool(vote) for vote in baseline]
     for voter, ballot in enumerate(ballots.tolist()):
-        filled = [
-            bool(guess) if vote == -1 else vote == 1
-            for vote, guess in zip(ballot, baseline, strict=True)
-        ]
-        surprises = sum(vote != bool(guess) for vote, guess in zip(filled, baseline, strict=True))
-        need = surprises if unit == "vote" else min(surprises, 1)
+        if unit == "vote":
+            filled = [g if vote == -1 else vote == 1 for vote, g in zip(ballot, guess, strict=True)]
+        else:
+            absent = all(vote == -1 for vote in ballot)
+            filled = guess if absent else [vote == 1 for vote in ballot]
+        need = sum(vote != g for vote, g in zip(filled, guess, strict=True))
+        if unit == "ballot":
+            need = min(need, 1)
         if need <= left[voter]:
             out[voter], spent[voter] = filled, need
         else:
-            out[voter] = baseline
+            out[voter] = guess
     return out, spent

@@ -1,14 +1,47 @@
-"""The command line: one file per verb."""
+"""The command line: one file per verb.
+
+Exit codes: 0 done, 1 a violation was found (audit) or something unforeseen, 2 usage, 3 budget
+refused, 4 ledger broken, 5 peer failed.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from privote._version import __version__
+from privote.errors import PrivoteError
 
-app = typer.Typer(name="privote", no_args_is_help=True, add_completion=False)
+from .audit import audit
+from .compare import compare
+from .demo import demo
+from .label import label
+from .plan import plan
+
+
+class _Verbs(TyperGroup):
+    """Turns what privote refuses into one line and an exit code; the rest keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PrivoteError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+
+
+# No pretty tracebacks: they print local variables, and these may be votes.
+app = typer.Typer(
+    name="privote",
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -17,7 +50,10 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, "
+    "5 peer failed. Start with: privote demo"
+)
 def privote(
     version: Annotated[
         bool,
@@ -27,6 +63,10 @@ def privote(
     ] = False,
 ) -> None:
     """Release the outcome of multi-winner votes under differential privacy."""
+
+
+for verb in (label, plan, compare, audit, demo):
+    app.command()(verb)
 
 
 def main() -> None:

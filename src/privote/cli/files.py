@@ -1,0 +1,105 @@
+"""Files a verb writes and reads: claimed before the work, complete or absent after it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privote.errors import InputError
+from privote.release import Release
+
+LABEL_FILES = (".csv", ".npz")
+
+
+@contextmanager
+def claimed(output: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a temporary file beside ``output`` that becomes it when the block ends well.
+
+    Everything that can be wrong with the place is found here, before anything is released. If the
+    block fails, nothing is left behind.
+    """
+    if output.suffix not in LABEL_FILES:
+        raise InputError(f"--output must end in {' or '.join(LABEL_FILES)}, got {output.name!r}")
+    if output.is_dir():
+        raise InputError(f"--output must be a file, and {str(output)!r} is a folder")
+    if output.exists() and not force:
+        raise InputError(f"--output {str(output)!r} exists; give --force to replace it")
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{output.stem}-", suffix=output.suffix, dir=output.parent
+        )
+    except OSError as error:
+        raise InputError(
+            f"--output {str(output)!r} cannot be written: {error.strerror or error}"
+        ) from None
+    os.close(handle)
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o666 & ~_umask())  # mkstemp's file is for its owner only
+        _move(draft, output, force=force)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _move(draft: Path, output: Path, *, force: bool) -> None:
+    if not force:
+        try:
+            os.link(draft, output)  # unlike a rename, this never replaces a file
+            return
+        except FileExistsError:
+            raise InputError(
+                f"--output {str(output)!r} was made by somebody else meanwhile; nothing was written"
+            ) from None
+        except OSError:
+            pass  # a file system without links
+    draft.replace(output)
+
+
+def write_labels(release: Release, path: Path) -> None:
+    """Write a release: ``.npz`` with its facts, ``.csv`` with the labels alone."""
+    if path.suffix == ".npz":
+        release.save(path)
+    else:
+        write_label_csv(release.labels, path)
+
+
+def write_label_csv(labels: npt.NDArray[Any], path: Path) -> None:
+    """Write (queries, labels) under the header query,label_0,...; -1 is ABSTAIN."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["query", *(f"label_{i}" for i in range(labels.shape[1]))])
+        writer.writerows([query, *row] for query, row in enumerate(labels.tolist()))
+
+
+def read_baseline(path: Path) -> npt.NDArray[Any]:
+    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as `write_label_csv` writes it.
+
+    A CSV file without a header has one column a label.
+    """
+    if path.suffix not in (".npy", ".csv"):
+        raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        with path.open(encoding="utf-8") as stream:
+            first = stream.readline().split(",")
+        named = first[0].strip().strip('"') == "query"
+        table = np.loadtxt(path, delimiter=",", skiprows=int(named), ndmin=2)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
+    return table[:, 1:] if named else table

@@ -1,0 +1,98 @@
+"""How many of these votes' queries fit a budget, bound by bound. For the owner's eyes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privote.accounting.renyi import Floats, check_orders
+from privote.accounting.renyi import epsilon as to_epsilon
+from privote.calibrate import allowance_for, queries_for
+from privote.mechanisms import Mechanism
+
+from .progress import Tick
+
+_STEP = 25  # queries priced at a time: nothing is priced far beyond what fits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """Votes and the budget they have to fit.
+
+    Attributes
+    ----------
+    votes
+        (queries, voters, labels), bool, or int8 with -1 where a vote is missing.
+    epsilon, delta
+        The budget.
+    """
+
+    votes: npt.NDArray[Any]
+    epsilon: float
+    delta: float
+
+    def worst_case(self, mechanism: Mechanism) -> int:
+        """Return how many queries fit whatever the votes; at most as many as there are."""
+        _, voters, labels = self.votes.shape
+        fit = queries_for(mechanism, voters, labels, self.epsilon, self.delta)
+        return min(fit, len(self.votes))
+
+    def allowance(self, mechanism: Mechanism) -> int:
+        """Return how many queries all voters can afford before the first one runs out."""
+        _, voters, labels = self.votes.shape
+        allowance = allowance_for(mechanism, voters, labels, self.epsilon, self.delta)
+        yes = self.votes == 1
+        count = yes.sum(axis=2) if mechanism.surprise_unit == "vote" else yes.any(axis=2)
+        short = (np.cumsum(count, axis=0) > allowance).any(axis=1)
+        return int(short.argmax()) if short.any() else len(self.votes)
+
+    def per_query(self, mechanism: Mechanism, bound: str, tick: Tick) -> int:
+        """Return how many queries fit if each is priced on its own and the costs are added."""
+        orders = check_orders(None)
+        total = np.zeros(len(orders))
+        for start in range(0, len(self.votes), _STEP):
+            tick(start)
+            block = self.votes[start : start + _STEP]
+            sums = total + np.cumsum(mechanism.rdp(block, orders, bound), axis=0)
+            fits = np.asarray(to_epsilon(sums, orders, self.delta)) <= self.epsilon
+            if not fits.all():
+                return start + int(fits.argmin())
+            total = sums[-1]
+        return len(self.votes)
+
+    def by_voter(self, mechanism: Mechanism, tick: Tick) -> int:
+        """Return how many queries fit if each voter's own bill must: exact for the batch."""
+        orders = check_orders(None)
+        total = np.zeros((self.votes.shape[1], 2, len(orders)))
+        start = 0
+        while start < len(self.votes):
+            tick(start)
+            stop = min(start + _STEP, len(self.votes))
+            block = total + mechanism.rdp_by_voter(self.votes[start:stop], orders)
+            if not self._all_fit(block, orders):
+                break
+            total, start = block, stop
+        while start < len(self.votes):  # the last few one by one
+            total = total + mechanism.rdp_by_voter(self.votes[start : start + 1], orders)
+            if not self._all_fit(total, orders):
+                return start
+            start += 1
+        return start
+
+    def _all_fit(self, bills: Floats, orders: Floats) -> bool:
+        # The pointwise maximum is above every bill: if it fits, all do, at the price of one.
+        if float(np.max(to_epsilon(bills.max(axis=(0, 1)), orders, self.delta))) <= self.epsilon:
+            return True
+        return bool(np.max(to_epsilon(bills, orders, self.delta)) <= self.epsilon)
+
+    def agreement(self, mechanism: Mechanism, seed: int) -> tuple[float, float]:
+        """Return how much of a simulated release agrees with the noise-free majority.
+
+        Over all cells, and over those where the majority says yes (NaN if there is none).
+        """
+        majority = (self.votes == 1).sum(axis=1) > (self.votes == 0).sum(axis=1)
+        same = mechanism.release(self.votes, seed=seed) == majority
+        return float(same.mean()), float(same[majority].mean()) if majority.any() else float("nan")

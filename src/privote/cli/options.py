@@ -1,0 +1,136 @@
+"""Options that several verbs share, each with its help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privote.errors import InputError
+from privote.mechanisms import MECHANISMS
+
+_MECHANISM, _BUDGET = "Mechanism", "Budget"
+
+VotesFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="VOTES",
+        show_default=False,
+        help="Votes (queries, voters, labels): .npy, .npz, .zarr or .parquet.",
+    ),
+]
+Threshold = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P[,P...]",
+        help="The file holds probabilities: a yes is one at or above P; or one P per label.",
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        show_default=False,
+        help=f"How a tally becomes labels: {', '.join(MECHANISMS)}.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+Sigma = Annotated[
+    float | None,
+    typer.Option(
+        help="Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+Tau = Annotated[
+    float | None,
+    typer.Option(help="tau: the bound on a ballot's norm.", rich_help_panel=_MECHANISM),
+]
+Norm = Annotated[
+    int | None,
+    typer.Option(
+        metavar="1|2",
+        help="tau: which norm; 2 unless told, 1 is the Private-kNN baseline.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+MaxPositives = Annotated[
+    int | None,
+    typer.Option(
+        help="powerset: only sets with at most this many labels can win.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+Quota = Annotated[
+    float | None,
+    typer.Option(
+        help="binary: the bar, as a share of the voters; one half unless told.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+FalseAlarm = Annotated[
+    float | None,
+    typer.Option(
+        help="binary: the bar, such that a label without a yes is released as 1 this often.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+LinkCost = Annotated[
+    float | None,
+    typer.Option(
+        help="binary, instead of --sigma: what a vote costs at most with the optimal link.",
+        rich_help_panel=_MECHANISM,
+    ),
+]
+LinkOrder = Annotated[
+    float | None,
+    typer.Option(help="The Rényi order of --link-cost.", rich_help_panel=_MECHANISM),
+]
+GateThreshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Answer only where about this many voters agree.", rich_help_panel=_MECHANISM
+    ),
+]
+GateSigma = Annotated[
+    float | None,
+    typer.Option(help="Noise on the gate's count.", rich_help_panel=_MECHANISM),
+]
+Epsilon = Annotated[
+    float,
+    typer.Option(
+        show_default=False,
+        help="The budget, for replacing one voter's ballots on all queries.",
+        rich_help_panel=_BUDGET,
+    ),
+]
+Delta = Annotated[
+    float,
+    typer.Option(
+        show_default=False,
+        help="The probability that is left out of the promise, e.g. 1e-5.",
+        rich_help_panel=_BUDGET,
+    ),
+]
+Voters = Annotated[int, typer.Option(help="How many voters.")]
+Labels = Annotated[int, typer.Option(help="How many labels a ballot has.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Makes a simulation that can be repeated, marked as such. It protects nobody."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout instead of tables.")]
+
+
+def parse_threshold(text: str | None) -> float | list[float] | None:
+    """Return ``--threshold`` as one number, or one per label."""
+    if text is None:
+        return None
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--threshold must be one number or a comma list, got {text!r}") from None
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,79 @@
+"""What a verb prints: tables for people on stdout, or JSON and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import typer
+
+_PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
+
+
+def print_json(payload: Mapping[str, Any]) -> None:
+    """Write one JSON object to stdout; numbers that are none become null."""
+    typer.echo(json.dumps(plain(payload), indent=2, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Return the value as what JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Sequence[Any] | None = None,
+    title: str | None = None,
+    caption: str | None = None,
+) -> None:
+    """Print rows as `privote.report.table` lays them out."""
+    from privote.report import table
+
+    _print(table(rows, columns=columns, title=title, caption=caption))
+
+
+def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = None) -> None:
+    """Print names and values in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from privote.report.tables import cell
+
+    made = Table(
+        box=None,
+        show_header=False,
+        title=Text(title, style="bold"),
+        title_justify="left",
+        caption=None if caption is None else Text(caption, style="dim"),
+        caption_justify="left",
+        padding=(0, 2, 0, 0),
+    )
+    for name, value in facts.items():
+        shown = f"{value:.6g}" if isinstance(value, float) else cell(value)
+        # Text, not str: a file named "[bold]" must stay what it is.
+        made.add_row(Text(name), Text(shown))
+    _print(made)
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _PIPED_WIDTH
+    console = Console(width=width, highlight=False)
+    console.print(renderable)
+    console.print()

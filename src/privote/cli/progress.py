@@ -1,0 +1,64 @@
+"""Progress on stderr, for whoever sits in front of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from privote.ballots import BallotSource, Block
+
+Tick = Callable[[int], None]
+
+
+@contextmanager
+def working(what: str, total: int | None = None) -> Iterator[Tick]:
+    """Show a bar while the block runs; yields a function that takes how much is done.
+
+    Nothing is shown if stderr is not a terminal, and nothing stays when the work is done.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    console = Console(stderr=True)
+    counted = [] if total is None else [MofNCompleteColumn()]
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *counted,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+class WatchedBallots:
+    """Ballots that report how many queries of a pass have been worked on."""
+
+    def __init__(self, ballots: BallotSource, tick: Tick) -> None:
+        self.queries, self.voters, self.labels = ballots.queries, ballots.voters, ballots.labels
+        self.missing, self.sparse = ballots.missing, ballots.sparse
+        self._ballots, self._tick = ballots, tick
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the same blocks, so that a seed draws the same labels as without the bar."""
+        done = 0
+        self._tick(done)
+        for block in self._ballots.blocks():
+            yield block
+            done += block.queries
+            self._tick(done)
+
+    def head(self, queries: int) -> WatchedBallots:
+        """Return the first ``queries`` queries."""
+        return WatchedBallots(self._ballots.head(queries), self._tick)

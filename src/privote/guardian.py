@@ -1,0 +1,401 @@
+"""The guardian: the only door. It checks the budget, charges the ledger, and only then draws.
+
+A crash between charge and release wastes budget, never privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from .accounting.allowance import FACTOR
+from .accounting.renyi import Floats, Orders, check_orders, epsilon
+from .ballots import Ballots, BallotSource, check_head
+from .blocks import MISSING, Block, DenseBlock, SparseBlock
+from .entropy import Entropy
+from .errors import BudgetError, InputError, UnavailableError
+from .ledger import Budget, Ledger
+from .ledger.book import Totals
+from .mechanisms import Mechanism
+from .release import GUARANTEES, Release, Sealed
+from .surprises import effective
+
+Counts = npt.NDArray[np.int64]
+_MOST = 10**12  # an allowance of a cost that is zero
+
+
+class Guardian:
+    """Answers votes with one mechanism, within the budget of one data set.
+
+    Parameters
+    ----------
+    mechanism, budget, ledger
+        How to release, what it may cost in all, where it is recorded (a ledger or its path).
+    guarantee
+        ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
+    dataset, consumer, owner
+        Whose votes, for whom, on whose behalf: names in the ledger.
+    allowance
+        For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
+    voter_ids
+        Names of the voters, in the order of the votes' second axis.
+    seed
+        ``None``: secure. An integer makes a simulation.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        budget: Budget,
+        ledger: Ledger | str | os.PathLike[str],
+        *,
+        guarantee: str = "allowance",
+        dataset: str = "default",
+        consumer: str | None = None,
+        owner: str | None = None,
+        allowance: int | npt.ArrayLike | None = None,
+        voter_ids: Sequence[Any] | None = None,
+        orders: Orders | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if guarantee not in GUARANTEES:
+            raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
+        if guarantee == "ptr":
+            raise UnavailableError(
+                "guarantee 'ptr' (propose-test-release) is not available in this version; "
+                "'allowance' and 'worst-case' are unconditional too"
+            )
+        if not isinstance(mechanism, Mechanism):
+            raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+        if not isinstance(dataset, str) or not dataset:
+            raise InputError(f"dataset must be a name, got {dataset!r}")
+        self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
+        self.orders = check_orders(orders)
+        self._wanted = allowance
+        self._names = {"dataset": dataset, "consumer": consumer, "owner": owner}
+        self._ids = None if voter_ids is None else seats(voter_ids, len(voter_ids))
+        self._entropy = Entropy(seed)
+        # Last: whoever calls with a bad argument leaves no new ledger behind.
+        self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+
+    # A copy would hold a second door to the same votes.
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("a Guardian cannot be copied or pickled: its allowance exists once")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    def release(
+        self,
+        votes: Any,
+        *,
+        queries: int | None = None,
+        baseline: npt.ArrayLike | None = None,
+        bound: str = "exact",
+        voter_ids: Sequence[Any] | None = None,
+    ) -> Release:
+        """Authorise, charge durably, then draw, in that order. Bad input charges nothing."""
+        ballots = Ballots.of(votes)
+        if queries is not None:
+            ballots = ballots.head(check_head(queries, ballots.queries))
+        if self.guarantee == "allowance":
+            guess = None if baseline is None else np.asarray(baseline)[:queries]
+            return self._allowance(ballots, guess, voter_ids)
+        if baseline is not None:
+            raise InputError(f"baseline goes with guarantee 'allowance', not {self.guarantee!r}")
+        if self.guarantee == "worst-case":
+            return self._worst_case(ballots, queries)
+        if queries is None:
+            raise InputError(
+                "queries must be given for guarantee 'data-dependent': stopping when a "
+                "data-dependent cost is used up leaks, so the number is fixed before looking"
+            )
+        return self._data_dependent(ballots, bound)
+
+    # -- composition ------------------------------------------------------------------------------
+
+    def _worst_case(self, ballots: BallotSource, queries: int | None) -> Release:
+        self.mechanism.check(ballots)
+        each = self.mechanism.worst_case_rdp(ballots.voters, ballots.labels, self.orders)
+        with self._ledger.writing() as totals:
+            self._authorise(totals)
+            fit = self._ledger.room(totals, each, self.orders, self._scope, ballots.queries)
+            if fit < 1 or (queries is not None and queries > fit):
+                raise BudgetError(
+                    f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} allows {fit} "
+                    f"(more) queries in the worst case with {self.mechanism}"
+                    + (f", but queries={queries}" if queries else "")
+                )
+            self._charge(fit * each, ballots, queries=fit)
+        return self._publish(self._draw(ballots.head(fit)), ballots.voters, fit * each)
+
+    # -- the paper's -------------------------------------------------------------------------------
+
+    def _data_dependent(self, ballots: BallotSource, bound: str) -> Release:
+        if bound not in self.mechanism.bounds:
+            known = ", ".join(self.mechanism.bounds)
+            raise InputError(f"bound must be one of {known}, got {bound!r}")
+        self.mechanism.check(ballots)
+        # One pass: the tally that is priced is the one that is drawn. The draws stay here until
+        # the charge is on disk.
+        total, drawn = np.zeros(len(self.orders)), []
+        for block in ballots.blocks():
+            tally = self.mechanism.tally(block)
+            total += self.mechanism.total_cost(tally, self.orders, bound)
+            drawn.append(self.mechanism.draw(tally, self._entropy))
+        with self._ledger.writing() as totals:
+            self._authorise(totals)
+            self._charge(None, ballots, queries=ballots.queries, sealed={"rdp": total.tolist()})
+        sealed = Sealed(
+            epsilon=epsilon(total, self.orders, self.budget.delta),
+            rdp=total,
+            orders=self.orders,
+            bound=bound,
+            bills=lambda: bills(self.mechanism, ballots, self.budget.delta),
+        )
+        return self._publish(np.concatenate(drawn), ballots.voters, None, sealed=sealed)
+
+    # -- allowance ---------------------------------------------------------------------------------
+
+    def _allowance(
+        self, ballots: BallotSource, baseline: Any, voter_ids: Sequence[Any] | None
+    ) -> Release:
+        places = self._places(ballots, voter_ids)
+        voters = ballots.voters if self._ids is None else len(self._ids)
+        guess = self._check_baseline(baseline, ballots)
+        self.mechanism.check(ballots)
+        account, allowance = self.register(voters, ballots.labels)
+        labels, start = [], 0
+        for block in ballots.blocks():
+            rows = guess[start : start + block.queries]
+            start += block.queries
+            with self._ledger.writing() as totals:
+                left = allowance - totals.spending(account, voters)
+                counted, spent = effective(
+                    _seated(block, places, voters),
+                    rows,
+                    left,
+                    unit=self.mechanism.surprise_unit,
+                    silence_is_zeros=self.mechanism.name != "powerset",
+                )
+                self._answer(account, block.queries, spent)
+            labels.append(self.mechanism.draw(self.mechanism.tally(counted), self._entropy))
+        surprise = self.mechanism.surprise_rdp(voters, ballots.labels, self.orders)
+        return self._publish(
+            np.concatenate(labels),
+            voters,
+            FACTOR * int(allowance.max()) * surprise,
+            allowance=_plain(allowance),
+            sealed=self.spending(account, allowance),
+        )
+
+    def register(self, voters: int, labels: int) -> tuple[str, Counts]:
+        """Find this electorate's account in the ledger, or open and charge it.
+
+        Returns the account's name and every voter's lifetime allowance (voters,).
+        """
+        surprise = self.mechanism.surprise_rdp(voters, labels, self.orders)
+        account = self._ledger.name_account(
+            {
+                **self._names,
+                "mechanism": self.mechanism.parameters(),
+                "voters": voters,
+                "labels": labels,
+                "ids": None if self._ids is None else [repr(name) for name in self._ids],
+            }
+        )
+        with self._ledger.writing() as totals:
+            self._authorise(totals)
+            known = totals.accounts.get(account)
+            if known is not None and (
+                self._wanted is None or np.array_equal(known, np.broadcast_to(self._wanted, voters))
+            ):
+                return account, known
+            if known is not None:
+                raise BudgetError("this electorate has an allowance already, and it stays")
+            largest = self._ledger.room(totals, FACTOR * surprise, self.orders, self._scope, _MOST)
+            if largest < 1:
+                raise BudgetError(
+                    f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} buys not one "
+                    f"surprise a voter with {self.mechanism}: use a larger sigma or budget"
+                )
+            allowance = self._check_allowance(voters, largest)
+            self._ledger.append(
+                {
+                    **self._entry("charge"),
+                    "voters": voters,
+                    "labels": labels,
+                    "orders": self.orders.tolist(),
+                    "rdp": (FACTOR * int(allowance.max()) * surprise).tolist(),
+                    "account": account,
+                    "allowance": _plain(allowance),
+                }
+            )
+        return account, allowance
+
+    def spending(self, account: str, allowance: Counts) -> Sealed:
+        """Return what each voter has spent: for the owner's eyes."""
+        with self._ledger.writing() as totals:
+            spent = totals.spending(account, len(allowance))
+        return Sealed(spent=spent, allowance=allowance.copy())
+
+    def _answer(self, account: str, queries: int, spent: Counts) -> None:
+        who = np.flatnonzero(spent)
+        self._ledger.append(
+            {**self._entry("answer"), "account": account, "queries": queries},
+            sealed={"spent": np.stack([who, spent[who]], axis=1).tolist()},
+        )
+
+    def _check_allowance(self, voters: int, largest: int) -> Counts:
+        if self._wanted is None:
+            return np.full(voters, largest, np.int64)
+        array = np.asarray(self._wanted)
+        if array.dtype.kind not in "iu" or array.shape not in ((), (voters,)):
+            raise InputError(
+                f"allowance must be one integer or one per voter ({voters}), "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        if array.min() < 0 or array.max() > largest:
+            raise InputError(
+                f"allowance must lie in 0..{largest}, the largest that keeps "
+                f"epsilon={self.budget.epsilon:g}; got {int(array.min())}..{int(array.max())}"
+            )
+        return np.broadcast_to(array, (voters,)).astype(np.int64)
+
+    def _places(self, ballots: BallotSource, voter_ids: Sequence[Any] | None) -> Counts | None:
+        """Return the seat of each voter of the batch; None if they sit as registered."""
+        if voter_ids is None:
+            if self._ids is not None and ballots.voters != len(self._ids):
+                raise InputError(
+                    f"votes must have {len(self._ids)} voters, got {ballots.voters}; "
+                    "name them with voter_ids if some are absent"
+                )
+            return None
+        if self._ids is None:
+            raise InputError("voter_ids given, but the voters were registered without names")
+        seats(voter_ids, ballots.voters)
+        unknown = [name for name in voter_ids if name not in self._ids]
+        if unknown:
+            raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
+        return np.array([self._ids[name] for name in voter_ids], np.int64)
+
+    def _check_baseline(self, baseline: Any, ballots: BallotSource) -> npt.NDArray[np.bool_]:
+        shape = (ballots.queries, ballots.labels)
+        if baseline is None:
+            return np.broadcast_to(np.zeros((), np.bool_), shape)
+        guess = np.asarray(baseline)
+        if guess.shape != shape:
+            raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
+        if guess.dtype != np.bool_ and not np.isin(guess, (0, 1)).all():
+            raise InputError("baseline must hold 0 and 1 only")
+        if ballots.sparse and guess.any():
+            raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
+        limit = 1 if self.mechanism.name == "plurality" else None
+        limit = getattr(self.mechanism, "max_positives", limit)
+        if limit is not None and (guess.sum(axis=1) > limit).any():
+            raise InputError(f"baseline may have at most {limit} positives a query here")
+        return guess.astype(np.bool_)
+
+    # -- entries -----------------------------------------------------------------------------------
+
+    @property
+    def _scope(self) -> tuple[str, str | None]:
+        return str(self._names["dataset"]), self._names["consumer"]
+
+    def _authorise(self, totals: Totals) -> None:
+        """Fix the data set's budget at first use; refuse another one, or another kind."""
+        conditional = self.guarantee == "data-dependent"
+        self._ledger.fix_budget(totals, self.budget, (self._scope[0], None), conditional)
+
+    def _entry(self, kind: str) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            **self._names,
+            "guarantee": self.guarantee,
+            "mechanism": self.mechanism.parameters(),
+            "simulated": self._entropy.simulated,
+        }
+
+    def _charge(
+        self,
+        curve: Floats | None,
+        ballots: BallotSource,
+        *,
+        queries: int,
+        sealed: dict[str, Any] | None = None,
+    ) -> None:
+        body = {**self._entry("charge"), "voters": ballots.voters, "labels": ballots.labels}
+        body |= {"queries": queries, "orders": self.orders.tolist()}
+        body |= {"rdp": None if curve is None else curve.tolist()}
+        self._ledger.append(body, sealed)
+
+    def _draw(self, ballots: BallotSource) -> npt.NDArray[np.int8]:
+        return np.concatenate(
+            [self.mechanism.draw(self.mechanism.tally(b), self._entropy) for b in ballots.blocks()]
+        )
+
+    def _publish(
+        self,
+        labels: npt.NDArray[np.int8],
+        voters: int,
+        curve: Floats | None,
+        *,
+        allowance: int | tuple[int, ...] | None = None,
+        sealed: Sealed | None = None,
+    ) -> Release:
+        cost = None
+        if curve is not None:
+            cost = float(np.max(epsilon(curve, self.orders, self.budget.delta)))
+        return Release(
+            labels=labels,
+            epsilon=cost,
+            delta=self.budget.delta,
+            guarantee=self.guarantee,
+            budget=self.budget.epsilon,
+            mechanism=self.mechanism.parameters(),
+            voters=voters,
+            allowance=allowance,
+            simulated=self._entropy.simulated,
+            ledger=self._ledger.place(),
+            sealed=sealed or Sealed(),
+        )
+
+
+def seats(names: Sequence[Any], voters: int) -> dict[Any, int]:
+    """Return each named voter's seat; refuse names that do not tell voters apart."""
+    places = {name: place for place, name in enumerate(names)}
+    if len(names) != voters or len(places) != voters:
+        raise InputError(
+            f"voter_ids must be {voters} different names, got {len(names)} of which "
+            f"{len(places)} differ"
+        )
+    return places
+
+
+def bills(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
+    """Return each voter's own epsilon for a batch: (voters,). Sealed: for the owner's eyes."""
+    orders = check_orders(None)
+    each = mechanism.rdp_by_voter(votes, orders)
+    return np.asarray(np.asarray(epsilon(each, orders, delta)).max(axis=1))
+
+
+def _seated(block: Block, places: Counts | None, voters: int) -> Block:
+    """Put the batch's voters on their registered seats; empty seats are missing."""
+    if places is None:
+        return block
+    if isinstance(block, SparseBlock):
+        return SparseBlock(
+            block.query, places[block.voter], block.votes, block.queries, voters, block.start
+        )
+    assert isinstance(block, DenseBlock)
+    votes = np.full((block.queries, voters, block.labels), MISSING, np.int8)
+    votes[:, places] = block.votes
+    return DenseBlock(votes, missing=True, start=block.start)
+
+
+def _plain(allowance: Counts) -> int | tuple[int, ...]:
+    first = int(allowance[0])
+    return first if (allowance == first).all() else tuple(allowance.tolist())

@@ -1,0 +1,175 @@
+"""Where entries lie: the contract of a store, and the SQLite one.
+
+A store appends rows inside one exclusive transaction and never changes one. It knows nothing of
+budgets; that is :mod:`privote.ledger.book`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ..errors import LedgerError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry as it is stored; ``sealed`` lies in a table of its own."""
+
+    number: int
+    at: str
+    body: str
+    digest: str
+    sealed: str | None = None
+
+
+class Store(Protocol):
+    """What a backend must do; one contract suite tests them all."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Hold the only write lock until the block ends; commit, or undo everything."""
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+
+    def rows(self, after: int = 0) -> list[Row]:
+        """Return the rows after a number, in order, sealed parts included."""
+
+    def head(self) -> tuple[int, str] | None:
+        """Return number and digest of the last row; None if there is none."""
+
+    def problems(self) -> list[str]:
+        """Return what the database itself finds wrong with the file."""
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy while the ledger is in use."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
+# One tuple of statements per schema version; a ledger is brought forward one version at a time.
+_VERSIONS = (
+    (
+        "CREATE TABLE entries (number INTEGER PRIMARY KEY CHECK (number > 0), "
+        "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
+        "CREATE TABLE sealed (number INTEGER PRIMARY KEY REFERENCES entries (number), "
+        "body TEXT NOT NULL)",
+        "CREATE TRIGGER entries_stay BEFORE UPDATE ON entries "
+        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+        "CREATE TRIGGER entries_remain BEFORE DELETE ON entries "
+        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    ),
+)
+SCHEMA = len(_VERSIONS)
+
+
+class SQLiteStore:
+    """A ledger in one file: write-ahead log, every commit on disk before it returns."""
+
+    def __init__(self, path: Path, *, create: bool = True, patience: float = 30.0) -> None:
+        if not create and not path.exists():
+            raise LedgerError(f"ledger {str(path)!r} does not exist")
+        try:
+            self._connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.execute("PRAGMA foreign_keys=ON")
+            self._migrate()
+        except sqlite3.Error as error:
+            raise LedgerError(f"ledger {str(path)!r} cannot be opened: {error}") from None
+
+    def _migrate(self) -> None:
+        """Bring an older file to the present schema; refuse one from the future."""
+        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if found > SCHEMA:
+            raise LedgerError(
+                f"the ledger has schema {found}, this privote knows {SCHEMA}: use a newer privote"
+            )
+        if found < SCHEMA:
+            with self.transaction():
+                # Read again under the lock: another process may have been first.
+                found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+                for statements in _VERSIONS[found:]:
+                    for statement in statements:
+                        self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version={SCHEMA}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Take the write lock at once, so that what is read inside stays true until the commit."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise LedgerError(f"the ledger cannot be written: {error}") from None
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._undo()
+            raise LedgerError(f"the ledger cannot be written: {error}") from None
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+        if not self._connection.in_transaction:
+            raise LedgerError("append outside a transaction")
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?)", (row.number, row.at, row.body, row.digest)
+        )
+        if row.sealed is not None:
+            self._connection.execute("INSERT INTO sealed VALUES (?, ?)", (row.number, row.sealed))
+
+    def rows(self, after: int = 0) -> list[Row]:
+        """Return the rows after a number, in order, sealed parts included."""
+        try:
+            found = self._connection.execute(
+                "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
+                "LEFT JOIN sealed s USING (number) WHERE e.number > ? ORDER BY e.number",
+                (after,),
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise LedgerError(f"the ledger cannot be read: {error}") from None
+        return [Row(*values) for values in found]
+
+    def head(self) -> tuple[int, str] | None:
+        """Return number and digest of the last row; None if there is none."""
+        found = self._connection.execute(
+            "SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        return None if found is None else (int(found[0]), str(found[1]))
+
+    def problems(self) -> list[str]:
+        """Return what SQLite's own check finds, and sealed rows without an entry."""
+        try:
+            found = [str(r[0]) for r in self._connection.execute("PRAGMA integrity_check")]
+            orphans = self._connection.execute(
+                "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
+            ).fetchall()
+        except sqlite3.Error as error:
+            return [str(error)]
+        return [text for text in found if text != "ok"] + [
+            f"sealed row {number} belongs to no entry" for (number,) in orphans
+        ]
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy while the ledger is in use."""
+        target = sqlite3.connect(path)
+        try:
+            self._connection.backup(target)
+        finally:
+            target.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()

@@ -1,0 +1,161 @@
+"""The README and the docs: code runs as printed, prints what stands below it, links lead somewhere.
+
+Blocks are told apart by the words behind their fence:
+
+- ``python``: run; all blocks of a page share one namespace and one new folder.
+- ``sh run``: run in that folder.
+- ``text out``: every line must be in what the last block printed, spaces aside.
+- ``needs NAME`` behind either of the first two: left out, with what follows, where the module
+  NAME is absent; ``needs shared``, or ``shared`` behind ``text out``: where the real data is.
+
+Anything else is not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
+RUNNABLE = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)|(?:src|href)=\"(?P<html>[^\"]+)\"")
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: the words behind its fence, its text and its line."""
+
+    words: tuple[str, ...]
+    body: str
+    line: int
+
+    @property
+    def kind(self) -> str:
+        """What to do with it."""
+        if self.words[:1] == ("python",):
+            return "python"
+        return {("sh", "run"): "sh", ("text", "out"): "out"}.get(self.words[:2], "")
+
+    @property
+    def needs(self) -> str | None:
+        """A module, or "shared", without which it is left out."""
+        if self.kind == "out":
+            return "shared" if "shared" in self.words else None
+        return self.words[self.words.index("needs") + 1] if "needs" in self.words else None
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(tuple(m["info"].split()), m["body"], text[: m.start()].count("\n") + 1)
+        for m in FENCE.finditer(text)
+    ]
+
+
+def have(name: str | None) -> bool:
+    if name is None:
+        return True
+    if name == "shared":
+        named = os.environ.get("PRIVOTE_SHARED")
+        return ((Path(named) if named else REPOSITORY.parent / "shared") / "data").is_dir()
+    return find_spec(name) is not None
+
+
+def run_python(block: Block, page: Path, names: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.body, str(page), "exec")
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    return printed.getvalue()
+
+
+def run_shell(block: Block, page: Path, folder: Path) -> str:
+    # The environment that runs the tests is the one the reader would have activated.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    shared = os.environ.get("PRIVOTE_SHARED", str(REPOSITORY.parent / "shared"))
+    done = subprocess.run(
+        ["sh", "-e", "-c", block.body],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PRIVOTE_SHARED": shared, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{page.name}:{block.line} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def squeezed(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
+def test_code_runs_and_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    printed: str | None = None
+    for block in blocks(page):
+        if block.kind == "out":
+            if printed is None or not have(block.needs):
+                continue
+            seen = squeezed(printed)
+            lost = [line for line in squeezed(block.body) if line not in seen]
+            assert not lost, f"{page.name}:{block.line}: not printed: {lost}\nprinted:\n{printed}"
+        elif block.kind and not have(block.needs):
+            printed = None
+        elif block.kind == "python":
+            printed = run_python(block, page, names)
+        elif block.kind == "sh":
+            printed = run_shell(block, page, tmp_path)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the places a link can point to: headings, as forges name them, and named anchors."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#{1,6} +(.*?) *$", text, re.MULTILINE)
+    named = re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings} | set(named)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_relative_links_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for match in LINK.finditer(text):
+        target = match["target"] or match["html"]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), f"{page.name} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors(place), f"{page.name} links to {target}: no such heading"
+
+
+def test_every_page_is_listed_in_the_index() -> None:
+    index = (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"({page.name})" in index, f"index.md lacks {page.name}"
+
+
+def test_every_named_script_and_module_exists() -> None:
+    for page in RUNNABLE:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"\b((?:examples|tests|docs|benchmarks)/[\w/]+\.\w+)", text):
+            assert (REPOSITORY / name).exists(), f"{page.name} names {name}, which does not exist"

@@ -1,0 +1,102 @@
+"""Every example runs by itself, in a process of its own, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+#: Seconds for each script on a slow machine, and a line it must print.
+EXPECTED = {
+    "first_release.py": (60, r"epsilon: 7\.9951\. delta: 1e-05\."),
+    "adaptive_batches.py": (60, r"epsilon=8\.00 for all 600 queries, past and future"),
+    "who_pays_what.py": (60, r"Two half batches add up to the whole: True"),
+    "sparse_records.py": (90, r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27"),
+    "departures.py": (120, r"formula 6\.79; true 20\.30"),
+    "headline.py": (240, r"tmc2007: 4000 queries|The shared votes are absent"),
+}
+
+
+@cache
+def run(script: str, seconds: int, shared: str | None = None) -> str:
+    environment = {} if shared is None else {"PRIVOTE_SHARED": shared}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", sorted(EXPECTED))
+def test_example_runs(script: str) -> None:
+    seconds, line = EXPECTED[script]
+    printed = run(script, seconds)
+    assert re.search(line, printed), printed
+
+
+def test_every_example_is_tested() -> None:
+    assert {script.name for script in EXAMPLES.glob("*.py")} == set(EXPECTED)
+
+
+def test_departures_are_violations_by_number() -> None:
+    printed = run("departures.py", 120)
+    pairs = [
+        r"claimed order/sigma\^2 = (\S+); true, as drawn = (\S+)",
+        r"claimed (\S+); enumerated (\S+)",
+        r"bound (\S+); D\(X\|\|X'\) \S+; D\(X'\|\|X\) (\S+)",
+        r"gate \+ probability x cost: (\S+); true, jointly: (\S+)",
+        r"the vote's worst case (\S+); with a gate of sigma=2, true: (\S+)",
+        r"formula (\S+); true (\S+)",
+    ]
+    for pair in pairs:
+        found = re.search(pair, printed)
+        assert found, f"{pair} not in:\n{printed}"
+        claimed, true = (float(number.rstrip(";:")) for number in found.groups())
+        assert true > claimed, found.group()
+
+
+@pytest.mark.parametrize("script", ["headline.py", "departures.py"])
+def test_without_the_shared_votes(script: str, tmp_path: Path) -> None:
+    printed = run(script, 120, str(tmp_path))
+    assert "absent" in printed
+
+
+def test_headline_figures(tmc_votes: object) -> None:
+    """The figures that the README leads with."""
+    del tmc_votes  # only to skip where the data is absent
+    printed = run("headline.py", 240)
+    rows = {
+        int(row[0]): [int(n) for n in row[1:]]
+        for row in re.findall(
+            r"^ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)  \(V", printed, re.MULTILINE
+        )
+    }
+    old, exact, by_voter, worst, first_out = rows[7]
+    assert 200 <= old <= 240
+    assert exact >= 450
+    assert by_voter >= 500
+    assert worst == 18
+    assert first_out >= 120
+    assert rows[12][3] == 55
+    assert rows[12][4] >= 360
+    assert 90 <= rows[20][0] <= 105
+    assert rows[20][1] >= 380
+    link = re.search(r"sigma 12 .*by order +2\.5: (\d+), 2\.75: (\d+), 3: (\d+)", printed)
+    assert link, printed
+    assert max(int(count) for count in link.groups()) >= 490
+    gains = [float(gain) for gain in re.findall(r"\((\d+\.\d+)x\)", printed)]
+    assert len(gains) == 3
+    assert min(gains) >= 1.3
