@@ -81,6 +81,15 @@ class Guardian:
         self._entropy = Entropy(seed)
         # Last: whoever calls with a bad argument leaves no new ledger behind.
         self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+        self._owns_ledger = self._ledger is not ledger
+
+    def __enter__(self) -> Guardian:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of a ledger that was given by its path."""
+        if self._owns_ledger:
+            self._ledger.close()
 
     # A copy would hold a second door to the same votes.
     def _refuse(self, *_: Any) -> NoReturn:

@@ -66,7 +66,7 @@ def label(
     ballots = Ballots.of(votes, threshold=threshold)
     if voter_ids is not None:
         seats(voter_ids, ballots.voters)
-    guardian = Guardian(
+    with Guardian(
         mechanism,
         Budget(epsilon=epsilon, delta=delta),
         Ledger.in_memory() if ledger is None else ledger,
@@ -75,5 +75,5 @@ def label(
         consumer=consumer,
         voter_ids=voter_ids,
         seed=seed,
-    )
-    return guardian.release(ballots, queries=queries, baseline=baseline, bound=bound)
+    ) as guardian:
+        return guardian.release(ballots, queries=queries, baseline=baseline, bound=bound)

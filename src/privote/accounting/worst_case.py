@@ -14,7 +14,7 @@ LogProbs = Callable[[Floats], Floats]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LEGENDRE: tuple[Floats, Floats] = roots_legendre(48)
-_SLACK = 1e-9  # relative: above the error of the search, far below anything that matters
+_SLACK = 1e-6  # relative: above the error of the search, far below anything that matters
 
 
 def supremum(
@@ -30,8 +30,9 @@ def supremum(
     """Return the largest two-sided cost of moving a real tally by ``shift`` within [low, high].
 
     The cost is smooth on the scale of the noise near its ``centres`` (the bar, the gate) and ever
-    smoother away from them, so a grid that widens geometrically finds the right hump and four
-    rounds of refinement settle the top to a relative 1e-9, which is added.
+    smoother away from them, so a grid that widens geometrically meets every hump. The highest
+    few are refined: with a gate there are several, and the highest grid point may lie on a lower
+    one. A relative slack covers what is left of the search error.
 
     Returns
     -------
@@ -41,25 +42,33 @@ def supremum(
     if high < low:
         return np.zeros(len(orders))
     reach = max(high - low, scale)
-    steps = scale * np.concatenate([np.linspace(0, 8, 65), np.geomspace(8, 8 + reach / scale, 200)])
+    steps = scale * np.concatenate(
+        [np.linspace(0, 8, 129), np.geomspace(8, 8 + reach / scale, 200)]
+    )
     around = [c + off for c in centres for off in (0.0, -shift / 2, -shift)]
-    grid = np.concatenate([[low, high], *[a + steps for a in around], *[a - steps for a in around]])
-    grid = np.unique(np.clip(grid, low, high))
-    best = np.zeros(len(orders))
-    left = np.full(len(orders), low)
-    right = np.full(len(orders), high)
-    points = np.broadcast_to(grid[:, None], (len(grid), len(orders)))
-    for _ in range(5):
+    grid = np.concatenate([a + side * steps for a in around for side in (1, -1)])
+    grid = np.unique(np.clip(np.append(grid, np.linspace(low, high, 257)), low, high))
+
+    def cost(points: Floats) -> Floats:
         here, there = log_probs(points), log_probs(points + shift)
-        cost = np.maximum(
+        return np.maximum(
             paired_divergence(here, there, orders), paired_divergence(there, here, orders)
         )
-        top = np.argmax(cost, axis=0)
-        best = np.maximum(best, np.take_along_axis(cost, top[None], axis=0)[0])
-        before, after = np.maximum(top - 1, 0), np.minimum(top + 1, len(points) - 1)
-        left = np.take_along_axis(points, before[None], axis=0)[0]
-        right = np.take_along_axis(points, after[None], axis=0)[0]
-        points = left + (right - left) * np.linspace(0, 1, 17)[:, None]
+
+    coarse = cost(np.broadcast_to(grid[:, None], (len(grid), len(orders))))
+    walls = np.pad(coarse, ((1, 1), (0, 0)), constant_values=-1.0)
+    peaks = np.where((coarse >= walls[:-2]) & (coarse >= walls[2:]), coarse, -1.0)
+    humps = np.argsort(-peaks, axis=0)[: 2 * len(centres)]  # (humps, orders)
+    best = coarse.max(axis=0)
+    left = grid[np.maximum(humps - 1, 0)]
+    right = grid[np.minimum(humps + 1, len(grid) - 1)]
+    for _ in range(4):
+        points = left + (right - left) * np.linspace(0, 1, 17)[:, None, None]
+        fine = cost(points)
+        best = np.maximum(best, fine.max(axis=(0, 1)))
+        top = fine.argmax(axis=0)[None]
+        left = np.take_along_axis(points, np.maximum(top - 1, 0), axis=0)[0]
+        right = np.take_along_axis(points, np.minimum(top + 1, 16), axis=0)[0]
     return best * (1 + _SLACK)
 
 
@@ -88,8 +97,8 @@ def heaviest_change(
     distinct, inverse = np.unique(weights[1:], return_inverse=True)
     prices = cost(distinct)
     single = np.concatenate([np.zeros((1, prices.shape[1])), prices[inverse.reshape(-1)]])
-    # Differences are rounded up to a grid of 64: they only matter when ballots must overlap.
-    ladder = np.linspace(0, float(weights[1:].max()), 65)[1:]
+    # Differences are rounded up to a ladder: they only matter when ballots must overlap.
+    ladder = np.linspace(0, float(weights[1:].max()), 25)[1:]
     overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(ladder)])
     best = np.zeros(single.shape[1])
     for s in sizes:
@@ -141,7 +150,7 @@ def argmax_supremum(sigma: float, orders: Floats) -> Floats:
         radius = radius * 2 / (len(ticks) - 1) * 1.25
         ticks = np.linspace(-1, 1, 9)
     result = cap.copy()
-    result[near] = np.minimum(cap[near], best * (1 + 1e-6))
+    result[near] = np.minimum(cap[near], best * (1 + _SLACK))
     return result
 
 

@@ -160,6 +160,5 @@ def _show(rows: list[dict[str, Any]], shape: tuple[int, ...], fitting: Any, *, j
         columns=columns,
         title=f"Queries that fit epsilon {fitting.epsilon:g} at delta {fitting.delta:g} "
         f"({voters} voters, {labels} labels)\n{OWNERS}",
-        caption=f"Looked at {looked:,} of {queries:,} queries, so {looked:,} means: all of them, or "
-        "more.",
+        caption=f"Looked at {looked:,} of {queries:,} queries: {looked:,} means all, or more.",
     )

@@ -79,7 +79,7 @@ def label(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Release private labels for a file of votes, within a budget.
+    r"""Release private labels for a file of votes, within a budget.
 
     The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen
     and every query is answered: each voter may cast so many surprises (votes that depart from the
@@ -92,7 +92,7 @@ def label(
 
     Example:
 
-        privote label votes.npz --mechanism binary --sigma 7 \\
+        privote label votes.npz --mechanism binary --sigma 7 \
           --epsilon 8 --delta 1e-5 --output labels.csv
     """
     flags = MechanismFlags(
@@ -228,8 +228,8 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
     if release.allowance is not None:
         facts["allowance"] = f"{release.allowance:,} surprises a voter, for life"
         caption = (
-            f"The allowance is {release.allowance / release.answered:.2g} surprises a query. Voters "
-            "who cast more run out, and count as the baseline from then on; who did is sealed."
+            f"The allowance is {release.allowance / release.answered:.2g} surprises a query. "
+            "Voters who cast more run out, and then count as the baseline; who did is sealed."
         )
     if release.abstained:
         facts["held back (ABSTAIN)"] = f"{release.abstained:,} labels"
@@ -239,5 +239,5 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
     print_facts(facts, title="Bill", caption=caption)
     if sealed is not None:
         shown = {name.replace("_", " "): value for name, value in sealed.items()}
-        nothing = None if shown else "Nothing: under worst-case every number may be published."
-        print_facts(shown, title=OWNER_ONLY.capitalize(), caption=nothing)
+        nothing = {"nothing": "under worst-case every number may be published"}
+        print_facts(shown or nothing, title=OWNER_ONLY.capitalize())

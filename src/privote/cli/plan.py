@@ -43,7 +43,7 @@ def plan(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Say how many queries a budget buys, or how much noise a number of queries needs.
+    r"""Say how many queries a budget buys, or how much noise a number of queries needs.
 
     No votes are read, so every number here may be published. "worst-case" is how many queries fit
     whatever the votes are. "allowance" is how many surprises each voter may cast in its life; it
@@ -57,7 +57,7 @@ def plan(
 
     Example:
 
-        privote plan --mechanism binary --voters 50 --labels 20 \\
+        privote plan --mechanism binary --voters 50 --labels 20 \
           --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
     """
     flags = MechanismFlags(

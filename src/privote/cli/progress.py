@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from privote.ballots import BallotSource, Block
+from privote.ballots import BallotSource
+from privote.blocks import Block
 
 Tick = Callable[[int], None]
 

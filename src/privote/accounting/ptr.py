@@ -1,0 +1,315 @@
+"""Propose-test-release with a distance test: consensus prices, and yet differential privacy.
+
+Proposed, from public numbers alone: the number of queries, one order, and a bound F on their cost.
+Tested: how many ballots D would have to change before the votes might cost more than F. Released:
+everything with probability pi(D), else nothing; pi rises with D as fast as a reserve r allows. A
+failed test is charged like a passed one.
+
+If either of two neighbours has D >= 0 their answers are (order, F)-close, and pi is built so that
+the whole run, test included, is (order, F + r)-close. If neither has, both fail but with
+probability delta. So every run is (epsilon, delta)-DP with epsilon from F + r (the proof is in
+docs/publishing.md). The idea of a privately tested bound is Dwork and Lei's (2009), for PATE Redberg,
+Zhu and Wang's (2023); the distance and the recursion are those of that document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BudgetError, InputError, positive
+from .renyi import Floats, Orders, check_delta, check_orders, epsilon
+from .sanitize import UNSURE, check_table, expected_cost, windowed_max
+
+_FAR = 700.0  # logits end here: 1 - pi is then 1e-304
+_DEEPEST = 12  # how many ballots of slack a plan may ask for
+_LOWEST = 1.01  # dp-accounting converts no order below
+
+
+def max_cost_within(costs: npt.ArrayLike, distance: int, reach: int = 1) -> Floats:
+    """Return the largest cost of a cell that ``distance`` ballots can bring about: (levels,).
+
+    Parameters
+    ----------
+    costs
+        (levels,) two-sided cost of a cell at each count 0..n (or margin -n..n), at one order.
+    distance
+        How many ballots change.
+    reach
+        Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
+    """
+    return windowed_max(np.asarray(costs, np.float64), distance * reach)
+
+
+def distance(
+    costs: npt.ArrayLike, histogram: npt.ArrayLike, threshold: float, reach: int = 1
+) -> int:
+    """Return D: how many ballots can change, any of them, with the cost still within ``threshold``.
+
+    The largest d with A_d <= F, where A_d sums :func:`max_cost_within` d over all cells; -1 if even
+    A_0, the cost of these votes, exceeds F. One changed ballot moves no cell by more than ``reach``,
+    so A_d(X') <= A_{d+1}(X) and D changes by at most 1. Sealed.
+
+    Parameters
+    ----------
+    costs, histogram
+        (levels,) cost of a cell, and number of cells, at each level.
+    threshold
+        F, public.
+    """
+    table, cells = check_table(costs, histogram)
+    furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
+    for ballots in range(furthest + 1):
+        if float(cells @ table) > threshold:
+            return ballots - 1
+        table = windowed_max(table, reach)
+    return furthest
+
+
+def joint_divergence(
+    log_p: Sequence[float], log_q: Sequence[float], threshold: float, order: float
+) -> float:
+    """Return J: a bound on the divergence of two runs, test included, whose answers are F-close.
+
+    J(p, q) = log[(1-p)^a (1-q)^(1-a) + p^a q^(1-a) e^{(a-1) F}] / (a-1), a the order; each
+    run is given by (log Pr[fail], log Pr[pass]).
+    """
+    fail = order * log_p[0] + (1 - order) * log_q[0]
+    passed = order * log_p[1] + (1 - order) * log_q[1] + (order - 1) * threshold
+    top = max(fail, passed)
+    return (top + math.log(math.exp(fail - top) + math.exp(passed - top))) / (order - 1)
+
+
+def pass_log_probs(
+    depth: int, threshold: float, reserve: float, order: float, delta: float
+) -> Floats:
+    """Return log Pr[fail] and log Pr[pass] for D = -1, 0, ..., depth: (depth + 2, 2).
+
+    pi(-1) = delta; pi(d + 1) is the largest q with J(pi(d), q) and J(q, pi(d)) at most F + r. Both
+    are convex in q and within the bound at q = pi(d), so the largest is found by bisection.
+
+    Parameters
+    ----------
+    depth
+        The largest D to cover: the number of voters is always enough.
+    threshold, reserve
+        F and r, public.
+    order, delta
+        Public; delta is the whole run's.
+    """
+    threshold, reserve = positive("threshold", threshold), positive("reserve", reserve)
+    order, delta = _check_order(order), check_delta(delta)
+    if depth < -1:
+        raise InputError(f"depth must be at least -1, got {depth}")
+    logits = [math.log(delta) - math.log1p(-delta)]
+    while len(logits) < depth + 2:
+        logits.append(_next(logits[-1], threshold, threshold + reserve, order))
+    return np.array([_pair(logit) for logit in logits])
+
+
+def pass_probabilities(
+    depth: int, threshold: float, reserve: float, order: float, delta: float
+) -> Floats:
+    """Return pi(-1), pi(0), ..., pi(depth): (depth + 2,). See :func:`pass_log_probs`."""
+    return np.exp(pass_log_probs(depth, threshold, reserve, order, delta)[:, 1])
+
+
+def _check_order(order: float) -> float:
+    if not positive("order", order) > _LOWEST:
+        raise InputError(f"order must be above {_LOWEST}, got {order!r}")
+    return float(order)
+
+
+def _pair(logit: float) -> tuple[float, float]:
+    """Return log Pr[fail], log Pr[pass] for a logit of passing."""
+    soft = math.log1p(math.exp(-abs(logit)))
+    return (-soft - max(logit, 0.0), -soft - max(-logit, 0.0))
+
+
+def _next(logit: float, threshold: float, total: float, order: float) -> float:
+    here = _pair(logit)
+
+    def fits(other: float) -> bool:
+        there = _pair(other)
+        return (
+            max(
+                joint_divergence(here, there, threshold, order),
+                joint_divergence(there, here, threshold, order),
+            )
+            <= total
+        )
+
+    low, high = logit, _FAR
+    if low >= high or fits(high):
+        return high
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low  # the side that was seen to fit
+
+
+def statement_epsilon(threshold: float, reserve: float, order: float, delta: float) -> float:
+    """Return the epsilon of the whole run: dp-accounting's conversion of F + r at one order."""
+    return float(epsilon(np.array([threshold + reserve]), [_check_order(order)], delta))
+
+
+def affordable(order: float, budget: float, delta: float) -> float:
+    """Return the largest F + r whose :func:`statement_epsilon` is within ``budget``; may be < 0.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12, solved for the cost:
+    epsilon = cost + log(1 - 1/a) - log(delta a)/(a - 1).
+    """
+    order = _check_order(order)
+    total = budget - math.log1p(-1 / order) + math.log(check_delta(delta) * order) / (order - 1)
+    return total - 1e-12 * abs(total)  # so that converting back never exceeds the budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What is fixed before looking: all of it public.
+
+    ``depth`` ballots of slack pass the test with probability ``pass_probability`` or more.
+    ``unsure`` is the share of cells with evenly spread counts, the others being unanimous, up to
+    which that slack is there.
+    """
+
+    order: float
+    threshold: float
+    reserve: float
+    delta: float
+    depth: int
+    pass_probability: float
+    unsure: float
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of the whole run, test included."""
+        return statement_epsilon(self.threshold, self.reserve, self.order, self.delta)
+
+
+def propose(
+    costs: npt.ArrayLike,
+    orders: Orders,
+    cells: int,
+    budget: float,
+    delta: float,
+    *,
+    pass_probability: float = 0.99,
+    reach: int = 1,
+) -> Proposal:
+    """Choose order, F and r for a number of cells, from public numbers alone.
+
+    Of all choices that spend exactly ``budget``, the one under which the test still passes for the
+    most divided made-up electorate (:func:`privote.accounting.sanitize.expected_cost`): nothing is
+    guessed about the votes, and nothing is learnt from them.
+
+    Parameters
+    ----------
+    costs
+        (orders, levels) cost of a cell at each order and level.
+    cells
+        Queries times labels.
+    budget, delta
+        The (epsilon, delta) of the whole run.
+    """
+    orders, table = check_orders(orders), np.asarray(costs, np.float64)
+    if table.ndim != 2 or len(table) != len(orders) or not (table >= 0).all():
+        raise InputError(f"costs must be (orders, levels) for {len(orders)} orders")
+    candidates = []
+    for order, row in zip(orders, table, strict=True):
+        total = affordable(order, budget, delta) if order > _LOWEST else 0.0
+        if total > 0 and np.isfinite(row).all():
+            for depth in range(min(_DEEPEST, (len(row) - 1) // reach) + 1):
+                agreed, divided = expected_cost(
+                    np.stack([max_cost_within(row, depth, reach)] * 2), 0.0
+                )[0], float(max_cost_within(row, depth, reach).mean())
+                bound = _tolerated(total, cells, agreed, divided)
+                candidates.append((bound, float(order), total, depth, agreed, divided))
+    candidates.sort(reverse=True)
+    best: Proposal | None = None
+    for bound, order, total, depth, agreed, divided in candidates:
+        if bound < 0 or (best is not None and bound <= best.unsure):
+            break  # even without a reserve no later candidate tolerates more
+        reserve = _least_reserve(order, total, delta, depth, pass_probability)
+        unsure = _tolerated(total - reserve, cells, agreed, divided)
+        if unsure >= 0 and (best is None or unsure > best.unsure):
+            best = Proposal(
+                order=order,
+                threshold=total - reserve,
+                reserve=reserve,
+                delta=delta,
+                depth=depth,
+                pass_probability=pass_probability,
+                unsure=unsure,
+            )
+    if best is None:
+        raise BudgetError(
+            f"{cells} cells do not fit in epsilon={budget:g}, delta={delta:g} even if all voters "
+            "agree: ask fewer queries, or add noise"
+        )
+    return best
+
+
+def _tolerated(threshold: float, cells: int, agreed: float, divided: float) -> float:
+    """Return the share of divided cells at which the expected A_d is F; negative if none."""
+    if divided <= agreed:
+        return 1.0 if cells * agreed <= threshold else -1.0
+    return min(1.0, (threshold / cells - agreed) / (divided - agreed))
+
+
+@lru_cache(maxsize=4096)
+def _least_reserve(
+    order: float, total: float, delta: float, depth: int, pass_probability: float
+) -> float:
+    """Return the smallest part of ``total`` to reserve so that pi(depth) is high enough."""
+    low, high = 0.0, total
+    for _ in range(16):
+        middle = (low + high) / 2
+        passes = pass_probabilities(depth, total - middle, middle, order, delta)[-1]
+        low, high = (low, middle) if passes >= pass_probability else (middle, high)
+    return high
+
+
+def largest_cells(
+    costs: npt.ArrayLike,
+    orders: Orders,
+    budget: float,
+    delta: float,
+    *,
+    unsure: float = UNSURE,
+    labels: int = 1,
+    pass_probability: float = 0.99,
+    reach: int = 1,
+) -> int:
+    """Return the most queries (of ``labels`` cells each) whose proposal tolerates ``unsure``."""
+
+    def fits(queries: int) -> bool:
+        try:
+            plan = propose(
+                costs,
+                orders,
+                queries * labels,
+                budget,
+                delta,
+                pass_probability=pass_probability,
+                reach=reach,
+            )
+        except BudgetError:
+            return False
+        return plan.unsure >= unsure
+
+    if not fits(1):
+        return 0
+    high = 2
+    while fits(high) and high < 2**40:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

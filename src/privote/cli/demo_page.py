@@ -1,0 +1,176 @@
+"""The demo's report: what was released, what the budget buys, and what only the owner may see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from privote.errors import MissingExtraError
+from privote.report import (
+    OWNER_ONLY,
+    Column,
+    Command,
+    Facts,
+    Figure,
+    Section,
+    TableBlock,
+    answered_by_guarantee,
+    answered_by_sigma,
+    mark,
+    utility_by_mechanism,
+    write_page,
+)
+from privote.report.blocks import Block
+
+from .demo_releases import FIGURES, SURPRISES, Outcome, answers_by_sigma
+
+RELEASED = [
+    Column(key="mechanism"),
+    Column(key="sigma", digits=1),
+    Column(key="guarantee"),
+    Column(key="epsilon", digits=2),
+    Column(key="answered"),
+    *(Column(key=name) for name in FIGURES),
+]
+SEALED = [
+    Column(key="mechanism"),
+    Column(key="exact_per_query", heading="epsilon, exact per query", digits=2),
+    Column(key="exact_by_voter", heading="epsilon, exact by voter", digits=2),
+    Column(key="pate2018", heading="epsilon, pate2018", digits=2),
+    Column(key="voters_out", heading="voters who ran out of allowance"),
+]
+READING = (
+    "Each row is one release of the same votes. Allowance answers every query; a voter that has run "
+    "out counts as all zeros from then on, which costs quality and no privacy. Worst-case stops "
+    "when the next query would not fit. Data-dependent answers as many as were asked for, at an "
+    "epsilon that is sealed. The figures compare the released labels with the truth; a released "
+    "label is its own score, so AUC equals BAC. Few queries make unsteady figures."
+)
+
+
+def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]) -> Path:
+    """Write the page and return where it is."""
+    request = outcome.request
+    notices = []
+    if request.seed is not None:
+        notices.append("Simulated: the noise was drawn with a seed, so the labels protect nobody.")
+    return write_page(
+        path,
+        title="Private labels for scenes of digits",
+        intro=(
+            f"{request.teachers} teachers, each trained on its own part of {request.private:,} "
+            f"private scenes, voted on {request.queries:,} public ones: which of ten digits are "
+            "there? Here is what three mechanisms release of their votes under one budget, with "
+            "three guarantees."
+        ),
+        sections=[
+            _released(outcome, command),
+            _bought(outcome),
+            _for_owner(outcome),
+            Section(heading="Try next", blocks=[Command(text="\n".join(commands))]),
+        ],
+        notices=notices,
+        sealed=True,
+    )
+
+
+def _figure(caption: str, draw: Any, *args: Any, **options: Any) -> Block:
+    """Return the figure, or the sentence that says what it needs."""
+    try:
+        return Figure(caption=caption, svg=draw(*args, **options))
+    except MissingExtraError as error:
+        return f"(No figure here: {error}.)"
+
+
+def _released(outcome: Outcome, command: str) -> Section:
+    request = outcome.request
+    rows = [{**row, "may it leave?": mark(row["guarantee"])} for row in outcome.rows]
+    budget = f"epsilon {request.epsilon:g}, delta {request.delta:g}"
+    return Section(
+        heading="What was released",
+        blocks=[
+            Facts(
+                values={
+                    "teachers": request.teachers,
+                    "queries asked": request.queries,
+                    "epsilon": f"{request.epsilon:g}",
+                    "delta": f"{request.delta:g}",
+                }
+            ),
+            READING,
+            TableBlock(
+                caption=f"Labels released under {budget}, compared with the truth.",
+                rows=rows,
+                columns=[*RELEASED, Column(key="may it leave?")],
+            ),
+            _figure(
+                "Balanced accuracy of the released labels. Each marker counts only the queries "
+                "that were answered.",
+                utility_by_mechanism,
+                outcome.rows,
+                title="How good the released labels are",
+            ),
+            "Binary counts single votes against a voter's allowance, and a scene has few digits, so "
+            "its allowance lasts longer than worst-case composition. Tau and Powerset count whole "
+            "ballots; here nearly every ballot says yes to something, so for them composition is "
+            "the better guarantee.",
+            "The record that is protected is a scene: one scene reaches one teacher. The same "
+            "handwritten digit appears in several scenes, so this is no promise to its writer.",
+            Command(text=command),
+        ],
+    )
+
+
+def _bought(outcome: Outcome) -> Section:
+    request = outcome.request
+    return Section(
+        heading="What the budget buys",
+        blocks=[
+            "Each sigma was chosen before a vote was seen, from public numbers: the least noise, "
+            f"to a tenth, with which a mechanism can promise {request.queries:,} answers under its "
+            "better unconditional guarantee. Choosing it by looking at the votes would void the "
+            "guarantee.",
+            _figure(
+                f"Binary, epsilon {request.epsilon:g} at delta {request.delta:g}. The forecast is "
+                f"for a voter with {SURPRISES:g} yes-votes a scene; the budget holds whether it is "
+                "right or not. No votes went into this figure.",
+                answered_by_sigma,
+                answers_by_sigma(request),
+                title="More noise buys more answers",
+            ),
+        ],
+    )
+
+
+def _for_owner(outcome: Outcome) -> Section:
+    without = outcome.score(
+        (outcome.votes[: outcome.request.queries].mean(axis=1) > 0.5).astype("int8")
+    )
+    rows = [{**row, "may it leave?": OWNER_ONLY} for row in outcome.sealed]
+    hidden = [name for name in outcome.fits if name != "worst-case"]
+    return Section(
+        heading="For the owner's eyes",
+        blocks=[
+            "These numbers depend on the private votes. They are here because the scenes are toy "
+            "data; of real votes they must not leave.",
+            TableBlock(
+                caption=f"What the {outcome.request.queries:,} data-dependent answers cost on these "
+                "votes, by three bounds, and who ran out under the allowance.",
+                rows=rows,
+                columns=[*SEALED, Column(key="may it leave?")],
+            ),
+            _figure(
+                "How many queries of Binary fit the budget: whatever the votes, before the first "
+                "voter runs out, and by two data-dependent bounds. Stopping at a data-dependent "
+                "number would leak.",
+                answered_by_guarantee,
+                outcome.fits,
+                title="Binary: queries that fit",
+                sealed=hidden,
+            ),
+            Facts(
+                values={f"{name} without noise": value for name, value in without.items()},
+                sealed=True,
+            ),
+        ],
+    )

@@ -1,0 +1,211 @@
+"""The demo's work: teachers vote on embedded scenes, mechanisms release, figures of merit follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privote import BudgetError, Release, label, metrics
+from privote.ballots import Ballots
+from privote.calibrate import allowance_for as surprises_for
+from privote.calibrate import queries_for, queries_until_out, sigma_for
+from privote.datasets import Scenes, load_scenes, scene_teachers
+from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
+
+from .fitting import Fitting
+from .progress import Tick, working
+
+# Public: a scene holds one to four of ten digits, 2.3 different ones on average.
+SURPRISES = 2.4
+MOST_DIGITS = 4
+GUARANTEES = ("allowance", "worst-case", "data-dependent")
+FIGURES = ("ACC", "BAC", "AUC", "MAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the demo was asked for."""
+
+    teachers: int
+    epsilon: float
+    delta: float
+    queries: int
+    private: int
+    seed: int | None
+
+    @property
+    def budget(self) -> tuple[int, int, float, float]:
+        """Voters, labels, epsilon and delta."""
+        return self.teachers, 10, self.epsilon, self.delta
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What the demo found.
+
+    Attributes
+    ----------
+    votes
+        (queries, voters, labels) bool, private: all public scenes, of which the first are released.
+    rows
+        One dict a release: what may be published, and how good the labels are.
+    labels
+        The released labels by mechanism and guarantee.
+    sealed
+        One dict a mechanism, for the owner's eyes.
+    fits
+        For the owner's eyes: how many queries of Binary fit, bound by bound.
+    """
+
+    request: Request
+    votes: npt.NDArray[np.bool_]
+    truth: npt.NDArray[np.int8]
+    mechanisms: dict[str, Mechanism]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    labels: dict[tuple[str, str], npt.NDArray[np.int8]] = field(default_factory=dict)
+    sealed: list[dict[str, Any]] = field(default_factory=list)
+    fits: dict[str, int] = field(default_factory=dict)
+
+    def ballots(self, mechanism: Mechanism) -> Ballots:
+        """Return the votes to be released, as this mechanism takes them."""
+        ballots = Ballots.from_array(self.votes[: self.request.queries])
+        return ballots.clip(MOST_DIGITS) if isinstance(mechanism, PowersetVoting) else ballots
+
+    def score(self, labels: npt.NDArray[Any]) -> dict[str, float]:
+        """Return the figures of merit of labels for the first queries; a label is its own score."""
+        found = metrics.multilabel(self.truth[: len(labels)], labels.astype(float), labels)
+        return {name: found[name] for name in FIGURES}
+
+
+def run_demo(request: Request, say: Callable[[str], None]) -> Outcome:
+    """Do everything but writing and showing it; ``say`` is told what comes next."""
+    say(f"1/5  composing {request.private:,} private and 2,000 public scenes")
+    scenes = load_scenes(private=request.private, public=max(2_000, request.queries))
+    say(f"2/5  training {request.teachers} teachers, each on its own part, and asking them")
+    votes = _votes(scenes, request.teachers)
+    say("3/5  choosing each sigma, from public numbers only")
+    outcome = Outcome(
+        request=request, votes=votes, truth=scenes.Y_public, mechanisms=_mechanisms(request)
+    )
+    say("4/5  releasing labels: three mechanisms, three guarantees")
+    names = [(m, g) for m in outcome.mechanisms for g in GUARANTEES]
+    with working("releasing", len(names)) as tick:
+        for place, (name, guarantee) in enumerate(names):
+            tick(place)
+            _release(outcome, name, guarantee, place)
+    say("5/5  pricing these very votes, for the owner's eyes")
+    with working("pricing", len(outcome.mechanisms) + 1) as tick:
+        _price(outcome, tick)
+    return outcome
+
+
+def _votes(scenes: Scenes, teachers: int) -> npt.NDArray[np.bool_]:
+    with working("training", teachers) as tick:
+        answers = scene_teachers(scenes, teachers, n_jobs=2, progress=lambda done, _: tick(done))
+    return np.asarray(answers >= 0.5)
+
+
+def _mechanisms(request: Request) -> dict[str, Mechanism]:
+    """Return the mechanisms, each with the least noise that lets it promise the wanted queries."""
+    makers: dict[str, tuple[Callable[..., Mechanism], str, float | None]] = {
+        "binary": (BinaryVoting, "allowance", SURPRISES),
+        "tau": (partial(TauVoting, tau=1.5), "worst-case", None),
+        "powerset": (partial(PowersetVoting, max_positives=MOST_DIGITS), "worst-case", None),
+    }
+    chosen = {}
+    with working("solving for sigma", len(makers)) as tick:
+        for place, (name, (make, guarantee, surprises)) in enumerate(makers.items()):
+            tick(place)
+            sigma = sigma_for(
+                lambda s, make=make: make(sigma=s),
+                *request.budget,
+                request.queries,
+                guarantee=guarantee,
+                surprises_per_query=surprises,
+            )
+            chosen[name] = make(sigma=math.ceil(10 * sigma) / 10)
+    return chosen
+
+
+def _release(outcome: Outcome, name: str, guarantee: str, place: int) -> None:
+    """Release once and note what may be published; a refusal is an answer too."""
+    request, mechanism = outcome.request, outcome.mechanisms[name]
+    row: dict[str, Any] = {
+        "mechanism": name,
+        "sigma": mechanism.parameters()["sigma"],
+        "guarantee": guarantee,
+        "epsilon": None,
+        "answered": 0,
+        "abstained": 0,
+        **dict.fromkeys(FIGURES),
+    }
+    outcome.rows.append(row)
+    try:
+        release = label(
+            outcome.ballots(mechanism),
+            mechanism=mechanism,
+            epsilon=request.epsilon,
+            delta=request.delta,
+            guarantee=guarantee,
+            queries=None if guarantee == "worst-case" else request.queries,
+            seed=None if request.seed is None else request.seed + place,
+        )
+    except BudgetError:
+        return
+    row |= {
+        "epsilon": release.epsilon,
+        "answered": release.answered,
+        "abstained": release.abstained,
+        **outcome.score(release.labels),
+    }
+    outcome.labels[name, guarantee] = release.labels
+    _note_sealed(outcome, name, release)
+
+
+def _note_sealed(outcome: Outcome, name: str, release: Release) -> None:
+    """Keep what only the owner may see, in the mechanism's row."""
+    if not outcome.sealed or outcome.sealed[-1]["mechanism"] != name:
+        outcome.sealed.append({"mechanism": name})
+    row = outcome.sealed[-1]
+    if release.guarantee == "allowance":
+        row["voters_out"] = int(release.sealed.exhausted.sum())
+    elif release.guarantee == "data-dependent":
+        row["exact_per_query"] = float(release.sealed.epsilon)
+        row["exact_by_voter"] = float(release.sealed.bills().max())
+
+
+def _price(outcome: Outcome, tick: Tick) -> None:
+    request = outcome.request
+    from privote import DEFAULT_ORDERS, epsilon
+
+    for place, row in enumerate(outcome.sealed):
+        tick(place)
+        mechanism = outcome.mechanisms[row["mechanism"]]
+        curve = mechanism.total_rdp(outcome.ballots(mechanism), DEFAULT_ORDERS, "pate2018")
+        row["pate2018"] = float(np.max(epsilon(curve, DEFAULT_ORDERS, request.delta)))
+    fitting = Fitting(votes=outcome.votes, epsilon=request.epsilon, delta=request.delta)
+    binary = outcome.mechanisms["binary"]
+    outcome.fits = {
+        "worst-case": fitting.worst_case(binary),
+        "allowance": fitting.allowance(binary),
+        "data-dependent, pate2018": fitting.per_query(binary, "pate2018", lambda _: None),
+        "data-dependent, exact": fitting.by_voter(binary, lambda _: None),
+    }
+
+
+def answers_by_sigma(request: Request) -> dict[str, dict[float, float]]:
+    """Return what Binary can answer at several sigmas: public numbers, no votes."""
+    out: dict[str, dict[float, float]] = {"allowance (forecast)": {}, "worst-case": {}}
+    for sigma in (5.0, 10.0, 15.0, 20.0, 25.0, 30.0):
+        mechanism = BinaryVoting(sigma=sigma)
+        allowance = surprises_for(mechanism, *request.budget)
+        lasts = queries_until_out(mechanism, 10, allowance, SURPRISES)
+        out["allowance (forecast)"][sigma] = lasts
+        out["worst-case"][sigma] = queries_for(mechanism, *request.budget)
+    return out

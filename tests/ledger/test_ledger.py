@@ -1,0 +1,338 @@
+"""The ledger: budgets hold over runs and processes, nothing leaves uncharged, edits are found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.ledger.store import SCHEMA
+
+VOTES = np.random.default_rng(0).random((200, 20, 3)) < 0.2
+MECHANISM = pv.BinaryVoting(sigma=5.0)
+
+
+def label(path: Path, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
+    arguments: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": MECHANISM}
+    return pv.label(votes, ledger=path, **{**arguments, **changes})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def test_worst_case_budget_holds_over_runs(path: Path) -> None:
+    whole = pv.label(
+        VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5, guarantee="worst-case"
+    ).answered
+    first = label(path, guarantee="worst-case", queries=3)
+    rest = label(path, guarantee="worst-case")
+    assert first.answered + rest.answered == whole
+    with pytest.raises(pv.BudgetError, match=r"allows 0 \(more\) queries"):
+        label(path, guarantee="worst-case")
+    assert pv.Ledger.open(path).verify().ok
+
+
+def test_allowance_is_charged_once_and_goes_on(path: Path) -> None:
+    for _ in range(3):
+        release = label(path)
+    entries = pv.Ledger.open(path).published()
+    assert [e["kind"] for e in entries] == ["budget", "charge", "answer", "answer", "answer"]
+    twice = np.concatenate([VOTES] * 3)
+    together = pv.label(twice, mechanism=MECHANISM, epsilon=8.0, delta=1e-5)
+    np.testing.assert_array_equal(release.sealed.spent, together.sealed.spent)
+    assert release.allowance == together.allowance
+    # The budget is used up by the allowance: nothing else fits the same data set.
+    with pytest.raises(pv.BudgetError):
+        label(path, guarantee="worst-case")
+    with pytest.raises(pv.BudgetError):
+        label(path, mechanism=pv.BinaryVoting(sigma=4.0))
+    label(path, mechanism=pv.BinaryVoting(sigma=4.0), dataset="another")
+
+
+def test_electorate_resumes_from_the_ledger(path: Path) -> None:
+    arguments: dict[str, Any] = {
+        "mechanism": MECHANISM,
+        "voters": 20,
+        "labels": 3,
+        "epsilon": 8.0,
+        "delta": 1e-5,
+    }
+    first = pv.Electorate(**arguments, ledger=pv.Ledger.open(path))
+    first.answer(VOTES[:10])
+    again = pv.Electorate(**arguments, ledger=pv.Ledger.open(path))
+    np.testing.assert_array_equal(again.sealed.spent, VOTES[:10].sum(axis=(0, 2)))
+    # Both are doors to one allowance: what one spends the other sees.
+    first.answer(VOTES[10:11])
+    np.testing.assert_array_equal(again.sealed.spent, VOTES[:11].sum(axis=(0, 2)))
+
+
+def test_budget_once_set_stays(path: Path) -> None:
+    label(path, guarantee="worst-case", queries=1)
+    with pytest.raises(pv.BudgetError, match="epsilon=8, delta=1e-05 and stays"):
+        label(path, epsilon=9.0, guarantee="worst-case", queries=1)
+
+
+def test_consumer_has_a_budget_of_its_own(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="default")
+    ledger.set_budget(pv.Budget(epsilon=4.0, delta=1e-5), dataset="default", consumer="lab")
+    ledger.close()
+    small = label(path, guarantee="worst-case", consumer="lab").answered
+    rest = label(path, guarantee="worst-case").answered
+    whole = pv.label(
+        VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5, guarantee="worst-case"
+    ).answered
+    alone = pv.label(
+        VOTES, mechanism=MECHANISM, epsilon=4.0, delta=1e-5, guarantee="worst-case"
+    ).answered
+    assert small == alone
+    assert small + rest == whole
+
+
+def test_kinds_of_guarantee_do_not_mix_on_one_data_set(path: Path) -> None:
+    label(path, guarantee="worst-case", queries=1)
+    with pytest.raises(pv.BudgetError, match="unconditional releases only"):
+        label(path, guarantee="data-dependent", queries=5)
+    label(path, guarantee="data-dependent", queries=5, dataset="study")
+
+
+def test_bad_input_leaves_no_entry(path: Path) -> None:
+    label(path, guarantee="worst-case", queries=1)
+    before = pv.Ledger.open(path).published()
+    bad = VOTES.astype(float)
+    bad[3, 1, 0] = np.nan
+    for votes, changes in (
+        (bad, {}),
+        (VOTES, {"queries": 0}),
+        (VOTES, {"guarantee": "worst-case", "queries": 150}),
+        (VOTES, {"guarantee": "data-dependent"}),
+        (VOTES, {"baseline": np.zeros((1, 1))}),
+        (VOTES, {"mechanism": pv.PluralityVoting(sigma=3.0)}),
+        (VOTES, {"seed": -1}),
+    ):
+        with pytest.raises(pv.PrivoteError):
+            label(path, votes, **changes)
+    assert pv.Ledger.open(path).published() == before
+
+
+def test_bad_argument_makes_no_ledger(path: Path) -> None:
+    for changes in ({"guarantee": "none"}, {"epsilon": -1.0}, {"votes": VOTES[0]}):
+        with pytest.raises(pv.InputError):
+            label(path, **changes)
+    assert not path.exists()
+
+
+def test_published_view_and_file_names_hold_nothing_sealed(path: Path) -> None:
+    release = label(path, guarantee="data-dependent", queries=50)
+    label(path, dataset="other")
+    text = json.dumps(pv.Ledger.open(path).published())
+    for value in release.sealed.rdp[::10]:
+        assert repr(float(value)) not in text
+    assert "spent" not in text
+    assert "seal" not in text
+
+
+def test_release_names_its_ledger_entry(path: Path) -> None:
+    release = label(path, guarantee="worst-case", queries=1)
+    last = pv.Ledger.open(path).published()[-1]
+    assert release.ledger == {"entry": last["number"], "digest": last["digest"]}
+    assert release.facts()["ledger"] == release.ledger
+
+
+def test_refuses_to_be_copied_or_pickled(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    guardian = pv.Guardian(MECHANISM, pv.Budget(epsilon=1.0, delta=1e-5), ledger)
+    for thing in (ledger, guardian):
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                attempt(thing)
+
+
+def test_backup_while_in_use(path: Path, tmp_path: Path) -> None:
+    label(path)
+    ledger = pv.Ledger.open(path)
+    ledger.backup(tmp_path / "copy.db")
+    with sqlite3.connect(tmp_path / "copy.db") as copied:
+        assert copied.execute("SELECT count(*) FROM entries").fetchone() == (3,)
+    with pytest.raises(pv.InputError, match="exists already"):
+        ledger.backup(tmp_path / "copy.db")
+
+
+def test_a_newer_schema_is_refused(path: Path) -> None:
+    label(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version={SCHEMA + 1}")
+    with pytest.raises(pv.LedgerError, match="use a newer privote"):
+        pv.Ledger.open(path)
+
+
+def test_missing_key_or_ledger_is_said(path: Path) -> None:
+    with pytest.raises(pv.LedgerError, match="does not exist"):
+        pv.Ledger.open(path, create=False)
+    label(path)
+    key = path.with_name(path.name + ".key")
+    assert key.stat().st_mode & 0o077 == 0
+    kept = key.read_text()
+    key.unlink()
+    with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
+        pv.Ledger.open(path)
+    key.write_text(kept)
+    path.unlink()
+    with pytest.raises(pv.LedgerError, match="is gone, but its anchor is there"):
+        pv.Ledger.open(path)
+
+
+def test_ledger_that_cannot_be_written_releases_nothing(path: Path) -> None:
+    label(path, guarantee="worst-case", queries=1)
+    ledger = pv.Ledger.open(path)
+    ledger._store._connection.execute("PRAGMA query_only=ON")  # what a read-only disk does
+    drawn = []
+
+    class Watched(pv.BinaryVoting):
+        def draw(self, tally: Any, entropy: Any) -> Any:
+            drawn.append(tally)
+            return super().draw(tally, entropy)
+
+    for guarantee in ("allowance", "worst-case"):
+        with pytest.raises(pv.LedgerError, match="cannot be written"):
+            pv.label(
+                VOTES,
+                mechanism=Watched(sigma=5.0),
+                epsilon=8.0,
+                delta=1e-5,
+                ledger=ledger,
+                guarantee=guarantee,
+            )
+    assert not drawn
+
+
+# -- tampering -------------------------------------------------------------------------------------
+
+
+def tamper(copied: Path, rng: random.Random) -> str:
+    """Make one random change behind the ledger's back."""
+    kind = rng.choice(["edit", "remove", "swap", "insert", "sealed", "unseal", "truncate", "tail"])
+    if kind == "truncate":
+        with open(copied, "r+b") as stream:
+            stream.truncate(rng.randrange(1, copied.stat().st_size))
+        return kind
+    connection = sqlite3.connect(copied)
+    for trigger in ("entries_stay", "entries_remain"):
+        connection.execute(f"DROP TRIGGER {trigger}")
+    count = connection.execute("SELECT max(number) FROM entries").fetchone()[0]
+    at = rng.randint(1, count)
+    if kind == "edit":
+        column = rng.choice(["at", "body", "digest"])
+        text = connection.execute(f"SELECT {column} FROM entries WHERE number=?", (at,)).fetchone()[
+            0
+        ]
+        place = rng.randrange(len(text))
+        new = text[:place] + ("1" if text[place] != "1" else "2") + text[place + 1 :]
+        connection.execute(f"UPDATE entries SET {column}=? WHERE number=?", (new, at))
+    elif kind == "remove":
+        connection.execute("DELETE FROM entries WHERE number=?", (at,))
+    elif kind == "tail":
+        connection.execute("DELETE FROM entries WHERE number>=?", (at,))
+    elif kind == "insert":
+        connection.execute(
+            "INSERT INTO entries SELECT ?, at, body, digest FROM entries WHERE number=?",
+            (count + 1, at),
+        )
+    elif kind == "swap":
+        other = at % count + 1
+        for old, new in ((at, -1), (other, at), (-1, other)):
+            connection.execute("PRAGMA ignore_check_constraints=ON")
+            connection.execute("UPDATE entries SET number=? WHERE number=?", (new, old))
+    else:
+        number = connection.execute("SELECT min(number) FROM sealed").fetchone()[0]
+        if kind == "sealed":
+            connection.execute("UPDATE sealed SET body='{\"spent\":[]}' WHERE number=?", (number,))
+        else:
+            connection.execute("DELETE FROM sealed WHERE number=?", (number,))
+    connection.commit()
+    connection.close()
+    return kind
+
+
+def test_verify_finds_every_edit(path: Path, tmp_path: Path) -> None:
+    for start in range(5):
+        label(path, VOTES[start : start + 10])
+    rng = random.Random(0)
+    undetected = []
+    for trial in range(500):
+        folder = tmp_path / f"t{trial}"
+        folder.mkdir()
+        for end in ("", ".key", ".head"):
+            shutil.copy(f"{path}{end}", folder / f"ledger.db{end}")
+        kind = tamper(folder / "ledger.db", rng)
+        try:
+            found = not pv.Ledger.open(folder / "ledger.db").verify().ok
+        except pv.LedgerError:
+            found = True
+        if not found:
+            undetected.append(kind)
+        shutil.rmtree(folder)
+    assert not undetected
+
+
+def test_a_chain_without_the_key_cannot_be_recomputed(path: Path) -> None:
+    label(path)
+    path.with_name(path.name + ".key").write_text("00" * 32)
+    with pytest.raises(pv.LedgerError):
+        pv.Ledger.open(path)
+
+
+# -- several processes -----------------------------------------------------------------------------
+
+
+def race(path: str, queue: Any) -> None:
+    answered = 0
+    for _ in range(4):
+        try:
+            answered += label(Path(path), VOTES[:1], guarantee="worst-case").answered
+        except pv.BudgetError:
+            break
+    queue.put(answered)
+
+
+def test_eight_processes_never_overspend_together(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    label(path, VOTES[:1], guarantee="worst-case")
+    runners = [context.Process(target=race, args=(str(path), queue)) for _ in range(8)]
+    for runner in runners:
+        runner.start()
+    answered = sum(queue.get(timeout=120) for _ in runners)
+    for runner in runners:
+        runner.join(timeout=60)
+        assert runner.exitcode == 0
+    ledger = pv.Ledger.open(path)
+    charged = sum(e["queries"] for e in ledger.published() if e["kind"] == "charge")
+    limit = pv.label(
+        VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5, guarantee="worst-case"
+    ).answered
+    assert charged == answered + 1 <= limit
+    assert ledger.verify().ok
+
+
+def test_environment_key(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVOTE_LEDGER_KEY", os.urandom(32).hex())
+    label(path)
+    assert not path.with_name(path.name + ".key").exists()
+    assert pv.Ledger.open(path).verify().ok
+    monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "short")
+    with pytest.raises(pv.LedgerError, match="hexadecimal"):
+        pv.Ledger.open(path)
