@@ -11,7 +11,7 @@ PIP   := -m pip install -qq --disable-pip-version-check
 BENCHES := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check pytest wheel audit bench format clean distclean
+.PHONY: help setup demo test check pytest wheel audit faults bench format clean distclean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -54,6 +54,9 @@ wheel: $(STAMP) ## build the wheel and try it in a new environment, without pins
 
 audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 	$(call keep,benchmarks/audit_full.py)
+
+faults: $(STAMP) ## kill releases 200 times, fill the disk; keeps the result
+	$(call keep,benchmarks/faults.py)
 
 bench: $(STAMP) ## run every benchmark; keeps the results in benchmarks/results
 	@test -n "$(BENCHES)" || { echo "There is no benchmarks/bench_*.py to run." >&2; exit 1; }

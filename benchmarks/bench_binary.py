@@ -83,9 +83,7 @@ def main() -> None:
         votes = pv.Ballots.of(path).head(arguments.peer_queries).to_array()
     slow = peer(votes, pv.DEFAULT_ORDERS) / arguments.peer_queries
     fast = seconds / answered
-    print(
-        f"Binary, {VOTERS} voters x {LABELS} labels, {len(pv.DEFAULT_ORDERS)} orders, packed"
-    )
+    print(f"Binary, {VOTERS} voters x {LABELS} labels, {len(pv.DEFAULT_ORDERS)} orders, packed")
     print(f"privote: {answered:,} queries billed and released in {seconds:.2f} s, one pass")
     print(f"         {fast * 1e6:.2f} microseconds a query, {peak:.0f} MiB at the most")
     print(f"peer:    {slow * 1e6:.0f} microseconds a query ({arguments.peer_queries} queries)")

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -149,35 +150,63 @@ class Release:
         return "\n".join(lines)
 
     def statement(self) -> str:
-        """Return the guarantee in plain words, for the person who signs it."""
+        """Return one page in plain words, for the person who signs it: published numbers only.
+
+        :meth:`facts` holds the same for machines.
+        """
         shown = (
-            "a number that is sealed, because it depends on the votes"
+            "sealed, because the number depends on the votes"
             if self.epsilon is None
             else f"{self.epsilon:.4f}"
         )
         source = (
-            "a seed (SIMULATED, protects nobody)"
+            "a seed: SIMULATED, these labels protect nobody"
             if self.simulated
-            else "the operating system, cryptographic"
+            else "the operating system's cryptographic generator"
         )
-        text = [
-            "PRIVACY STATEMENT",
-            "",
-            f"{self.answered} queries with {self.labels.shape[1]} labels each were answered from "
-            f"the votes of {self.voters} registered voters.",
-            f"Mechanism: {describe(self.mechanism)}.",
-            "Who is protected: each voter; two sets of votes are neighbours if one voter's ballots "
-            "differ, on any or all queries (replace one ballot). If each person's records reach "
-            "one voter only, each person is protected.",
-            f"Guarantee: {self.guarantee}. This is {_MEANING[self.guarantee]}.",
-            f"epsilon: {shown}. delta: {self.delta:g}.",
-            "Accountant: Rényi divergence of the exact outcome distribution, both directions, "
-            "converted by dp-accounting.",
-            f"Random source: {source}.",
-            f"Software: privote {self.version}, Python {platform.python_version()}, "
-            f"numpy {np.__version__}.",
+        place = (
+            "none: this budget is of this one run"
+            if self.ledger is None
+            else f"entry {self.ledger['entry']}, digest {self.ledger['digest']}"
+        )
+        software = ", ".join(
+            [
+                f"privote {self.version}",
+                f"dp-accounting {metadata.version('dp-accounting')}",
+                f"numpy {np.__version__}",
+                f"Python {platform.python_version()}",
+            ]
+        )
+        lines = [
+            (
+                "What was released",
+                f"{self.answered} queries with {self.labels.shape[1]} yes/no "
+                f"labels each, from the votes of {self.voters} registered voters",
+            ),
+            ("Mechanism", describe(self.mechanism)),
+            (
+                "Who is protected",
+                "each voter. Two sets of votes are neighbours if one voter's "
+                "ballots differ, on any or all queries (replace one ballot). Where all records of a "
+                "person reach one voter only, this protects each person",
+            ),
+            ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
+            ("epsilon", f"{shown} (asked for: {self.budget:g})"),
+            ("delta", f"{self.delta:g}"),
+            (
+                "Accountant",
+                "Rényi divergence of the exact outcome distribution, worst of both "
+                "directions, converted by dp-accounting",
+            ),
+            ("Random source", source),
+            ("Ledger", place),
+            ("Software", software),
         ]
-        return "\n".join(text)
+        if self.allowance is not None:
+            lines.insert(2, ("Allowance", f"{self.allowance} surprises a voter, for life"))
+        if self.abstained:
+            lines.insert(1, ("Held back", f"{self.abstained} labels, by the confidence gate"))
+        return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""

@@ -15,9 +15,9 @@ Zhu and Wang's (2023); the distance and the recursion are those of that document
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -217,33 +217,23 @@ def propose(
     budget, delta
         The (epsilon, delta) of the whole run.
     """
-    orders, table = check_orders(orders), np.asarray(costs, np.float64)
-    if table.ndim != 2 or len(table) != len(orders) or not (table >= 0).all():
-        raise InputError(f"costs must be (orders, levels) for {len(orders)} orders")
-    candidates = []
-    for order, row in zip(orders, table, strict=True):
-        total = affordable(order, budget, delta) if order > _LOWEST else 0.0
-        if total > 0 and np.isfinite(row).all():
-            for depth in range(min(_DEEPEST, (len(row) - 1) // reach) + 1):
-                agreed, divided = expected_cost(
-                    np.stack([max_cost_within(row, depth, reach)] * 2), 0.0
-                )[0], float(max_cost_within(row, depth, reach).mean())
-                bound = _tolerated(total, cells, agreed, divided)
-                candidates.append((bound, float(order), total, depth, agreed, divided))
-    candidates.sort(reverse=True)
+    choices = [
+        (_tolerated(choice.total, cells, choice), choice)
+        for choice in _choices(costs, orders, budget, delta, reach)
+    ]
     best: Proposal | None = None
-    for bound, order, total, depth, agreed, divided in candidates:
+    for bound, choice in sorted(choices, reverse=True):
         if bound < 0 or (best is not None and bound <= best.unsure):
-            break  # even without a reserve no later candidate tolerates more
-        reserve = _least_reserve(order, total, delta, depth, pass_probability)
-        unsure = _tolerated(total - reserve, cells, agreed, divided)
+            break  # even without a reserve no later choice tolerates more
+        reserve = _least_reserve(choice, delta, pass_probability)
+        unsure = _tolerated(choice.total - reserve, cells, choice)
         if unsure >= 0 and (best is None or unsure > best.unsure):
             best = Proposal(
-                order=order,
-                threshold=total - reserve,
+                order=choice.order,
+                threshold=choice.total - reserve,
                 reserve=reserve,
                 delta=delta,
-                depth=depth,
+                depth=choice.depth,
                 pass_probability=pass_probability,
                 unsure=unsure,
             )
@@ -255,61 +245,79 @@ def propose(
     return best
 
 
-def _tolerated(threshold: float, cells: int, agreed: float, divided: float) -> float:
-    """Return the share of divided cells at which the expected A_d is F; negative if none."""
-    if divided <= agreed:
-        return 1.0 if cells * agreed <= threshold else -1.0
-    return min(1.0, (threshold / cells - agreed) / (divided - agreed))
-
-
-@lru_cache(maxsize=4096)
-def _least_reserve(
-    order: float, total: float, delta: float, depth: int, pass_probability: float
-) -> float:
-    """Return the smallest part of ``total`` to reserve so that pi(depth) is high enough."""
-    low, high = 0.0, total
-    for _ in range(16):
-        middle = (low + high) / 2
-        passes = pass_probabilities(depth, total - middle, middle, order, delta)[-1]
-        low, high = (low, middle) if passes >= pass_probability else (middle, high)
-    return high
-
-
-def largest_cells(
+def largest_queries(
     costs: npt.ArrayLike,
     orders: Orders,
+    labels: int,
     budget: float,
     delta: float,
     *,
     unsure: float = UNSURE,
-    labels: int = 1,
     pass_probability: float = 0.99,
     reach: int = 1,
 ) -> int:
-    """Return the most queries (of ``labels`` cells each) whose proposal tolerates ``unsure``."""
+    """Return the most queries whose :func:`propose` tolerates a share ``unsure`` of divided cells.
 
-    def fits(queries: int) -> bool:
-        try:
-            plan = propose(
-                costs,
-                orders,
-                queries * labels,
-                budget,
-                delta,
-                pass_probability=pass_probability,
-                reach=reach,
-            )
-        except BudgetError:
-            return False
-        return plan.unsure >= unsure
+    A forecast from public numbers: whether these votes pass the test is another matter.
+    """
+    choices = [
+        (choice.total / max(choice.price(unsure), 1e-300), choice)
+        for choice in _choices(costs, orders, budget, delta, reach)
+    ]
+    cells = 0.0
+    for bound, choice in sorted(choices, reverse=True):
+        if bound <= cells:
+            break
+        reserve = _least_reserve(choice, delta, pass_probability)
+        cells = max(cells, (choice.total - reserve) / max(choice.price(unsure), 1e-300))
+    return int(min(cells * (1 - 1e-12), 1e15)) // labels
 
-    if not fits(1):
-        return 0
-    high = 2
-    while fits(high) and high < 2**40:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+
+class _Choice(NamedTuple):
+    """An order and a slack, and what a cell costs within that slack of agreed and divided votes."""
+
+    order: float
+    total: float
+    depth: int
+    agreed: float
+    divided: float
+
+    def price(self, unsure: float) -> float:
+        return (1 - unsure) * self.agreed + unsure * self.divided
+
+
+def _choices(
+    costs: npt.ArrayLike, orders: Orders, budget: float, delta: float, reach: int
+) -> Iterator[_Choice]:
+    orders, table = check_orders(orders), np.asarray(costs, np.float64)
+    if table.ndim != 2 or len(table) != len(orders) or not (table >= 0).all():
+        raise InputError(
+            f"costs must be (orders, levels) for {len(orders)} orders, got shape {table.shape}"
+        )
+    for order, row in zip(orders, table, strict=True):
+        total = affordable(order, budget, delta) if order > _LOWEST else 0.0
+        if total > 0 and np.isfinite(row).all():
+            for depth in range(min(_DEEPEST, (len(row) - 1) // reach) + 1):
+                within = max_cost_within(row, depth, reach)
+                agreed, divided = (float(expected_cost(within, share)) for share in (0.0, 1.0))
+                yield _Choice(float(order), total, depth, agreed, max(agreed, divided))
+
+
+def _tolerated(threshold: float, cells: int, choice: _Choice) -> float:
+    """Return the share of divided cells at which the expected A_d is F; negative if none."""
+    spare = threshold - cells * choice.agreed
+    if spare < 0 or choice.divided == choice.agreed:
+        return 1.0 if spare >= 0 else -1.0
+    return min(1.0, spare / (cells * (choice.divided - choice.agreed)))
+
+
+def _least_reserve(choice: _Choice, delta: float, pass_probability: float) -> float:
+    """Return the smallest part of the total to reserve so that pi(depth) is high enough."""
+    low, high = 0.0, choice.total
+    for _ in range(16):
+        middle = (low + high) / 2
+        chances = pass_probabilities(
+            choice.depth, choice.total - middle, middle, choice.order, delta
+        )
+        low, high = (low, middle) if chances[-1] >= pass_probability else (middle, high)
+    return high

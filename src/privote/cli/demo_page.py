@@ -34,17 +34,17 @@ RELEASED = [
 ]
 SEALED = [
     Column(key="mechanism"),
-    Column(key="exact_per_query", heading="epsilon, exact per query", digits=2),
-    Column(key="exact_by_voter", heading="epsilon, exact by voter", digits=2),
-    Column(key="pate2018", heading="epsilon, pate2018", digits=2),
-    Column(key="voters_out", heading="voters who ran out of allowance"),
+    Column(key="exact_per_query", heading="epsilon,\nexact per query", digits=2),
+    Column(key="exact_by_voter", heading="epsilon,\nexact by voter", digits=2),
+    Column(key="pate2018", heading="epsilon,\npate2018", digits=2),
+    Column(key="voters_out", heading="voters who ran\nout of allowance"),
 ]
 READING = (
-    "Each row is one release of the same votes. Allowance answers every query; a voter that has run "
-    "out counts as all zeros from then on, which costs quality and no privacy. Worst-case stops "
-    "when the next query would not fit. Data-dependent answers as many as were asked for, at an "
-    "epsilon that is sealed. The figures compare the released labels with the truth; a released "
-    "label is its own score, so AUC equals BAC. Few queries make unsteady figures."
+    "Each row is one release of the same votes. Allowance answers every query; a voter that has "
+    "run out counts as all zeros from then on, which costs quality and no privacy. Worst-case "
+    "stops when the next query would not fit. Data-dependent answers as many as were asked for, "
+    "at an epsilon that is sealed. The figures compare the released labels with the truth; a "
+    "released label is its own score, so AUC equals BAC. Few queries make unsteady figures."
 )
 
 
@@ -110,10 +110,10 @@ def _released(outcome: Outcome, command: str) -> Section:
                 outcome.rows,
                 title="How good the released labels are",
             ),
-            "Binary counts single votes against a voter's allowance, and a scene has few digits, so "
-            "its allowance lasts longer than worst-case composition. Tau and Powerset count whole "
-            "ballots; here nearly every ballot says yes to something, so for them composition is "
-            "the better guarantee.",
+            "Binary counts single votes against a voter's allowance, and a scene has few digits, "
+            "so its allowance lasts longer than worst-case composition. Tau and Powerset count "
+            "whole ballots; here nearly every ballot says yes to something, so for them "
+            "composition is the better guarantee.",
             "The record that is protected is a scene: one scene reaches one teacher. The same "
             "handwritten digit appears in several scenes, so this is no promise to its writer.",
             Command(text=command),
@@ -154,8 +154,8 @@ def _for_owner(outcome: Outcome) -> Section:
             "These numbers depend on the private votes. They are here because the scenes are toy "
             "data; of real votes they must not leave.",
             TableBlock(
-                caption=f"What the {outcome.request.queries:,} data-dependent answers cost on these "
-                "votes, by three bounds, and who ran out under the allowance.",
+                caption=f"What the {outcome.request.queries:,} data-dependent answers cost on "
+                "these votes, by three bounds, and who ran out under the allowance.",
                 rows=rows,
                 columns=[*SEALED, Column(key="may it leave?")],
             ),

@@ -1,4 +1,4 @@
-"""The demo's work: teachers vote on embedded scenes, mechanisms release, figures of merit follow."""
+"""The demo's work: teachers vote on embedded scenes, mechanisms release, the truth judges."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote import BudgetError, Release, label, metrics
+from privote import DEFAULT_ORDERS, BudgetError, Release, epsilon, label, metrics
 from privote.ballots import Ballots
-from privote.calibrate import allowance_for as surprises_for
-from privote.calibrate import queries_for, queries_until_out, sigma_for
+from privote.calibrate import allowance_for, queries_for, queries_until_out, sigma_for
 from privote.datasets import Scenes, load_scenes, scene_teachers
 from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
 
@@ -113,24 +112,25 @@ def _votes(scenes: Scenes, teachers: int) -> npt.NDArray[np.bool_]:
 
 def _mechanisms(request: Request) -> dict[str, Mechanism]:
     """Return the mechanisms, each with the least noise that lets it promise the wanted queries."""
-    makers: dict[str, tuple[Callable[..., Mechanism], str, float | None]] = {
-        "binary": (BinaryVoting, "allowance", SURPRISES),
-        "tau": (partial(TauVoting, tau=1.5), "worst-case", None),
-        "powerset": (partial(PowersetVoting, max_positives=MOST_DIGITS), "worst-case", None),
-    }
-    chosen = {}
-    with working("solving for sigma", len(makers)) as tick:
-        for place, (name, (make, guarantee, surprises)) in enumerate(makers.items()):
-            tick(place)
-            sigma = sigma_for(
-                lambda s, make=make: make(sigma=s),
-                *request.budget,
-                request.queries,
-                guarantee=guarantee,
-                surprises_per_query=surprises,
-            )
-            chosen[name] = make(sigma=math.ceil(10 * sigma) / 10)
-    return chosen
+    solve = partial(_least_noise, request.budget, request.queries)
+    with working("solving for sigma", 3) as tick:
+        binary = solve(lambda sigma: BinaryVoting(sigma=sigma), SURPRISES)
+        tick(1)
+        tau = solve(lambda sigma: TauVoting(sigma=sigma, tau=1.5))
+        tick(2)
+        powerset = solve(lambda sigma: PowersetVoting(sigma=sigma, max_positives=MOST_DIGITS))
+    return {"binary": binary, "tau": tau, "powerset": powerset}
+
+
+def _least_noise(
+    budget: tuple[int, int, float, float],
+    wanted: int,
+    make: Callable[[float], Mechanism],
+    surprises: float | None = None,
+) -> Mechanism:
+    guarantee = "worst-case" if surprises is None else "allowance"
+    sigma = sigma_for(make, *budget, wanted, guarantee=guarantee, surprises_per_query=surprises)
+    return make(math.ceil(10 * sigma) / 10)
 
 
 def _release(outcome: Outcome, name: str, guarantee: str, place: int) -> None:
@@ -182,8 +182,6 @@ def _note_sealed(outcome: Outcome, name: str, release: Release) -> None:
 
 def _price(outcome: Outcome, tick: Tick) -> None:
     request = outcome.request
-    from privote import DEFAULT_ORDERS, epsilon
-
     for place, row in enumerate(outcome.sealed):
         tick(place)
         mechanism = outcome.mechanisms[row["mechanism"]]
@@ -204,7 +202,7 @@ def answers_by_sigma(request: Request) -> dict[str, dict[float, float]]:
     out: dict[str, dict[float, float]] = {"allowance (forecast)": {}, "worst-case": {}}
     for sigma in (5.0, 10.0, 15.0, 20.0, 25.0, 30.0):
         mechanism = BinaryVoting(sigma=sigma)
-        allowance = surprises_for(mechanism, *request.budget)
+        allowance = allowance_for(mechanism, *request.budget)
         lasts = queries_until_out(mechanism, 10, allowance, SURPRISES)
         out["allowance (forecast)"][sigma] = lasts
         out["worst-case"][sigma] = queries_for(mechanism, *request.budget)
