@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .accounting.allowance import FACTOR, largest_allowance, largest_count
-from .accounting.renyi import check_delta, check_orders
+from .accounting.renyi import Floats, check_delta, check_orders
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import BudgetError, InputError, positive
 from .mechanisms import Mechanism, PluralityVoting, PowersetVoting
@@ -21,6 +21,7 @@ from .mechanisms.cells import CellMechanism
 
 _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 0.2 percent
 _START, _SMALLEST, _LARGEST = 10.0, 1e-3, 1e8
+_WINDOW = 3.0  # orders within this factor of the expected best one are looked at
 _EDGE = 0.02  # a guess keeps this share of the bracket's width away from either end
 
 
@@ -130,7 +131,8 @@ def sigma_for(
         raise InputError(f"wanted must be an integer of at least 1, got {wanted!r}")
     if guarantee not in ("worst-case", "allowance"):
         raise InputError(f"guarantee must be worst-case or allowance, got {guarantee!r}")
-    orders, delta, budget = check_orders(None), check_delta(delta), positive("epsilon", epsilon)
+    delta, budget = check_delta(delta), positive("epsilon", epsilon)
+    orders = _orders_around(budget, delta)
     if (guarantee == "allowance") != (surprises_per_query is not None):
         raise InputError(
             f"surprises_per_query goes with guarantee 'allowance' and only with it, got "
@@ -153,6 +155,21 @@ def sigma_for(
         seen = (middle, price(middle))
         low, high = (low, seen) if seen[1] <= budget else (seen, high)
     return high[0]
+
+
+def _orders_around(budget: float, delta: float) -> Floats:
+    """Return the orders among which this budget is settled, whatever the mechanism.
+
+    A cost of rho * order converts to rho + 2 sqrt(rho L) with L = log(1 / delta), at the order
+    1 + sqrt(L / rho): the budget alone says which. Costs here are close to that. Leaving out orders
+    can only overstate epsilon, so the sigma found is enough in any case.
+    """
+    orders = check_orders(None)
+    log_delta = -math.log(delta)
+    root = math.sqrt(log_delta + budget) - math.sqrt(log_delta)  # of rho
+    best = math.sqrt(log_delta) / root
+    near = np.abs(np.log((orders - 1) / best)) < math.log(_WINDOW)
+    return orders[near] if near.any() else orders
 
 
 Priced = tuple[float, float]  # a sigma, and the epsilon of the wanted queries with it

@@ -118,8 +118,10 @@ def _pair(logit: float) -> tuple[float, float]:
 def _widest(low: float, order: float, cost: float, *, mirrored: bool) -> float:
     """Return the largest logit within ``cost`` of ``low`` (or, mirrored, of its own negative)."""
 
+    start = low  # of the step; the bisection moves ``low``
+
     def fits(logit: float) -> bool:
-        here, there = _pair(-logit if mirrored else low), _pair(logit)
+        here, there = _pair(-logit if mirrored else start), _pair(logit)
         return max(_one_sided(here, there, order), _one_sided(there, here, order)) <= cost
 
     high = -_FLOOR

@@ -20,20 +20,25 @@ def shift_costs(
     log_probs: LogProbs,
     margins: npt.NDArray[np.generic],
     shifts: Sequence[float],
-    bound: float,
+    bound: int,
     orders: Floats,
+    *,
+    clamp: bool = False,
 ) -> Floats:
     """Price a move of each margin by each shift, in both directions.
 
     Returns
     -------
-    (margins, shifts, 2, orders): D(here || there), D(there || here); 0 where the shifted margin
-    would leave [-bound, bound], because no neighbour is there.
+    (margins, shifts, 2, orders): D(here || there), D(there || here). Where the shifted margin would
+    leave [-bound, bound] no neighbour is there: 0; or, with ``clamp``, the cost of going to the
+    end, which bounds every shorter move that does stay inside.
     """
     costs = np.zeros((len(margins), len(shifts), 2, len(orders)))
     here = log_probs(margins)
     for column, shift in enumerate(shifts):
         moved = margins + shift  # type: ignore[operator]
+        if clamp:
+            moved = np.clip(moved, -bound, bound)
         inside = np.abs(moved) <= bound + 1e-9
         there = log_probs(moved[inside])
         costs[inside, column, 0] = divergence(here[inside], there, orders)

@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
     log_p: Floats
     log_q: Floats
-    count: int
+    times: int
 
 
 class _Atoms(NamedTuple):
@@ -74,7 +74,7 @@ def flip_cells(
                 if not 0 <= count + step < len(log_probs):
                     raise InputError(f"no voter of {len(log_probs) - 1} can have cast this vote")
                 forward.append(Cell(log_probs[count], log_probs[count + step], int(cells)))
-    return forward, [Cell(cell.log_q, cell.log_p, cell.count) for cell in forward]
+    return forward, [Cell(cell.log_q, cell.log_p, cell.times) for cell in forward]
 
 
 def connect_dots(log_p: Floats, log_q: Floats, discretization: float) -> _Atoms:
@@ -172,19 +172,19 @@ class _Composer:
         from dp_accounting.pld.pld_pmf import DensePLDPmf
 
         for cell in cells:
-            if cell.count < 0:
-                raise InputError(f"a cell's count must not be negative, got {cell.count}")
-        cells = [cell for cell in cells if cell.count > 0]
+            if cell.times < 0:
+                raise InputError(f"a cell must not occur a negative number of times, got {cell.times}")
+        cells = [cell for cell in cells if cell.times > 0]
         if not cells:
             return 0.0
         infinite = [min(self._cell(cell)[1].infinite, 1 - 2.0**-53) for cell in cells]
-        finite = sum(c.count * math.log1p(-mass) for c, mass in zip(cells, infinite, strict=True))
+        finite = sum(c.times * math.log1p(-mass) for c, mass in zip(cells, infinite, strict=True))
         if -math.expm1(finite) >= self.delta:
             return math.inf
         first, size = self._window(cells)
         spectrum = np.zeros(size // 2 + 1, np.complex128)
         for cell in cells:
-            spectrum += cell.count * self._log_transform(cell, size)
+            spectrum += cell.times * self._log_transform(cell, size)
         # The masses at first, first + 1, ...: a shift of the grid is a phase.
         spectrum = np.exp(spectrum) * _roots(-first, size)
         masses = np.maximum(np.fft.irfft(spectrum, size), 0.0)
@@ -192,7 +192,7 @@ class _Composer:
         # is safe; from above as a smaller one, so its mass is counted at infinity once more.
         # Rounding: each transform is right to 2^-52, so their product to count * 2^-52 at each
         # frequency and (Parseval, Cauchy-Schwarz) the sum of all masses to sqrt(size) times that.
-        rounding = math.sqrt(size) * (sum(c.count for c in cells) + 64) * 2.0**-52
+        rounding = math.sqrt(size) * (sum(c.times for c in cells) + 64) * 2.0**-52
         lost = -math.expm1(finite) + self.delta * _TAIL + rounding
         if lost >= self.delta:
             return math.inf
@@ -216,7 +216,7 @@ class _Composer:
             atoms = self._cell(cell)[1]
             with np.errstate(divide="ignore"):
                 terms = np.log(atoms.masses) + slopes[:, None] * atoms.places * self.step
-            moments += cell.count * np.logaddexp.reduce(terms, axis=1)
+            moments += cell.times * np.logaddexp.reduce(terms, axis=1)
         ends = (moments - math.log(self.delta * _TAIL)) / slopes
         low, high = float(ends[slopes < 0].max()), float(ends[slopes > 0].min())
         first = math.floor(low / self.step) - 1

@@ -8,8 +8,8 @@ failed test is charged like a passed one.
 If either of two neighbours has D >= 0 their answers are (order, F)-close, and pi is built so that
 the whole run, test included, is (order, F + r)-close. If neither has, both fail but with
 probability delta. So every run is (epsilon, delta)-DP with epsilon from F + r (the proof is in
-docs/publishing.md). The idea of a privately tested bound is Dwork and Lei's (2009), for PATE Redberg,
-Zhu and Wang's (2023); the distance and the recursion are those of that document.
+docs/publishing.md, where the distance and the recursion come from). A privately tested bound is
+Dwork and Lei's idea (2009), and Redberg, Zhu and Wang's (2023) for PATE.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def distance(
     """Return D: how many ballots can change, any of them, with the cost still within ``threshold``.
 
     The largest d with A_d <= F, where A_d sums :func:`max_cost_within` d over all cells; -1 if even
-    A_0, the cost of these votes, exceeds F. One changed ballot moves no cell by more than ``reach``,
-    so A_d(X') <= A_{d+1}(X) and D changes by at most 1. Sealed.
+    A_0, the cost of these votes, exceeds F. One changed ballot moves no cell by more than
+    ``reach``, so A_d(X') <= A_{d+1}(X) and D changes by at most 1. Sealed.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def pass_probabilities(
     depth: int, threshold: float, reserve: float, order: float, delta: float
 ) -> Floats:
     """Return pi(-1), pi(0), ..., pi(depth): (depth + 2,). See :func:`pass_log_probs`."""
-    return np.exp(pass_log_probs(depth, threshold, reserve, order, delta)[:, 1])
+    return np.asarray(np.exp(pass_log_probs(depth, threshold, reserve, order, delta)[:, 1]))
 
 
 def _check_order(order: float) -> float:

@@ -2,8 +2,8 @@
 
 The total exact cost f of a batch depends on the votes, so it is sealed. What may leave is
 f + S sigma_s (Z + z_gamma): S bounds smoothly how much f can differ between neighbours (Nissim,
-Raskhodnikova and Smith 2007, Definition 2.2), Z is a standard normal drawn by the caller, and z_gamma
-makes the number an upper bound on f with probability 1 - gamma. All at one public order; sigma_s,
+Raskhodnikova and Smith 2007, Definition 2.2), Z is a standard normal drawn by the caller, and
+z_gamma makes the number an upper bound on f with probability 1 - gamma. All at one order; sigma_s,
 beta, gamma and the order are public and chosen before looking.
 
 PATE 2018 (Papernot et al., Appendix B) has the idea; its Theorem 23 understates the price near the
@@ -93,7 +93,7 @@ def smooth_sensitivity(
     Parameters
     ----------
     costs, histogram
-        (levels,) cost of a cell, and number of cells, at each level (see :func:`local_sensitivity`).
+        (levels,) cost of a cell, and number of cells, at each level.
     beta
         Public and positive.
     """

@@ -69,7 +69,7 @@ def supremum(
         top = fine.argmax(axis=0)[None]
         left = np.take_along_axis(points, np.maximum(top - 1, 0), axis=0)[0]
         right = np.take_along_axis(points, np.minimum(top + 1, 16), axis=0)[0]
-    return best * (1 + _SLACK)
+    return np.asarray(best * (1 + _SLACK))
 
 
 def heaviest_change(

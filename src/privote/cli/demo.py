@@ -69,12 +69,13 @@ def _commands(output: Path, outcome: Any) -> list[str]:
     votes, mine = (shlex.quote(str(output / name)) for name in ("votes.npz", "my-labels.csv"))
     sigma = outcome.mechanisms["binary"].sigma
     budget = f"--epsilon {request.epsilon:g} --delta {request.delta:g}"
+    more = 10 * request.queries
     return [
-        f"privote label {votes} --mechanism binary --sigma {sigma:g} {budget} "
-        f"--queries {request.queries} --output {mine}",
+        f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
+        f"  {budget} --queries {request.queries} --output {mine}",
         f"privote compare {votes} {budget} --binary-sigma {sigma:g}",
-        f"privote plan --mechanism binary --voters {request.teachers} --labels 10 {budget} "
-        "--wanted 1000 --surprises-per-query 2.4",
+        f"privote plan --mechanism binary --voters {request.teachers} --labels 10 \\\n"
+        f"  {budget} --wanted {more} --surprises-per-query 2.4",
     ]
 
 
@@ -93,8 +94,8 @@ def _write(output: Path, outcome: Any) -> dict[str, Any]:
     for (name, guarantee), labels in outcome.labels.items():
         write_label_csv(labels, output / f"labels-{name}-{guarantee}.csv")
     command = (
-        f"privote demo --output {shlex.quote(str(output))} --teachers {request.teachers} "
-        f"--epsilon {request.epsilon:g} --delta {request.delta:g} --queries {request.queries} "
+        f"privote demo --output {shlex.quote(str(output))} --teachers {request.teachers} \\\n"
+        f"  --epsilon {request.epsilon:g} --delta {request.delta:g} --queries {request.queries} "
         f"--private {request.private}" + ("" if request.seed is None else f" --seed {request.seed}")
     )
     commands = _commands(output, outcome)
@@ -149,4 +150,4 @@ def _show(outcome: Any, written: dict[str, Any]) -> None:
     )
     typer.echo(f"Report: {written['report']}\n\nTry next:")
     for command in written["next"]:
-        typer.echo(f"  {command}")
+        typer.echo(command)

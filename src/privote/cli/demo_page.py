@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from privote.errors import MissingExtraError
 from privote.report import (
@@ -34,10 +34,10 @@ RELEASED = [
 ]
 SEALED = [
     Column(key="mechanism"),
-    Column(key="exact_per_query", heading="epsilon,\nexact per query", digits=2),
-    Column(key="exact_by_voter", heading="epsilon,\nexact by voter", digits=2),
-    Column(key="pate2018", heading="epsilon,\npate2018", digits=2),
-    Column(key="voters_out", heading="voters who ran\nout of allowance"),
+    Column(key="exact_per_query", heading="exact\nper query", digits=2),
+    Column(key="exact_by_voter", heading="exact\nby voter", digits=2),
+    Column(key="pate2018", heading="by\npate2018", digits=2),
+    Column(key="voters_out", heading="voters\nout"),
 ]
 READING = (
     "Each row is one release of the same votes. Allowance answers every query; a voter that has "
@@ -59,25 +59,25 @@ def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]
         title="Private labels for scenes of digits",
         intro=(
             f"{request.teachers} teachers, each trained on its own part of {request.private:,} "
-            f"private scenes, voted on {request.queries:,} public ones: which of ten digits are "
-            "there? Here is what three mechanisms release of their votes under one budget, with "
-            "three guarantees."
+            f"private scenes, voted on public ones: which of ten digits are there? Here is what "
+            f"three mechanisms release of their votes on {request.queries:,} scenes, under one "
+            "budget and three guarantees."
         ),
         sections=[
             _released(outcome, command),
             _bought(outcome),
             _for_owner(outcome),
-            Section(heading="Try next", blocks=[Command(text="\n".join(commands))]),
+            Section(heading="Try next", blocks=[Command(text="\n\n".join(commands))]),
         ],
         notices=notices,
         sealed=True,
     )
 
 
-def _figure(caption: str, draw: Any, *args: Any, **options: Any) -> Block:
+def _figure(caption: str, draw: Callable[[], str]) -> Block:
     """Return the figure, or the sentence that says what it needs."""
     try:
-        return Figure(caption=caption, svg=draw(*args, **options))
+        return Figure(caption=caption, svg=draw())
     except MissingExtraError as error:
         return f"(No figure here: {error}.)"
 
@@ -86,6 +86,9 @@ def _released(outcome: Outcome, command: str) -> Section:
     request = outcome.request
     rows = [{**row, "may it leave?": mark(row["guarantee"])} for row in outcome.rows]
     budget = f"epsilon {request.epsilon:g}, delta {request.delta:g}"
+    # BAC needs both classes of a label, which very few queries may not have.
+    balanced = any(row["BAC"] is not None and row["BAC"] == row["BAC"] for row in outcome.rows)
+    metric = "BAC" if balanced else "ACC"
     return Section(
         heading="What was released",
         blocks=[
@@ -104,11 +107,11 @@ def _released(outcome: Outcome, command: str) -> Section:
                 columns=[*RELEASED, Column(key="may it leave?")],
             ),
             _figure(
-                "Balanced accuracy of the released labels. Each marker counts only the queries "
-                "that were answered.",
-                utility_by_mechanism,
-                outcome.rows,
-                title="How good the released labels are",
+                f"{metric} of the released labels. Each marker counts only the queries that were "
+                "answered.",
+                lambda: utility_by_mechanism(
+                    outcome.rows, title="How good the released labels are", metric=metric
+                ),
             ),
             "Binary counts single votes against a voter's allowance, and a scene has few digits, "
             "so its allowance lasts longer than worst-case composition. Tau and Powerset count "
@@ -134,9 +137,9 @@ def _bought(outcome: Outcome) -> Section:
                 f"Binary, epsilon {request.epsilon:g} at delta {request.delta:g}. The forecast is "
                 f"for a voter with {SURPRISES:g} yes-votes a scene; the budget holds whether it is "
                 "right or not. No votes went into this figure.",
-                answered_by_sigma,
-                answers_by_sigma(request),
-                title="More noise buys more answers",
+                lambda: answered_by_sigma(
+                    answers_by_sigma(request), title="More noise buys more answers"
+                ),
             ),
         ],
     )
@@ -155,7 +158,7 @@ def _for_owner(outcome: Outcome) -> Section:
             "data; of real votes they must not leave.",
             TableBlock(
                 caption=f"What the {outcome.request.queries:,} data-dependent answers cost on "
-                "these votes, by three bounds, and who ran out under the allowance.",
+                "these votes: epsilon by three bounds. And how many voters ran out of allowance.",
                 rows=rows,
                 columns=[*SEALED, Column(key="may it leave?")],
             ),
@@ -163,10 +166,9 @@ def _for_owner(outcome: Outcome) -> Section:
                 "How many queries of Binary fit the budget: whatever the votes, before the first "
                 "voter runs out, and by two data-dependent bounds. Stopping at a data-dependent "
                 "number would leak.",
-                answered_by_guarantee,
-                outcome.fits,
-                title="Binary: queries that fit",
-                sealed=hidden,
+                lambda: answered_by_guarantee(
+                    outcome.fits, title="Binary: queries that fit", sealed=hidden
+                ),
             ),
             Facts(
                 values={f"{name} without noise": value for name, value in without.items()},

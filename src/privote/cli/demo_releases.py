@@ -84,8 +84,9 @@ class Outcome:
 
 def run_demo(request: Request, say: Callable[[str], None]) -> Outcome:
     """Do everything but writing and showing it; ``say`` is told what comes next."""
-    say(f"1/5  composing {request.private:,} private and 2,000 public scenes")
-    scenes = load_scenes(private=request.private, public=max(2_000, request.queries))
+    public = max(2_000, request.queries)
+    say(f"1/5  composing {request.private:,} private and {public:,} public scenes")
+    scenes = load_scenes(private=request.private, public=public)
     say(f"2/5  training {request.teachers} teachers, each on its own part, and asking them")
     votes = _votes(scenes, request.teachers)
     say("3/5  choosing each sigma, from public numbers only")

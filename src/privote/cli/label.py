@@ -68,6 +68,20 @@ def label(
             rich_help_panel="Budget",
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Charge this ledger: the budget is then the data set's, over all runs.",
+            rich_help_panel="Budget",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option(help="The data set's name in the ledger.", rich_help_panel="Budget")
+    ] = "default",
+    consumer: Annotated[
+        str | None,
+        typer.Option(help="For whom, by name in the ledger.", rich_help_panel="Budget"),
+    ] = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     force: Annotated[
@@ -110,6 +124,8 @@ def label(
     )
     if clip and max_positives is None:
         raise InputError("--clip goes with --max-positives: give both")
+    if ledger is None and (consumer is not None or dataset != "default"):
+        raise InputError("--dataset and --consumer are names in a ledger: give --ledger too")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
     release = _release(
@@ -126,6 +142,9 @@ def label(
             "guarantee": guarantee,
             "queries": queries,
             "bound": bound or "exact",
+            "ledger": ledger,
+            "dataset": dataset,
+            "consumer": consumer,
             "seed": seed,
         },
     )

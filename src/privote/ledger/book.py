@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats, check_delta, epsilon
 from ..errors import BudgetError, InputError, LedgerError, positive
 from .chain import START, Anchor, Chain, canonical
+from .postgres import PostgresStore
 from .store import Row, SQLiteStore, Store
 
 Counts = npt.NDArray[np.int64]
@@ -86,22 +87,33 @@ class Ledger:
         self._totals = Totals()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, create: bool = True) -> Ledger:
-        """Open the ledger at a path; with ``create``, make it if it is not there.
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        beside: str | os.PathLike[str] | None = None,
+    ) -> Ledger:
+        """Open the ledger at a path, or in a PostgreSQL database at a ``postgresql://`` address.
 
-        Beside ``name.db`` lie ``name.db.key`` (keep it secret) and ``name.db.head`` (the anchor).
+        With ``create``, make it if it is not there. Beside ``name.db`` lie ``name.db.key`` (keep it
+        secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what.
         """
-        file = Path(path)
-        fresh = not file.exists()
-        if fresh and not create:
-            raise LedgerError(f"ledger {str(path)!r} does not exist")
-        if fresh and file.with_name(file.name + ".head").exists():
-            raise LedgerError(f"ledger {str(path)!r} is gone, but its anchor is there: restore it")
+        remote = str(path).startswith(("postgresql://", "postgresql+"))
+        if remote and beside is None:
+            raise InputError("beside must name a local file: a database's key and anchor lie there")
+        file = Path(os.fspath(path) if beside is None else os.fspath(beside))
+        head = file.with_name(file.name + ".head")
+        fresh = not head.exists() if remote else not file.exists()
         if not file.parent.is_dir():
-            raise LedgerError(f"ledger {str(path)!r}: there is no folder {str(file.parent)!r}")
+            raise LedgerError(f"ledger {str(file)!r}: there is no folder {str(file.parent)!r}")
+        if fresh and not create:
+            raise LedgerError(f"ledger {str(file)!r} does not exist")
+        if fresh and head.exists():
+            raise LedgerError(f"ledger {str(file)!r} is gone, but its anchor is there: restore it")
         chain = Chain.open(file.with_name(file.name + ".key"), create=fresh)
-        anchor = Anchor(file.with_name(file.name + ".head"), chain)
-        ledger = cls(SQLiteStore(file, create=create), chain, anchor)
+        store = PostgresStore(str(path)) if remote else SQLiteStore(file, create=create)
+        ledger = cls(store, chain, Anchor(head, chain))
         ledger._settle()
         return ledger
 

@@ -1,4 +1,4 @@
-"""Powerset voting: each set of labels is one class of a single-winner election (Definition 7)."""
+"""Powerset voting: each set of labels is one class of a single-winner election (Definition 8)."""
 
 from __future__ import annotations
 

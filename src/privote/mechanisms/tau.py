@@ -1,4 +1,4 @@
-"""Tau voting: Binary on ballots clipped in l2 norm, or in l1 as Private-kNN does (Definition 6)."""
+"""Tau voting: Binary on ballots clipped in l2 norm, or in l1 as Private-kNN does (Definition 7)."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ class TauVoting(CellMechanism):
         # move costlier than a long one.
         binary = None
         if self.gate is None:
-            # Unbounded: near the ends a whole vote would leave the range, a clipped one does not.
-            whole = shift_costs(self._at(tally.voters), levels, (2, -2), math.inf, orders)
+            whole = shift_costs(
+                self._at(tally.voters), levels, (2, -2), tally.voters, orders, clamp=True
+            )
             binary = whole.max(axis=1)
         for rows in _slices(queries, labels * len(weights) * 4 * len(orders)):
             at = index[rows]
@@ -112,8 +113,13 @@ class TauVoting(CellMechanism):
         Each (levels, weights, 2, orders).
         """
         log_probs = self._at(voters)
-        down = shift_costs(log_probs, levels, [-2 * w for w in weights], voters, orders)
-        up = shift_costs(log_probs, levels, [2 * w for w in weights], voters, orders)
+        # A label in both ballots moves by the difference of weights only, and stays inside where a
+        # whole weight would leave the range: without a gate, the end of the range bounds it.
+        clamp = self.gate is None
+        down = shift_costs(
+            log_probs, levels, [-2 * w for w in weights], voters, orders, clamp=clamp
+        )
+        up = shift_costs(log_probs, levels, [2 * w for w in weights], voters, orders, clamp=clamp)
         if self.gate is not None:
             # A label in both ballots moves by the difference of weights, which with a gate may
             # cost more than the whole weight: count it with the heavier ballot.

@@ -1,0 +1,154 @@
+"""A ledger in PostgreSQL, for sites that run one: the same contract as the SQLite file.
+
+Needs the extra ``[postgres]``. The key and the anchor stay on this machine, outside the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import LedgerError, missing_extra
+from .store import SCHEMA, Row, SQLiteStore
+
+# One tuple of statements per schema version, as for SQLite.
+_VERSIONS = (
+    (
+        "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
+        "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
+        "CREATE TABLE sealed (number BIGINT PRIMARY KEY REFERENCES entries (number), "
+        "body TEXT NOT NULL)",
+        "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$",
+        "CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE ON entries "
+        "FOR EACH ROW EXECUTE FUNCTION stay()",
+    ),
+)
+_LOCK = 0x70726976  # of this application, taken for the length of a transaction
+
+
+class PostgresStore:
+    """Entries in a PostgreSQL database, through SQLAlchemy Core."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import sqlalchemy
+        except ImportError:
+            raise missing_extra("postgres", "a ledger in PostgreSQL") from None
+        self._text = sqlalchemy.text
+        self._error = sqlalchemy.exc.SQLAlchemyError
+        address = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
+        try:
+            self._engine = sqlalchemy.create_engine(address)
+            self._connection = self._engine.connect()
+            self._migrate()
+        except self._error as error:
+            raise LedgerError(f"the ledger's database cannot be used: {_first(error)}") from None
+
+    def _run(self, statement: str, **values: Any) -> Any:
+        return self._connection.execute(self._text(statement), values)
+
+    def _migrate(self) -> None:
+        """Bring an older database to the present schema; refuse one from the future."""
+        with self.transaction():
+            self._run("CREATE TABLE IF NOT EXISTS meta (version BIGINT NOT NULL)")
+            found = self._run("SELECT coalesce(max(version), 0) FROM meta").scalar()
+            if found > SCHEMA:
+                raise LedgerError(
+                    f"the ledger has schema {found}, this privote knows {SCHEMA}: "
+                    "use a newer privote"
+                )
+            for version, statements in enumerate(_VERSIONS[found:], start=found + 1):
+                for statement in statements:
+                    self._run(statement)
+                self._run("INSERT INTO meta VALUES (:version)", version=version)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Take the one write lock; what is read inside stays true until the commit."""
+        try:
+            if self._connection.in_transaction():
+                self._connection.rollback()  # end the read that was open, to see what is new
+            self._connection.begin()
+            self._run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+        except self._error as error:
+            raise LedgerError(f"the ledger cannot be written: {_first(error)}") from None
+        try:
+            yield
+            self._connection.commit()
+        except self._error as error:
+            self._undo()
+            raise LedgerError(f"the ledger cannot be written: {_first(error)}") from None
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        if not self._connection.invalidated and self._connection.in_transaction():
+            self._connection.rollback()
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+        if not self._connection.in_transaction():
+            raise LedgerError("append outside a transaction")
+        self._run(
+            "INSERT INTO entries VALUES (:number, :at, :body, :digest)",
+            number=row.number,
+            at=row.at,
+            body=row.body,
+            digest=row.digest,
+        )
+        if row.sealed is not None:
+            self._run(
+                "INSERT INTO sealed VALUES (:number, :body)", number=row.number, body=row.sealed
+            )
+
+    def rows(self, after: int = 0) -> list[Row]:
+        """Return the rows after a number, in order, sealed parts included."""
+        found = self._read(
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
+            "LEFT JOIN sealed s USING (number) WHERE e.number > :after ORDER BY e.number",
+            after=after,
+        )
+        return [Row(*values) for values in found]
+
+    def head(self) -> tuple[int, str] | None:
+        """Return number and digest of the last row; None if there is none."""
+        found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+        return (int(found[0][0]), str(found[0][1])) if found else None
+
+    def problems(self) -> list[str]:
+        """Return sealed rows without an entry; the server looks after its own files."""
+        orphans = self._read(
+            "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
+        )
+        return [f"sealed row {number} belongs to no entry" for (number,) in orphans]
+
+    def _read(self, statement: str, **values: Any) -> list[Any]:
+        open_already = self._connection.in_transaction()
+        try:
+            found = list(self._run(statement, **values).fetchall())
+            if not open_already:
+                self._connection.rollback()  # a read must not hold an old view
+        except self._error as error:
+            raise LedgerError(f"the ledger cannot be read: {_first(error)}") from None
+        return found
+
+    def backup(self, path: Path) -> None:
+        """Write the entries to a SQLite file, consistent while the ledger is in use."""
+        copied = SQLiteStore(path)
+        with copied.transaction():
+            for row in self.rows():
+                copied.append(row)
+        copied.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+        self._engine.dispose()
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,197 @@
+"""One contract for every store: SQLite, and PostgreSQL where its binaries are found."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.errors import LedgerError
+from privote.ledger.store import Row, SQLiteStore, Store
+
+
+def binary(name: str) -> str | None:
+    """Find a PostgreSQL server program; Debian keeps them off the path."""
+    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
+    return found[-1] if found else shutil.which(name)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Start a private PostgreSQL on loopback; skip, saying so, where there is none."""
+    pytest.importorskip("sqlalchemy", reason="the extra [postgres] is not installed")
+    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
+    initdb, postgres = binary("initdb"), binary("postgres")
+    if not (initdb and postgres):
+        pytest.skip("no PostgreSQL server programs (initdb, postgres) on this machine")
+    # The server refuses to run as root: then become nobody, in a folder that nobody owns.
+    nobody = 65534 if os.getuid() == 0 else None
+    identity = {} if nobody is None else {"user": nobody, "group": nobody}
+    with tempfile.TemporaryDirectory() as folder:
+        if nobody is not None:
+            os.chown(folder, nobody, nobody)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        made = subprocess.run(
+            [initdb, "-D", f"{folder}/data", "-U", "privote", "-A", "trust", "-N"],
+            capture_output=True,
+            cwd=folder,
+            check=False,
+            **identity,
+        )
+        if made.returncode:
+            pytest.skip(f"initdb does not run here: {made.stderr.decode()[-200:]}")
+        running = subprocess.Popen(
+            [postgres, "-D", f"{folder}/data", "-h", "127.0.0.1", "-p", str(port), "-k", folder],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            **identity,
+        )
+        assert running.stderr is not None
+        for line in running.stderr:
+            if b"ready to accept connections" in line:
+                break
+        # Whoever writes to a pipe that nobody reads stops one day.
+        threading.Thread(target=running.stderr.read, daemon=True).start()
+        try:
+            yield f"postgresql://privote@127.0.0.1:{port}"
+        finally:
+            running.terminate()
+            running.wait(timeout=30)
+
+
+@pytest.fixture
+def database(server: str) -> str:
+    import sqlalchemy
+
+    name = f"test_{os.urandom(6).hex()}"
+    engine = sqlalchemy.create_engine(
+        f"{server}/postgres".replace("postgresql:", "postgresql+psycopg:"),
+        isolation_level="AUTOCOMMIT",
+    )
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return f"{server}/{name}"
+
+
+Opener = Callable[[], Store]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    if request.param == "sqlite":
+        return lambda: SQLiteStore(tmp_path / "store.db", patience=5.0)
+    from privote.ledger.postgres import PostgresStore
+
+    address = request.getfixturevalue("database")
+    return lambda: PostgresStore(address)
+
+
+def row(number: int, sealed: str | None = None) -> Row:
+    return Row(number, f"at {number}", f'{{"n":{number}}}', f"digest {number}", sealed)
+
+
+def test_rows_come_back_in_order_with_what_is_sealed(opener: Opener) -> None:
+    store = opener()
+    assert store.head() is None
+    with store.transaction():
+        for number in range(1, 6):
+            store.append(row(number, "sealed" if number % 2 else None))
+    assert store.rows() == [row(n, "sealed" if n % 2 else None) for n in range(1, 6)]
+    assert [r.number for r in store.rows(after=3)] == [4, 5]
+    assert store.head() == (5, "digest 5")
+    assert store.problems() == []
+    store.close()
+    assert len(opener().rows()) == 5
+
+
+def test_failed_transaction_leaves_nothing(opener: Opener) -> None:
+    store = opener()
+
+    def break_off() -> None:
+        with store.transaction():
+            store.append(row(1))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
+    assert store.rows() == []
+    with store.transaction():
+        store.append(row(1))
+    with pytest.raises(LedgerError), store.transaction():
+        store.append(row(1))  # a number is given once
+    assert store.rows() == [row(1)]
+
+
+def test_append_needs_a_transaction(opener: Opener) -> None:
+    store = opener()
+    with pytest.raises(LedgerError, match="outside a transaction"):
+        store.append(row(1))
+
+
+def test_one_writer_at_a_time(opener: Opener) -> None:
+    first, seen = opener(), []
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        second = opener()
+        inside.wait(10)
+        with second.transaction():
+            seen.append(len(second.rows()))
+        second.close()
+        done.set()
+
+    runner = threading.Thread(target=other)
+    runner.start()
+    with first.transaction():
+        inside.set()
+        assert not done.wait(0.3)
+        first.append(row(1))
+    assert done.wait(10)
+    runner.join()
+    assert seen == [1]  # it waited, and saw what was committed
+
+
+def test_backup_holds_everything(opener: Opener, tmp_path: Path) -> None:
+    store = opener()
+    with store.transaction():
+        store.append(row(1, "sealed"))
+    store.backup(tmp_path / "copy.db")
+    assert SQLiteStore(tmp_path / "copy.db").rows() == store.rows()
+
+
+def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
+    votes = np.random.default_rng(0).random((30, 10, 3)) < 0.2
+    mechanism = pv.BinaryVoting(sigma=4.0)
+    for _ in range(2):
+        ledger = pv.Ledger.open(database, beside=tmp_path / "site")
+        release = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger)
+        assert ledger.verify().ok
+        ledger.close()
+    np.testing.assert_array_equal(
+        release.sealed.spent,
+        pv.label(
+            np.concatenate([votes] * 2), mechanism=mechanism, epsilon=8.0, delta=1e-5
+        ).sealed.spent,
+    )
+    with pytest.raises(pv.InputError, match="beside must name a local file"):
+        pv.Ledger.open(database)
+
+
+def test_unreachable_database_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
+    with pytest.raises(LedgerError, match="cannot be used"):
+        pv.Ledger.open("postgresql://nobody@127.0.0.1:1/none", beside=tmp_path / "site")
