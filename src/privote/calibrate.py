@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .accounting.allowance import FACTOR, largest_allowance, largest_count
-from .accounting.renyi import Floats, check_delta, check_orders
+from .accounting.renyi import Floats, best_order, check_delta, check_orders
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import BudgetError, InputError, positive
 from .mechanisms import Mechanism, PluralityVoting, PowersetVoting
@@ -21,7 +21,7 @@ from .mechanisms.cells import CellMechanism
 
 _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 0.2 percent
 _START, _SMALLEST, _LARGEST = 10.0, 1e-3, 1e8
-_WINDOW = 3.0  # orders within this factor of the expected best one are looked at
+_WINDOW = 8  # so many orders on either side of the expected best one are looked at
 _EDGE = 0.02  # a guess keeps this share of the bracket's width away from either end
 
 
@@ -160,16 +160,17 @@ def sigma_for(
 def _orders_around(budget: float, delta: float) -> Floats:
     """Return the orders among which this budget is settled, whatever the mechanism.
 
-    A cost of rho * order converts to rho + 2 sqrt(rho L) with L = log(1 / delta), at the order
-    1 + sqrt(L / rho): the budget alone says which. Costs here are close to that. Leaving out orders
-    can only overstate epsilon, so the sigma found is enough in any case.
+    Costs here are close to rho * order, and for these the budget alone says which order is best.
+    Leaving out orders can only overstate epsilon, so the sigma found is enough in any case.
     """
     orders = check_orders(None)
-    log_delta = -math.log(delta)
-    root = math.sqrt(log_delta + budget) - math.sqrt(log_delta)  # of rho
-    best = math.sqrt(log_delta) / root
-    near = np.abs(np.log((orders - 1) / best)) < math.log(_WINDOW)
-    return orders[near] if near.any() else orders
+    low, high = math.log(1e-15), math.log(1e6)  # of rho
+    for _ in range(40):
+        middle = (low + high) / 2
+        fits = float(np.max(to_epsilon(math.exp(middle) * orders, orders, delta))) <= budget
+        low, high = (middle, high) if fits else (low, middle)
+    place = int(np.searchsorted(orders, best_order(math.exp(low) * orders, orders, delta)))
+    return orders[max(0, place - _WINDOW) : place + _WINDOW + 1]
 
 
 Priced = tuple[float, float]  # a sigma, and the epsilon of the wanted queries with it

@@ -86,12 +86,9 @@ def test_the_split_is_connect_the_dots_of_dp_accounting(directions, step):
     atoms = pld.connect_dots(cell.log_p, cell.log_q, step)
     places = np.arange(atoms.places.min(), atoms.places.max() + 1)
     deltas = [hockey_stick(cell.log_p, cell.log_q, place * step) for place in places]
-    theirs = create_pmf_pessimistic_connect_dots(step, places, deltas)._loss_probs
-    ours = dict.fromkeys(places, 0.0)
-    for place, mass in zip(atoms.places, atoms.masses, strict=True):
-        ours[place] += mass
-    for place in places:
-        assert ours[place] == pytest.approx(theirs.get(place, 0.0), abs=1e-11)
+    theirs = create_pmf_pessimistic_connect_dots(step, places, deltas).to_dense_pmf()
+    ours = np.bincount(atoms.places - places[0], weights=atoms.masses, minlength=len(places))
+    assert theirs._probs == pytest.approx(ours, abs=1e-11)
     assert atoms.masses.sum() == pytest.approx(1.0, abs=1e-12)
 
 
@@ -119,7 +116,9 @@ def test_moving_all_votes_inwards_is_not_the_worst_neighbour():
     log_probs = table(pv.BinaryVoting(sigma=12.0), 50)
 
     def both(moves: tuple[int, int]) -> float:
-        here = [Cell(log_probs[c], log_probs[c + m], 1) for c, m in zip((40, 47), moves)]
+        here = [
+            Cell(log_probs[c], log_probs[c + m], 1) for c, m in zip((40, 47), moves, strict=True)
+        ]
         there = [Cell(cell.log_q, cell.log_p, 1) for cell in here]
         return max(hockey_stick(*product(cells), 0.3) for cells in (here, there))
 

@@ -173,7 +173,9 @@ class _Composer:
 
         for cell in cells:
             if cell.times < 0:
-                raise InputError(f"a cell must not occur a negative number of times, got {cell.times}")
+                raise InputError(
+                    f"a cell must not occur a negative number of times, got {cell.times}"
+                )
         cells = [cell for cell in cells if cell.times > 0]
         if not cells:
             return 0.0

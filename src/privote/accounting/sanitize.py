@@ -25,6 +25,8 @@ from .renyi import Floats, Orders, best_order, check_delta, epsilon
 #: published number is too small, the noise, and beta as a share of the largest one.
 UNSURE, GAMMA, SIGMA_S, BETA_SHARE = 0.2, 0.05, 1.5, 0.6
 
+_PARTS = 1000  # a published number has three decimals
+
 
 def windowed_max(values: Floats, radius: int) -> Floats:
     """Return the largest value within ``radius`` places of each place: same shape."""
@@ -200,7 +202,10 @@ def _gaussian_cost(order: float, t: float, sigma_s: float, z: float) -> float:
 
 
 def sanitized_upper(f: float, sensitivity: float, sigma_s: float, z: float, gamma: float) -> float:
-    """Return the number that may be published: f + S sigma_s (z + z_gamma), not below 0.
+    """Return the number that may be published: f + S sigma_s (z + z_gamma), rounded up.
+
+    Rounding to thousandths hides the last bits of a floating-point sum, which would tell more about
+    f than its leading digits do (Mironov 2012).
 
     Parameters
     ----------
@@ -212,7 +217,8 @@ def sanitized_upper(f: float, sensitivity: float, sigma_s: float, z: float, gamm
         A standard normal, drawn by the caller from secure randomness, used once.
     """
     upper = f + sensitivity * positive("sigma_s", sigma_s) * (z + z_value(gamma))
-    return max(0.0, upper)  # a cost is never negative: cutting is post-processing
+    # Rounding and cutting are post-processing; neither makes an upper bound on a cost too small.
+    return max(0.0, math.ceil(upper * _PARTS) / _PARTS)
 
 
 def statement_epsilon(upper: float, cost: float, order: float, delta: float) -> float:

@@ -13,7 +13,7 @@ from .renyi import Floats, paired_divergence
 LogProbs = Callable[[Floats], Floats]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_LEGENDRE: tuple[Floats, Floats] = roots_legendre(48)
+_LEGENDRE: tuple[Floats, Floats] = roots_legendre(80)
 _SLACK = 1e-6  # relative: above the error of the search, far below anything that matters
 
 
@@ -150,7 +150,7 @@ def argmax_supremum(sigma: float, orders: Floats) -> Floats:
         radius = radius * 2 / (len(ticks) - 1) * 1.25
         ticks = np.linspace(-1, 1, 9)
     result = cap.copy()
-    result[near] = np.minimum(cap[near], best * (1 + _SLACK))
+    result[near] = np.minimum(cap[near], best * (1 + 10 * _SLACK))
     return result
 
 

@@ -273,6 +273,26 @@ class Ledger:
             shown.append({"number": row.number, "at": row.at, "digest": row.digest, **body})
         return shown
 
+    def standing(self) -> list[dict[str, Any]]:
+        """Return every budget with what unconditional charges have used of it."""
+        with self.writing() as totals:
+            orders = totals.orders
+            return [
+                {
+                    "dataset": scope[0],
+                    "consumer": scope[1],
+                    "kind": "data-dependent" if totals.conditional[scope[0]] else "unconditional",
+                    "epsilon": budget.epsilon,
+                    "delta": budget.delta,
+                    "used": None
+                    if totals.conditional[scope[0]]
+                    else 0.0
+                    if orders is None or scope not in totals.curves
+                    else float(np.max(epsilon(totals.curves[scope], orders, budget.delta))),
+                }
+                for scope, budget in totals.budgets.items()
+            ]
+
     def place(self) -> dict[str, Any] | None:
         """Return the last entry's number and digest, for statements; None in memory."""
         if self._anchor is None:

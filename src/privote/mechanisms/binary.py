@@ -147,14 +147,19 @@ class BinaryVoting(CellMechanism):
                         np.bincount(seen, minlength=width), costs[:, column], axes=1
                     )
             return bill
-        # Sparse: start from "everyone said no everywhere", then swap in the few who said yes.
+        # Sparse: everyone said no everywhere, but for the few cells where a speaker said yes. Counts
+        # are subtracted, not costs: no bill is a small difference of large numbers.
         query, voter, ballot = block.speakers()
         everywhere = np.bincount(index.reshape(-1), minlength=width)
         bill = np.broadcast_to(
             np.tensordot(everywhere, costs[:, 0], axes=1), (tally.voters, 2, len(orders))
         ).copy()
         row, label = np.nonzero(ballot)
-        np.add.at(bill, voter[row], (costs[:, 1] - costs[:, 0])[index[query[row], label]])
+        speakers, place = np.unique(voter[row], return_inverse=True)
+        yes = np.zeros((len(speakers), width), np.int64)
+        np.add.at(yes, (place.reshape(-1), index[query[row], label]), 1)
+        bill[speakers] = np.tensordot(everywhere - yes, costs[:, 0], axes=1)
+        bill[speakers] += np.tensordot(yes, costs[:, 1], axes=1)
         return bill
 
     def worst_case_rdp(

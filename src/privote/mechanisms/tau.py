@@ -100,7 +100,7 @@ class TauVoting(CellMechanism):
                     side = np.minimum(side, binary[at, way].sum(axis=1))
                 sides.append(side)
             total[rows] = np.maximum(*sides)
-        return total
+        return np.minimum(total, self.worst_case_rdp(tally.voters, labels, orders))
 
     def _at(self, voters: int) -> Any:
         return lambda margins: self.log_probs(margins, voters)

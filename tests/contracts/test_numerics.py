@@ -1,0 +1,220 @@
+"""Costs at the far ends of every parameter: finite, not negative, silent, never above Gaussian."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from tests.contracts.cases import random_votes
+
+import privote as pv
+from privote.accounting.renyi import divergence
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ORDERS = np.array([1.01, 1.1, 2.0, 32.0, 1000.0])
+SIGMAS = [0.1, 1.0, 7.0, 1e4]
+SIZES = [(1, 1), (1, 1000), (100_000, 1), (50, 20), (2001, 3), (300, 1000)]
+
+
+def mechanisms(sigma: float, voters: int) -> dict[str, pv.Mechanism]:
+    gate = pv.Gate(threshold=0.6 * voters, sigma=sigma)
+    return {
+        "binary": pv.BinaryVoting(sigma=sigma),
+        "binary gate": pv.BinaryVoting(sigma=sigma, gate=gate),
+        "binary quota": pv.BinaryVoting(sigma=sigma, quota=0.01),
+        "binary false_alarm": pv.BinaryVoting(sigma=sigma, false_alarm=1e-9),
+        "binary link": pv.BinaryVoting(link=pv.OptimalLink(cost=1 / sigma**2, order=3.0)),
+        "tau l2": pv.TauVoting(sigma=sigma, tau=1.8),
+        "tau l1": pv.TauVoting(sigma=sigma, tau=1.8, norm=1),
+        "tau gate": pv.TauVoting(sigma=sigma, tau=1.8, gate=gate),
+        "plurality": pv.PluralityVoting(sigma=sigma),
+        "plurality gate": pv.PluralityVoting(sigma=sigma, gate=gate),
+        "powerset": pv.PowersetVoting(sigma=sigma),
+        "powerset max_positives": pv.PowersetVoting(sigma=sigma, max_positives=3),
+        "powerset gate": pv.PowersetVoting(sigma=sigma, gate=gate),
+    }
+
+
+NAMES = list(mechanisms(1.0, 1))
+
+
+def worst_case(mech: pv.Mechanism, voters: int, labels: int) -> Any:
+    worst = mech.worst_case_rdp(voters, labels, ORDERS)
+    assert np.isfinite(worst).all()
+    assert (worst > 0).all() or (mech.name == "plurality" and labels == 1) or voters == 1
+    if getattr(mech, "link", None) is None:
+        gaussian = mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
+        assert (worst <= gaussian * (1 + 2e-9)).all()
+    return worst
+
+
+@pytest.mark.parametrize(("voters", "labels"), SIZES)
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("name", NAMES)
+def test_worst_cases_at_the_ends(name: str, sigma: float, voters: int, labels: int) -> None:
+    if name.startswith("tau") and labels == 1000 and sigma not in (1.0, 1e4):
+        pytest.skip("slow, and nothing new")
+    worst_case(mechanisms(sigma, voters)[name], voters, labels)
+
+
+def votes_for(mech: pv.Mechanism, voters: int, labels: int) -> Any:
+    rng = np.random.default_rng(voters + labels)
+    mixed = random_votes(mech, (1, voters, labels), rng, share=0.3)
+    if mech.name == "plurality":
+        first = np.zeros_like(mixed)
+        first[:, :, 0] = True
+        return np.concatenate([mixed, np.zeros_like(mixed), first])
+    alike = np.repeat(mixed[:, :1], voters, axis=1)
+    return np.concatenate([mixed, np.zeros_like(mixed), alike])
+
+
+@pytest.mark.parametrize(
+    ("voters", "labels"), [(1, 1), (1, 1000), (20_000, 1), (50, 20), (600, 3), (30, 1000)]
+)
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("name", NAMES)
+def test_costs_of_votes_at_the_ends(name: str, sigma: float, voters: int, labels: int) -> None:
+    mech = mechanisms(sigma, voters)[name]
+    votes = votes_for(mech, voters, labels)
+    if name.startswith("tau") and labels == 1000:
+        votes = votes[:1]
+    rdp, bills = mech.rdp(votes, ORDERS), mech.rdp_by_voter(votes, ORDERS)
+    for costs in (rdp, bills):
+        assert np.isfinite(costs).all()
+        assert (costs >= 0).all()
+    slack = 1 + 1e-11
+    assert (bills.max(axis=(0, 1)) <= rdp.sum(axis=0) * slack).all()
+    if mech.name != "tau":
+        worst = mech.worst_case_rdp(voters, labels, ORDERS)
+        assert (rdp <= worst * slack).all()
+    released = mech.release(votes, seed=1)
+    assert released.shape == (len(votes), labels)
+    assert np.isin(released, (0, 1, pv.ABSTAIN)).all()
+
+
+# -- the divergence itself ------------------------------------------------------------------------
+
+
+def reference_divergence(log_p: list[float], log_q: list[float], order: float) -> float:
+    with mpmath.workdps(400):
+        p, q = ([mpmath.exp(mpmath.mpf(x)) for x in logs] for logs in (log_p, log_q))
+        p, q = ([x / mpmath.fsum(side) for x in side] for side in (p, q))
+        a = mpmath.mpf(order)
+        total = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(p, q, strict=True))
+        return float(mpmath.log(total) / (a - 1))
+
+
+@given(
+    logs=st.lists(st.tuples(st.floats(-800, 0), st.floats(-800, 0)), min_size=1, max_size=4),
+    apart=st.sampled_from([1.0, 1e-3, 1e-8]),
+    order=st.sampled_from([1.01, 1.5, 2.0, 17.0, 1000.0]),
+)
+def test_divergence_against_mpmath(
+    logs: list[tuple[float, float]], apart: float, order: float
+) -> None:
+    # The last outcome takes what is left, so that both sides add up to 1 to the last digit.
+    p = np.array([a for a, _ in logs])
+    q = p + apart * (np.array([b for _, b in logs]) - p)
+    p, q = (np.append(side - math.log(len(logs) + 1), 0.0) for side in (p, q))
+    for side in (p, q):
+        side[-1] = math.log1p(-math.exp(logsumexp(side[:-1])))
+    found = float(divergence(p, q, np.array([order]))[0])
+    expected = reference_divergence(p.tolist(), q.tolist(), order)
+    # The inputs themselves are rounded: a log-probability of -800 is known to 1e-13.
+    noise = 1e-12 * order / (order - 1) if apart == 1.0 else 0.0
+    assert found == pytest.approx(expected, rel=1e-7, abs=max(1e-16, noise))
+
+
+def test_divergence_counts_what_is_impossible() -> None:
+    orders = np.array([1.5, 2.0, 1000.0])
+    sure = np.array([0.0, -np.inf])
+    half = np.log([0.5, 0.5])
+    np.testing.assert_allclose(divergence(sure, half, orders), math.log(2))
+    assert np.isposinf(divergence(half, sure, orders)).all()
+    assert (divergence(sure, sure, orders) == 0).all()
+    three = np.array([math.log(0.5), math.log(0.5), -np.inf])
+    assert (divergence(three, three, orders) == 0).all()
+
+
+def test_divergence_keeps_the_digits_of_tiny_costs() -> None:
+    # D_a(P || Q) -> a/2 chi^2 as Q -> P: with p = 1/2 and q = 1/2 + h, chi^2 = 4 h^2.
+    h = 1e-9
+    p, q = (
+        np.log([0.5, 0.5]),
+        np.array([math.log(0.5) + math.log1p(2 * h), math.log(0.5) + math.log1p(-2 * h)]),
+    )
+    np.testing.assert_allclose(divergence(p, q, np.array([2.0, 10.0])), [4e-18, 2e-17], rtol=1e-6)
+
+
+# -- Powerset with up to 2^1000 classes -----------------------------------------------------------
+
+
+def reference_win(counts: list[int], others: int, own: int, sigma: float) -> float:
+    """Return Pr[one class with ``own`` votes wins] against ``counts`` and ``others`` without votes."""
+    with mpmath.workdps(30):
+        rivals = [c / mpmath.mpf(sigma) for c in counts]
+        mean = own / mpmath.mpf(sigma)
+
+        def log_cdf(z: Any) -> Any:
+            # 1 - Phi(z) by erfc: the digits near 1 matter when raised to 2^1000.
+            return mpmath.log1p(-mpmath.erfc(z / mpmath.sqrt(2)) / 2)
+
+        def integrand(x: Any) -> Any:
+            log = others * log_cdf(x) if others else mpmath.mpf(0)
+            log += mpmath.fsum(log_cdf(x - r) for r in rivals)
+            return mpmath.exp(log) * mpmath.npdf(x, mean, 1)
+
+        crowd = mpmath.sqrt(2 * mpmath.log(others)) if others > 1 else mpmath.mpf(0)
+        low, high = -9, max(float(crowd), *[float(r) for r in [*rivals, mean]]) + 9
+        cuts = [low + (high - low) * i / mpmath.mpf(60) for i in range(61)]
+        return float(mpmath.quad(integrand, cuts))
+
+
+@pytest.mark.parametrize(
+    ("labels", "sigma", "profile"),
+    [
+        (3, 2.0, [4, 2, 1]),
+        (3, 0.5, [3, 3, 1]),
+        (20, 2.0, [30, 12, 5]),
+        (20, 7.0, [9, 8]),
+        (1000, 2.0, [80, 15]),
+        (1000, 7.0, [270, 10]),
+    ],
+)
+def test_powerset_win_probabilities_against_mpmath(
+    labels: int, sigma: float, profile: list[int]
+) -> None:
+    votes = np.zeros((1, sum(profile), labels), bool)
+    start = 0
+    for place, count in enumerate(profile):  # distinct sets: {}, {0}, {0, 1}, ...
+        votes[0, start : start + count, :place] = True
+        start += count
+    entry = pv.PowersetVoting(sigma=sigma).outcome_probabilities(votes)[0]
+    assert sum(entry.values()) == pytest.approx(1, abs=5e-13)
+    free = 2**labels - len(profile)
+    for place, count in enumerate(profile):
+        rivals = profile[:place] + profile[place + 1 :]
+        expected = reference_win(rivals, free, count, sigma)
+        assert entry[tuple(range(place))] == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    if labels <= 20:
+        assert entry["unvoted"] == pytest.approx(
+            free * reference_win(profile, free - 1, 0, sigma), rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("labels", [1, 2, 10, 100, 1000, 5000])
+@pytest.mark.parametrize("sigma", [0.1, 1.0, 30.0])
+def test_powerset_probabilities_add_up(labels: int, sigma: float) -> None:
+    rng = np.random.default_rng(labels)
+    votes = rng.random((4, 40, labels)) < 0.5 / labels
+    votes[1] = False
+    for gate in (None, pv.Gate(threshold=20, sigma=3.0)):
+        for entry in pv.PowersetVoting(sigma=sigma, gate=gate).outcome_probabilities(votes):
+            assert sum(entry.values()) == pytest.approx(1, abs=1e-11)
