@@ -117,7 +117,6 @@ def _pair(logit: float) -> tuple[float, float]:
 
 def _widest(low: float, order: float, cost: float, *, mirrored: bool) -> float:
     """Return the largest logit within ``cost`` of ``low`` (or, mirrored, of its own negative)."""
-
     start = low  # of the step; the bisection moves ``low``
 
     def fits(logit: float) -> bool:

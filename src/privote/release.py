@@ -186,9 +186,9 @@ class Release:
             ("Mechanism", describe(self.mechanism)),
             (
                 "Who is protected",
-                "each voter. Two sets of votes are neighbours if one voter's "
-                "ballots differ, on any or all queries (replace one ballot). Where all records of a "
-                "person reach one voter only, this protects each person",
+                "each voter. Two sets of votes are neighbours if one voter's ballots differ, on "
+                "any or all queries (replace one ballot). Where all records of a person reach one "
+                "voter only, this protects each person",
             ),
             ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
             ("epsilon", f"{shown} (asked for: {self.budget:g})"),

@@ -162,7 +162,9 @@ def test_the_number_covers_the_truth_with_probability_one_minus_gamma():
     z = sanitize.z_value(0.05)
     assert z == pytest.approx(1.6449, abs=1e-4)
     assert sanitize.sanitized_upper(10.0, 2.0, 1.5, -z, 0.05) == pytest.approx(10.0, abs=2e-3)
-    assert sanitize.sanitized_upper(10.0, 2.0, 1.5, 0.0, 0.05) == pytest.approx(10 + 3 * z, abs=1e-3)
+    assert sanitize.sanitized_upper(10.0, 2.0, 1.5, 0.0, 0.05) == pytest.approx(
+        10 + 3 * z, abs=1e-3
+    )
     assert sanitize.sanitized_upper(10.0, 2.0, 1.5, -50.0, 0.05) == 0.0
     for z_drawn in np.linspace(-3, 3, 50):
         upper = sanitize.sanitized_upper(10.0, 2.0, 1.5, z_drawn, 0.05)

@@ -147,8 +147,8 @@ class BinaryVoting(CellMechanism):
                         np.bincount(seen, minlength=width), costs[:, column], axes=1
                     )
             return bill
-        # Sparse: everyone said no everywhere, but for the few cells where a speaker said yes. Counts
-        # are subtracted, not costs: no bill is a small difference of large numbers.
+        # Sparse: everyone said no everywhere, but for the few cells where a speaker said yes.
+        # Counts are subtracted, not costs: no bill is a small difference of large numbers.
         query, voter, ballot = block.speakers()
         everywhere = np.bincount(index.reshape(-1), minlength=width)
         bill = np.broadcast_to(

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import privote as pv
+from tests.cli.conftest import Run
+
+BUDGET = ("--epsilon", 8, "--delta", 1e-5)
+BINARY = ("--mechanism", "binary", "--sigma", 7)
+
+
+def read_csv(path: Path) -> npt.NDArray[Any]:
+    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, dtype=int)
+
+
+def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    done = run("label", votes_file, *BINARY, *BUDGET, "--output", "labels.csv")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    text = (tmp_path / "labels.csv").read_text()
+    assert text.startswith("query,label_0,label_1,label_2,label_3\n0,")
+    table = read_csv(tmp_path / "labels.csv")
+    assert table[:, 0].tolist() == list(range(12))
+    assert set(np.unique(table[:, 1:])) <= {0, 1}
+    assert "unconditional" in done.stdout
+    assert "46 surprises a voter" in done.stdout
+    assert "SIMULATED" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "mechanism"),
+    [
+        (BINARY, pv.BinaryVoting(sigma=7.0)),
+        ((*BINARY, "--quota", 0.4), pv.BinaryVoting(sigma=7.0, quota=0.4)),
+        ((*BINARY, "--false-alarm", 0.1), pv.BinaryVoting(sigma=7.0, false_alarm=0.1)),
+        (
+            ("--mechanism", "binary", "--link-cost", 0.01, "--link-order", 4),
+            pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
+        ),
+        (
+            (*BINARY, "--gate-threshold", 15, "--gate-sigma", 9),
+            pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=15, sigma=9)),
+        ),
+        (
+            ("--mechanism", "tau", "--sigma", 9, "--tau", 1.8),
+            pv.TauVoting(sigma=9.0, tau=1.8),
+        ),
+        (
+            ("--mechanism", "tau", "--sigma", 9, "--tau", 3.4, "--norm", 1),
+            pv.TauVoting(sigma=9.0, tau=3.4, norm=1),
+        ),
+        (("--mechanism", "powerset", "--sigma", 5), pv.PowersetVoting(sigma=5.0)),
+    ],
+)
+def test_releases_what_the_library_releases(
+    run: Run,
+    votes_file: Path,
+    votes: npt.NDArray[np.bool_],
+    tmp_path: Path,
+    flags: tuple[Any, ...],
+    mechanism: pv.Mechanism,
+) -> None:
+    done = run("label", votes_file, *flags, *BUDGET, "--seed", 3, "--output", "labels.npz")
+    assert done.exit_code == 0, done.stderr
+    assert "SIMULATED" in done.stdout
+    written = pv.Release.load(tmp_path / "labels.npz")
+    expected = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=3)
+    assert written.facts() == expected.facts()
+    assert (written.labels == expected.labels).all()
+
+
+def test_abstain_is_minus_one(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    gate = ("--gate-threshold", 25, "--gate-sigma", 3)  # more than there are voters
+    done = run("label", votes_file, *BINARY, *gate, *BUDGET, "--output", "labels.csv")
+    assert done.exit_code == 0, done.stderr
+    assert (read_csv(tmp_path / "labels.csv")[:, 1:] == pv.ABSTAIN).any()
+    assert "ABSTAIN" in done.stdout
+
+
+def test_json_is_all_there_is_on_stdout(run: Run, votes_file: Path) -> None:
+    done = run("label", votes_file, *BINARY, *BUDGET, "--output", "labels.csv", "--json")
+    bill = json.loads(done.stdout)
+    assert bill["answered"] == 12
+    assert bill["guarantee"] == "allowance"
+    assert bill["epsilon"] <= 8
+    assert bill["mark"] == "unconditional"
+    assert "PRIVACY STATEMENT" in bill["statement"]
+    assert "sealed" not in bill
+
+
+def test_queries_are_the_first_ones(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    done = run("label", votes_file, *BINARY, *BUDGET, "--queries", 5, "--output", "labels.csv")
+    assert done.exit_code == 0
+    assert len(read_csv(tmp_path / "labels.csv")) == 5
+
+
+def test_probabilities_take_one_threshold_or_one_a_label(
+    run: Run, votes: npt.NDArray[np.bool_], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "p.npy", np.where(votes, 0.6, 0.2))
+    for threshold, yes in (
+        ("0.5", votes),
+        ("0.5,0.7,0.1,0.5", votes & [1, 0, 1, 1] | [0, 0, 1, 0]),
+    ):
+        done = run(
+            "label", "p.npy", *BINARY, *BUDGET, "--threshold", threshold, "--seed", 1, "--force",
+            "--output", "labels.npz",
+        )  # fmt: skip
+        assert done.exit_code == 0, done.stderr
+        expected = pv.label(
+            yes.astype(bool), mechanism=pv.BinaryVoting(sigma=7.0), epsilon=8, delta=1e-5, seed=1
+        )
+        assert (pv.Release.load(tmp_path / "labels.npz").labels == expected.labels).all()
+
+
+def test_baseline_may_be_labels_released_before(
+    run: Run, votes_file: Path, votes: npt.NDArray[np.bool_], tmp_path: Path
+) -> None:
+    guess = votes.mean(axis=1) > 0.5
+    np.save(tmp_path / "guess.npy", guess)
+    rows = "".join(
+        f"{i}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(guess.astype(int))
+    )
+    (tmp_path / "named.csv").write_text("query,label_0,label_1,label_2,label_3\n" + rows)
+    np.savetxt(tmp_path / "plain.csv", guess.astype(int), fmt="%d", delimiter=",")
+    spent = []
+    for baseline in ("guess.npy", "named.csv", "plain.csv"):
+        done = run(
+            "label", votes_file, *BINARY, *BUDGET, "--baseline", baseline, "--show-sealed", "--json",
+            "--force", "--output", "labels.csv",
+        )  # fmt: skip
+        assert done.exit_code == 0, done.stderr
+        spent.append(json.loads(done.stdout)["sealed"]["surprises_cast_most"])
+    most = int((votes != guess[:, None]).sum(axis=(0, 2)).max())
+    assert spent == [most] * 3
+
+
+def test_clip_cuts_ballots_that_powerset_would_refuse(run: Run, votes_file: Path) -> None:
+    powerset = ("--mechanism", "powerset", "--sigma", 5, "--max-positives", 1)
+    call = ("label", votes_file, *powerset, *BUDGET, "--output", "labels.csv")
+    refused = run(*call)
+    assert refused.exit_code == 2
+    assert "max_positives=1" in refused.stderr
+    assert run(*call, "--clip").exit_code == 0
+
+
+BAD: list[tuple[tuple[Any, ...], str]] = [
+    (("--mechanism", "borda", "--sigma", 7), "--mechanism must be one of binary, tau"),
+    (("--mechanism", "binary"), "--sigma"),
+    (("--mechanism", "binary", "--sigma", -1), "sigma must be finite and positive, got -1.0"),
+    (("--mechanism", "tau", "--sigma", 7), "--tau must be given"),
+    (("--mechanism", "tau", "--sigma", 7, "--tau", 1, "--norm", 3), "norm must be 1 or 2, got 3"),
+    (("--mechanism", "tau", "--sigma", 7, "--tau", 1, "--quota", 0.3), "--quota goes with"),
+    ((*BINARY, "--gate-sigma", 3), "--gate-threshold and --gate-sigma go together"),
+    ((*BINARY, "--link-cost", 0.1, "--link-order", 2), "--sigma and --link-cost"),
+    ((*BINARY, "--quota", 2), "quota must lie strictly between 0 and 1, got 2.0"),
+    ((*BINARY, "--threshold", "half"), "--threshold must be one number or a comma list"),
+    ((*BINARY, "--guarantee", "hope"), "guarantee must be one of"),
+    ((*BINARY, "--guarantee", "data-dependent"), "queries must be given"),
+    ((*BINARY, "--queries", 13), "queries must lie in 1..12"),
+    ((*BINARY, "--bound", "pate2018"), "--bound goes with --guarantee data-dependent"),
+    ((*BINARY, "--baseline", "guess.txt"), "--baseline must end in .npy or .csv"),
+    ((*BINARY, "--baseline", "absent.npy"), "--baseline 'absent.npy' cannot be read"),
+    ((*BINARY, "--clip"), "--clip goes with --max-positives"),
+    ((*BINARY, "--dataset", "mine"), "give --ledger too"),
+    ((*BINARY, "--epsilon", -2), "epsilon must be finite and positive, got -2.0"),
+    ((*BINARY, "--delta", 2), "delta must lie strictly between 0 and 1, got 2.0"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD)
+def test_bad_arguments_are_named_and_nothing_is_written(
+    run: Run, votes_file: Path, tmp_path: Path, flags: tuple[Any, ...], message: str
+) -> None:
+    done = run("label", votes_file, *BUDGET, "--output", "labels.csv", *flags)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [votes_file.name]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("labels.txt", "--output must end in .csv or .npz, got 'labels.txt'"),
+        ("absent/labels.csv", "cannot be written: No such file or directory"),
+        (".", "--output must end in"),
+    ],
+)
+def test_a_bad_output_is_found_before_anything_is_released(
+    run: Run,
+    votes_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    message: str,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("released")
+
+    monkeypatch.setattr(pv, "label", never)
+    done = run("label", votes_file, *BINARY, *BUDGET, "--output", output)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.npz"])
+def test_an_output_is_replaced_only_by_force(
+    run: Run, votes_file: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("precious")
+    call = ("label", votes_file, *BINARY, *BUDGET, "--output", name)
+    refused = run(*call)
+    assert refused.exit_code == 2
+    assert "exists; give --force" in refused.stderr
+    assert (tmp_path / name).read_text() == "precious"
+    assert run(*call, "--force").exit_code == 0
+    assert (tmp_path / name).read_bytes()[:8] != b"precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, votes_file.name])
+
+
+@pytest.mark.parametrize(
+    "flags", [("--guarantee", "allowance"), ("--guarantee", "worst-case", "--queries", 12)]
+)
+def test_a_refused_budget_is_exit_code_3(
+    run: Run, votes_file: Path, tmp_path: Path, flags: tuple[Any, ...]
+) -> None:
+    small = ("--epsilon", 0.01, "--delta", 1e-5)
+    done = run("label", votes_file, *BINARY, *small, *flags, "--output", "labels.csv")
+    assert done.exit_code == 3
+    assert done.stderr.startswith("error: epsilon=0.01")
+    assert [path.name for path in tmp_path.iterdir()] == [votes_file.name]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda p: np.save(p, np.zeros((3, 4))), "votes must have 3 axes"),
+        (lambda p: np.save(p, np.full((2, 3, 4), 0.5)), "give threshold="),
+        (lambda p: p.write_bytes(b"nonsense"), "not a readable .npy file"),
+        (lambda p: None, "does not exist"),
+    ],
+)
+def test_bad_votes_are_exit_code_2(run: Run, tmp_path: Path, write: Any, message: str) -> None:
+    path = tmp_path / "bad.npy"
+    write(path)
+    done = run("label", path, *BINARY, *BUDGET, "--output", "labels.csv")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def test_a_ledger_is_charged_and_a_broken_one_is_exit_code_4(
+    run: Run, votes_file: Path, tmp_path: Path
+) -> None:
+    call = ("label", votes_file, *BINARY, *BUDGET, "--ledger", "ledger.db")
+    worst = (*call, "--guarantee", "worst-case")
+    first = run(*worst, "--output", "a.csv", "--json")
+    assert first.exit_code == 0, first.stderr
+    again = run(*worst, "--queries", 12, "--output", "b.csv")
+    assert again.exit_code == 3  # what the first run left does not pay for twelve more
+    (tmp_path / "ledger.db").write_bytes(b"not a ledger" * 100)
+    assert run(*call, "--output", "c.csv").exit_code == 4
+    assert not (tmp_path / "c.csv").exists()

@@ -1,0 +1,88 @@
+"""Sealed numbers appear where they were asked for by name, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import privote as pv
+from tests.cli.conftest import Run
+
+LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--seed", 3)
+DEPENDENT = ("--guarantee", "data-dependent", "--queries", 12)
+
+
+@pytest.fixture
+def release(votes: npt.NDArray[np.bool_]) -> pv.Release:
+    return pv.label(
+        votes,
+        mechanism=pv.BinaryVoting(sigma=7.0),
+        epsilon=8,
+        delta=1e-5,
+        guarantee="data-dependent",
+        queries=12,
+        seed=3,
+    )
+
+
+def digits(number: float) -> str:
+    return f"{number:.12f}"[:6]  # as many as would give it away, whatever it is rounded to
+
+
+@pytest.mark.parametrize("extra", [(), ("--json",)])
+@pytest.mark.parametrize("output", ["labels.csv", "labels.npz"])
+def test_a_data_dependent_epsilon_is_not_shown(
+    run: Run, votes_file: Path, tmp_path: Path, release: pv.Release, extra: Any, output: str
+) -> None:
+    hidden = [release.sealed.epsilon, *release.sealed.bills()]
+    done = run("label", votes_file, *LABEL, *DEPENDENT, "--output", output, *extra)
+    assert done.exit_code == 0, done.stderr
+    everything = done.stdout + done.stderr
+    if output.endswith(".npz"):
+        everything += json.dumps(pv.Release.load(tmp_path / output).facts())
+    else:
+        everything += (tmp_path / output).read_text()
+    for number in hidden:
+        assert digits(number) not in everything
+
+
+def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Release) -> None:
+    call = ("label", votes_file, *LABEL, *DEPENDENT, "--show-sealed")
+    shown = run(*call, "--output", "a.csv")
+    assert digits(release.sealed.epsilon) in shown.stdout
+    assert "For the owner's eyes" in shown.stdout
+    before, after = shown.stdout.split("For the owner's eyes")
+    assert digits(release.sealed.epsilon) not in before
+    sealed = json.loads(run(*call, "--output", "b.csv", "--json").stdout)["sealed"]
+    assert sealed["note"] == "for the owner's eyes"
+    assert sealed["epsilon"] == pytest.approx(release.sealed.epsilon)
+    assert sealed["epsilon_of_costliest_voter"] == pytest.approx(release.sealed.bills().max())
+
+
+def test_who_ran_out_is_sealed(run: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "busy.npy", np.ones((100, 17, 3), bool))
+    quiet = run("label", "busy.npy", *LABEL, "--output", "a.csv", "--json")
+    assert quiet.exit_code == 0
+    assert "sealed" not in json.loads(quiet.stdout)
+    assert "ran_out" not in quiet.stdout
+    asked = run("label", "busy.npy", *LABEL, "--output", "b.csv", "--show-sealed", "--json")
+    assert json.loads(asked.stdout)["sealed"]["voters_who_ran_out"] == 17
+
+
+def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
+    call = ("label", votes_file, *LABEL, "--guarantee", "worst-case", "--show-sealed")
+    assert "every number may be published" in run(*call, "--output", "a.csv").stdout
+    answer = json.loads(run(*call, "--output", "b.csv", "--json").stdout)
+    assert answer["sealed"] == {"note": "for the owner's eyes"}
+
+
+def test_compare_says_for_whom_it_is(run: Run, votes_file: Path) -> None:
+    call = ("compare", votes_file, "--epsilon", 2, "--delta", 1e-5, "--max-queries", 3)
+    note = "for the owner's eyes: these numbers depend on the votes"
+    assert note in run(*call).stdout
+    assert json.loads(run(*call, "--json").stdout)["note"] == note

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privote as pv
+from privote import calibrate
+from privote.accounting.allowance import largest_count
+
+DELTA = 1e-5
+
+
+def binary(sigma: float) -> pv.Mechanism:
+    return pv.BinaryVoting(sigma=sigma)
+
+
+def test_queries_are_what_a_release_answers() -> None:
+    # ACCOUNTING section 4: tmc2007's size (50 voters, 22 labels) at epsilon 20, worst case.
+    expected = {7.0: 18, 9.0: 31, 12.0: 55, 20.0: 153}
+    for sigma, queries in expected.items():
+        assert calibrate.queries_for(binary(sigma), 50, 22, 20.0, DELTA) == queries
+
+
+def test_allowance_is_what_an_electorate_gives() -> None:
+    for mechanism in (binary(7.0), pv.PowersetVoting(sigma=7.0)):
+        electorate = pv.Electorate(
+            mechanism=mechanism, voters=20, labels=3, epsilon=8.0, delta=DELTA
+        )
+        assert calibrate.allowance_for(mechanism, 20, 3, 8.0, DELTA) == electorate.allowance
+
+
+def test_nothing_fits_a_tiny_budget() -> None:
+    assert calibrate.queries_for(binary(1.0), 20, 3, 0.01, DELTA) == 0
+    assert calibrate.allowance_for(binary(1.0), 20, 3, 0.01, DELTA) == 0
+
+
+@given(
+    sigma=st.floats(0.5, 200),
+    more=st.floats(1.0, 3.0),
+    voters=st.integers(1, 80),
+    labels=st.integers(1, 30),
+    epsilon=st.floats(0.1, 30),
+)
+def test_more_noise_or_budget_never_buys_less(
+    sigma: float, more: float, voters: int, labels: int, epsilon: float
+) -> None:
+    for count in (calibrate.queries_for, calibrate.allowance_for):
+        here = count(binary(sigma), voters, labels, epsilon, DELTA)
+        assert count(binary(sigma * more), voters, labels, epsilon, DELTA) >= here
+        assert count(binary(sigma), voters, labels, epsilon * more, DELTA) >= here
+
+
+@given(
+    wanted=st.integers(1, 5000),
+    epsilon=st.floats(0.05, 50),
+    delta=st.sampled_from([1e-9, 1e-5, 1e-2]),
+)
+def test_sigma_is_enough_and_a_little_less_is_not(
+    wanted: int, epsilon: float, delta: float
+) -> None:
+    sigma = calibrate.sigma_for(binary, 50, 10, epsilon, delta, wanted)
+    assert calibrate.queries_for(binary(sigma), 50, 10, epsilon, delta) >= wanted
+    assert calibrate.queries_for(binary(0.99 * sigma), 50, 10, epsilon, delta) < wanted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: pv.TauVoting(sigma=s, tau=1.8),
+        lambda s: pv.PowersetVoting(sigma=s),
+        lambda s: pv.BinaryVoting(sigma=s, gate=pv.Gate(threshold=15, sigma=30)),
+    ],
+)
+def test_sigma_for_every_mechanism(make: object) -> None:
+    assert callable(make)
+    sigma = calibrate.sigma_for(make, 20, 4, 8.0, DELTA, 40)
+    assert calibrate.queries_for(make(sigma), 20, 4, 8.0, DELTA) >= 40
+    assert calibrate.queries_for(make(0.98 * sigma), 20, 4, 8.0, DELTA) < 40
+
+
+@pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])
+def test_sigma_under_the_allowance(surprises: float) -> None:
+    options = {"guarantee": "allowance", "surprises_per_query": surprises}
+    sigma = calibrate.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
+
+    def lasts(sigma: float) -> int:
+        allowance = calibrate.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
+        return calibrate.queries_until_out(binary(sigma), 10, allowance, surprises)
+
+    assert lasts(sigma) >= 100
+    assert lasts(0.98 * sigma) < 100
+
+
+def test_queries_until_out() -> None:
+    assert calibrate.queries_until_out(binary(7.0), 10, 46, 2.0) == 23
+    assert calibrate.queries_until_out(pv.PowersetVoting(sigma=7.0), 10, 46, 0.5) == 92
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "surprises", "message"),
+    [
+        (binary(7.0), 11, "at most 10 for binary, which counts single votes; got 11"),
+        (pv.TauVoting(sigma=7.0, tau=1.0), 2, "at most 1 for tau, which counts whole ballots"),
+        (binary(7.0), 0, "surprises_per_query must be finite and positive, got 0"),
+    ],
+)
+def test_impossible_surprises(mechanism: pv.Mechanism, surprises: float, message: str) -> None:
+    with pytest.raises(pv.InputError, match=message):
+        calibrate.queries_until_out(mechanism, 10, 46, surprises)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"wanted": 0}, "wanted must be an integer of at least 1, got 0"),
+        ({"wanted": True}, "wanted must be an integer"),
+        ({"guarantee": "hope"}, "guarantee must be worst-case or allowance, got 'hope'"),
+        ({"guarantee": "allowance"}, "surprises_per_query goes with"),
+        ({"surprises_per_query": 1.0}, "surprises_per_query goes with"),
+        ({"epsilon": 0.0}, "epsilon must be finite and positive"),
+        ({"delta": 1.0}, "delta must lie strictly"),
+    ],
+)
+def test_bad_arguments(change: dict[str, object], message: str) -> None:
+    good = {"voters": 50, "labels": 10, "epsilon": 8.0, "delta": DELTA, "wanted": 5}
+    with pytest.raises(pv.InputError, match=message):
+        calibrate.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
+
+
+def test_a_budget_beyond_reach_is_refused() -> None:
+    with pytest.raises(pv.BudgetError, match="no sigma"):
+        calibrate.sigma_for(binary, 50, 10, 1e-7, 1e-12, 100)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        binary(7.0),
+        pv.TauVoting(sigma=9.0, tau=1.8),
+        pv.PowersetVoting(sigma=4.0),
+        pv.PluralityVoting(sigma=8.0),
+        pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=40, sigma=9)),
+    ],
+)
+def test_a_unanimous_label_is_missed_as_often_as_said(mechanism: pv.Mechanism) -> None:
+    import numpy as np
+
+    votes = np.zeros((4000, 20, 3), bool)
+    votes[:, :, 0] = True
+    missed = 1 - (mechanism.release(votes, seed=0)[:, 0] == 1).mean()
+    if mechanism.name == "powerset":
+        released = mechanism.release(votes, seed=0)
+        missed = 1 - (released == [1, 0, 0]).all(axis=1).mean()
+    stated = calibrate.unanimous_miss(mechanism, 20, 3)
+    assert abs(missed - stated) < 4 * np.sqrt(stated * (1 - stated) / 4000) + 1e-9
+
+
+def test_counts_agree_with_the_accountant() -> None:
+    mechanism = pv.TauVoting(sigma=9.0, tau=1.8)
+    curve = mechanism.worst_case_rdp(30, 5)
+    assert calibrate.queries_for(mechanism, 30, 5, 4.0, DELTA) == largest_count(
+        curve, pv.DEFAULT_ORDERS, 4.0, DELTA
+    )
