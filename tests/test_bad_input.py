@@ -171,7 +171,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         pv.InputError,
         "allowance, worst-case, ptr, data-dependent, got 'none'",
     ),
-    "ptr": (lambda: label(guarantee="ptr"), pv.UnavailableError, "not available in this version"),
+    "ptr without queries": (lambda: label(guarantee="ptr"), pv.InputError, "queries must be given"),
+    "ptr without a proof": (
+        lambda: label(guarantee="ptr", queries=2, mechanism=pv.TauVoting(sigma=3.0, tau=1.0)),
+        pv.UnavailableError,
+        "'allowance' and 'worst-case' take every mechanism",
+    ),
     "ledger in no folder": (
         lambda: label(ledger="no/such/folder/x.db"),
         pv.LedgerError,

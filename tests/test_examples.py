@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 #: Seconds for each script on a slow machine, and a line it must print.
 EXPECTED = {
-    "first_release.py": (60, r"epsilon: 7\.9951\. delta: 1e-05\."),
+    "first_release.py": (60, r"epsilon: 7\.9951 \(asked for: 8\)\.\ndelta: 1e-05\."),
     "adaptive_batches.py": (60, r"epsilon=8\.00 for all 600 queries, past and future"),
     "who_pays_what.py": (60, r"Two half batches add up to the whole: True"),
     "sparse_records.py": (90, r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27"),
@@ -81,19 +81,23 @@ def test_headline_figures(tmc_votes: object) -> None:
     rows = {
         int(row[0]): [int(n) for n in row[1:]]
         for row in re.findall(
-            r"^ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)  \(V", printed, re.MULTILINE
+            r"^ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)  \(V", printed, re.MULTILINE
         )
     }
-    old, exact, by_voter, worst, first_out = rows[7]
+    old, exact, by_voter, worst, tested, first_out = rows[7]
     assert 200 <= old <= 240
     assert exact >= 450
     assert by_voter >= 500
     assert worst == 18
+    assert tested >= 190
     assert first_out >= 120
     assert rows[12][3] == 55
-    assert rows[12][4] >= 360
+    assert rows[12][5] >= 360
     assert 90 <= rows[20][0] <= 105
     assert rows[20][1] >= 380
+    chances = re.search(r"pass the test of ptr with probability ([\d., ]+)\.", printed)
+    assert chances, printed
+    assert min(float(chance) for chance in chances[1].split(", ")) >= 0.99
     link = re.search(r"sigma 12 .*by order +2\.5: (\d+), 2\.75: (\d+), 3: (\d+)", printed)
     assert link, printed
     assert max(int(count) for count in link.groups()) >= 490

@@ -68,8 +68,14 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
         votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, guarantee="data-dependent", queries=25
     )
     assert release.answered == 25
-    assert release.epsilon is None
     sealed = release.sealed.epsilon
+    if isinstance(mechanism, pv.BinaryVoting):  # sanitized: another number, with its terms
+        assert release.epsilon is not None
+        assert abs(release.epsilon - sealed) > 1e-3
+        assert release.terms["gamma"] == 0.05
+    else:
+        assert release.epsilon is None
+        assert "sealed" in release.summary()
     assert sealed == pytest.approx(pv.epsilon(mechanism.total_rdp(votes[:25]), None, 1e-5))
     release.save(tmp_path / "r.npz")
     shown = "\n".join(
@@ -86,7 +92,6 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
     )
     for digits in range(3, 8):
         assert f"{sealed:.{digits}g}" not in shown
-    assert "sealed" in release.summary()
     # Each voter's own bill is at most the additive one, and the largest of them the exact cost.
     assert release.sealed.bills().max() <= sealed * (1 + 1e-9)
 
@@ -153,3 +158,55 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
             for cube in (votes, ~votes)
         ]
         assert facts[0] == facts[1]
+
+
+def test_sanitized_epsilon_is_mostly_above_the_exact_one(votes: np.ndarray) -> None:
+    drawn = [
+        pv.label(
+            votes,
+            mechanism=pv.BinaryVoting(sigma=4.0),
+            epsilon=8.0,
+            delta=1e-5,
+            guarantee="data-dependent",
+            queries=25,
+            seed=seed,
+        )
+        for seed in range(60)
+    ]
+    above = [r.epsilon > r.sealed.epsilon for r in drawn if r.epsilon is not None]
+    assert len(above) == 60
+    assert np.mean(above) >= 0.95
+
+
+def test_ptr_answers_all_or_nothing_within_the_budget(votes: np.ndarray) -> None:
+    agreed = np.repeat(votes[:, :1], 60, axis=1)  # all alike: the test should pass
+    divided = np.random.default_rng(1).random((30, 60, 4)) < 0.5
+    outcomes = {}
+    for name, cube in (("agreed", agreed), ("divided", divided)):
+        outcomes[name] = pv.label(
+            cube,
+            mechanism=pv.BinaryVoting(sigma=8.0),
+            epsilon=8.0,
+            delta=1e-5,
+            guarantee="ptr",
+            queries=30,
+        )
+    assert outcomes["agreed"].answered == 30
+    assert outcomes["divided"].answered == 0
+    assert not outcomes["divided"].terms["passed"]
+    for release in outcomes.values():
+        assert release.epsilon is not None
+        assert release.epsilon <= 8.0
+    # Everything public but the bit is the same whatever the votes are.
+    terms = [{**r.terms, "passed": None} for r in outcomes.values()]
+    assert terms[0] == terms[1]
+    assert outcomes["agreed"].epsilon == outcomes["divided"].epsilon
+
+
+def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: Path) -> None:
+    arguments = {"mechanism": pv.BinaryVoting(sigma=8.0), "epsilon": 8.0, "delta": 1e-5}
+    arguments["ledger"] = tmp_path / "l.db"
+    pv.label(votes, guarantee="ptr", queries=5, **arguments)
+    for guarantee in ("ptr", "worst-case", "allowance"):
+        with pytest.raises(pv.BudgetError):
+            pv.label(votes, guarantee=guarantee, queries=1, **arguments)

@@ -45,10 +45,12 @@ def label(
     guarantee
         ``"allowance"`` (default): unconditional, epsilon fixed before any vote is seen; answers
         every query. ``"worst-case"``: unconditional, plain composition; answers until the next
-        query would not fit. ``"data-dependent"``: the paper's; about these votes only, epsilon
-        sealed, and ``epsilon`` is no more than a public design target.
+        query would not fit. ``"ptr"``: unconditional at the prices of consensus; a private test
+        decides whether all labels leave or none, and is charged either way. Binary only.
+        ``"data-dependent"``: the paper's; about these votes only, exact epsilon sealed, a sanitized
+        one published for Binary; ``epsilon`` is no more than a public design target.
     queries
-        How many to answer: the first ones. Must be fixed beforehand for ``"data-dependent"``.
+        How many to answer: the first ones. Needed for ``"data-dependent"`` and ``"ptr"``.
     baseline
         (queries, labels) public guess for ``"allowance"``; zeros by default.
     bound

@@ -29,9 +29,14 @@ _MEANING = {
         "unconditional differential privacy: epsilon is the worst case over all votes of the "
         "number of queries answered, which was decided on public numbers"
     ),
+    "ptr": (
+        "unconditional differential privacy: queries, order and threshold were fixed before "
+        "looking, and all labels or none were released after a private test that the votes agree "
+        "enough; epsilon covers the test"
+    ),
     "data-dependent": (
-        "a statement about these votes and their neighbours only, not differential privacy; its "
-        "epsilon is sealed because the number itself depends on the votes"
+        "a statement about these votes and their neighbours only, not differential privacy; the "
+        "exact epsilon is sealed because the number itself depends on the votes"
     ),
 }
 
@@ -72,6 +77,9 @@ class Release:
         The public parameters.
     voters
         Registered voters.
+    terms
+        Public terms of the guarantee: for "ptr" what was proposed and whether the test passed; for
+        a sanitized "data-dependent" epsilon the order, the noise and the confidence.
     allowance
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated
@@ -90,6 +98,7 @@ class Release:
     mechanism: dict[str, Any]
     voters: int
     allowance: int | tuple[int, ...] | None = None
+    terms: dict[str, Any] = field(default_factory=dict)
     simulated: bool = False
     ledger: dict[str, Any] | None = None
     version: str = __version__
@@ -126,6 +135,7 @@ class Release:
             "mechanism": self.mechanism,
             "voters": self.voters,
             "allowance": self.allowance,
+            "terms": self.terms,
             "simulated": self.simulated,
             "ledger": self.ledger,
             "version": self.version,
@@ -145,6 +155,8 @@ class Release:
             lines.append(f"allowance         {self.allowance} a voter, for life")
         if self.abstained:
             lines.append(f"held back         {self.abstained} labels (gate)")
+        if self.terms:
+            lines.append(f"terms             {self._terms()}")
         if self.simulated:
             lines.append("SIMULATED: a seed was given, so these labels protect nobody")
         return "\n".join(lines)
@@ -202,11 +214,28 @@ class Release:
             ("Ledger", place),
             ("Software", software),
         ]
+        if self.terms:
+            lines.insert(-5, ("Terms", self._terms()))
         if self.allowance is not None:
             lines.insert(2, ("Allowance", f"{self.allowance} surprises a voter, for life"))
         if self.abstained:
             lines.insert(1, ("Held back", f"{self.abstained} labels, by the confidence gate"))
         return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
+
+    def _terms(self) -> str:
+        if "passed" in self.terms:
+            said = (
+                "the test passed" if self.terms["passed"] else "the test failed, so nothing is out"
+            )
+        else:
+            said = (
+                f"sanitized: with probability {1 - self.terms['gamma']:g} these labels and this "
+                "number are (epsilon, delta)-close to those of every neighbour of these votes"
+            )
+        numbers = ", ".join(
+            f"{name} {value:.4g}" for name, value in self.terms.items() if name != "passed"
+        )
+        return f"{said}; {numbers}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""

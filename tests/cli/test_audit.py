@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 
 import privote.audit
-from tests.cli.conftest import Run
 
 SMALL = ("--elections", 7, "--voters", 3, "--labels", 2)
 

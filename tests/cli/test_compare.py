@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.cli.conftest import Run
 
 import privote as pv
 from privote.cli.fitting import Fitting
-from tests.cli.conftest import Run
 
 COUNTS = ("worst_case", "allowance", "exact_per_query", "exact_by_voter", "pate2018")
 

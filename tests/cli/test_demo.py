@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.cli.conftest import Run
 
 SMALL = ("--teachers", 8, "--private", 300, "--queries", 6)
@@ -23,7 +22,7 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
     by_place = {(row["mechanism"], row["guarantee"]): row for row in found["releases"]}
     assert by_place["binary", "allowance"]["answered"] == 6
     assert by_place["tau", "worst-case"]["answered"] == 6
-    assert by_place["binary", "data-dependent"]["epsilon"] is None  # it is sealed
+    assert by_place["tau", "data-dependent"]["epsilon"] is None  # it is sealed
     assert found["simulated"] is True
 
     page = (tmp_path / "my demo/report.html").read_text()
@@ -36,31 +35,30 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
         assert f"{row['exact_per_query']:.2f}" in owners
         assert f">{row['exact_per_query']:.2f}<" not in public
 
-    for command in found["next"]:
-        again = run(*shlex.split(command.replace("\\\n", ""))[1:])
-        assert again.exit_code == 0, (command, again.stderr)
-
 
 def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from privote.cli import demo_releases
     from privote.errors import missing_extra
-    from privote.report import canvas
 
     def refuse(_: float) -> Any:
         raise missing_extra("report", "drawing figures")
 
     monkeypatch.setattr("privote.report.plots.sheet", refuse)
     monkeypatch.setattr(demo_releases, "_mechanisms", cheap_mechanisms)
-    assert canvas is not None
-    done = run("demo", *SMALL)
+    done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
     assert done.stderr.startswith("1/5")
     assert "BAC" in done.stdout
     assert "For the owner's eyes" in done.stdout
-    assert "Report: privote-demo/report.html" in done.stdout
-    assert "privote compare privote-demo/votes.npz" in done.stdout
-    page = (tmp_path / "privote-demo/report.html").read_text()
+    assert "Report: my demo/report.html" in done.stdout
+    page = (tmp_path / "my demo/report.html").read_text()
     assert "needs the extra [report]" in page
+
+    commands = done.stdout.partition("Try next:\n")[2].replace("\\\n", "").splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        again = run(*shlex.split(command)[1:])
+        assert again.exit_code == 0, (command, again.stderr)
 
 
 def cheap_mechanisms(_: object) -> dict[str, Any]:

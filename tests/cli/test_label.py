@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.cli.conftest import Run
 
 import privote as pv
-from tests.cli.conftest import Run
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
@@ -132,8 +132,8 @@ def test_baseline_may_be_labels_released_before(
     spent = []
     for baseline in ("guess.npy", "named.csv", "plain.csv"):
         done = run(
-            "label", votes_file, *BINARY, *BUDGET, "--baseline", baseline, "--show-sealed", "--json",
-            "--force", "--output", "labels.csv",
+            "label", votes_file, *BINARY, *BUDGET, "--baseline", baseline, "--show-sealed",
+            "--json", "--force", "--output", "labels.csv",
         )  # fmt: skip
         assert done.exit_code == 0, done.stderr
         spent.append(json.loads(done.stdout)["sealed"]["surprises_cast_most"])
@@ -146,7 +146,7 @@ def test_clip_cuts_ballots_that_powerset_would_refuse(run: Run, votes_file: Path
     call = ("label", votes_file, *powerset, *BUDGET, "--output", "labels.csv")
     refused = run(*call)
     assert refused.exit_code == 2
-    assert "max_positives=1" in refused.stderr
+    assert "max_positives" in refused.stderr
     assert run(*call, "--clip").exit_code == 0
 
 

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 
 import privote as pv
 from privote.cli import app
-from tests.cli.conftest import Run
 
 VERBS = ("label", "plan", "compare", "audit", "demo")
 

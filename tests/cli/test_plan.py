@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 
 import privote as pv
 from privote.calibrate import queries_for
-from tests.cli.conftest import Run
 
 WHERE = ("--voters", 50, "--labels", 20, "--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary")

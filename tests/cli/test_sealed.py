@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.cli.conftest import Run
 
 import privote as pv
-from tests.cli.conftest import Run
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--seed", 3)
 DEPENDENT = ("--guarantee", "data-dependent", "--queries", 12)
@@ -56,7 +56,7 @@ def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Re
     shown = run(*call, "--output", "a.csv")
     assert digits(release.sealed.epsilon) in shown.stdout
     assert "For the owner's eyes" in shown.stdout
-    before, after = shown.stdout.split("For the owner's eyes")
+    before, _ = shown.stdout.split("For the owner's eyes")
     assert digits(release.sealed.epsilon) not in before
     sealed = json.loads(run(*call, "--output", "b.csv", "--json").stdout)["sealed"]
     assert sealed["note"] == "for the owner's eyes"

@@ -18,6 +18,7 @@ from .audit import audit
 from .compare import compare
 from .demo import demo
 from .label import label
+from .ledger import app as ledger
 from .plan import plan
 
 
@@ -67,6 +68,7 @@ def privote(
 
 for verb in (label, plan, compare, audit, demo):
     app.command()(verb)
+app.add_typer(ledger, name="ledger")
 
 
 def main() -> None:

@@ -85,7 +85,9 @@ def compare(
         BinaryVoting(sigma=binary_sigma),
         TauVoting(sigma=tau_sigma, tau=tau_l2, norm=2),
         TauVoting(sigma=tau_sigma, tau=tau_l1, norm=1),
-        PowersetVoting(sigma=powerset_sigma or _powerset_sigma(cube.shape[2])),
+        PowersetVoting(
+            sigma=_powerset_sigma(cube.shape[2]) if powerset_sigma is None else powerset_sigma
+        ),
         PluralityVoting(sigma=plurality_sigma),
     )
     rows = [_row(fitting, name, mechanism, seed) for name, mechanism in mechanisms.items()]

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.accounting.renyi import check_delta
+from privote.errors import InputError, positive
 
 from . import options
 
@@ -42,6 +43,8 @@ def demo(
     for name, value in (("teachers", teachers), ("queries", queries), ("private", private)):
         if value < 1:
             raise InputError(f"--{name} must be at least 1, got {value}")
+    positive("epsilon", epsilon)
+    check_delta(delta)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -73,7 +76,7 @@ def _commands(output: Path, outcome: Any) -> list[str]:
     return [
         f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
         f"  {budget} --queries {request.queries} --output {mine}",
-        f"privote compare {votes} {budget} --binary-sigma {sigma:g}",
+        f"privote compare {votes} \\\n  {budget} --binary-sigma {sigma:g}",
         f"privote plan --mechanism binary --voters {request.teachers} --labels 10 \\\n"
         f"  {budget} --wanted {more} --surprises-per-query 2.4",
     ]
@@ -131,14 +134,14 @@ def _show_json(outcome: Any, written: dict[str, Any]) -> None:
 def _show(outcome: Any, written: dict[str, Any]) -> None:
     from privote.report import OWNER_ONLY
 
-    from .demo_page import READING, RELEASED, SEALED
+    from .demo_page import READING, SEALED, TERMINAL
     from .output import print_table
 
     request = outcome.request
     mark = " SIMULATED: a seed was given." if request.seed is not None else ""
     print_table(
         outcome.rows,
-        columns=RELEASED,
+        columns=TERMINAL,
         title=f"Labels for {request.queries} scenes from {request.teachers} teachers under epsilon "
         f"{request.epsilon:g}, delta {request.delta:g}.{mark}",
         caption=READING,

@@ -32,6 +32,14 @@ RELEASED = [
     Column(key="answered"),
     *(Column(key=name) for name in FIGURES),
 ]
+# Eighty columns: AUC is left out where it is BAC by another name.
+TERMINAL = [
+    *RELEASED[:4],
+    Column(key="answered", heading="ans-\nwered"),
+    Column(key="ACC"),
+    Column(key="BAC", heading="BAC,\nAUC"),
+    Column(key="MAP"),
+]
 SEALED = [
     Column(key="mechanism"),
     Column(key="exact_per_query", heading="exact\nper query", digits=2),
@@ -42,9 +50,10 @@ SEALED = [
 READING = (
     "Each row is one release of the same votes. Allowance answers every query; a voter that has "
     "run out counts as all zeros from then on, which costs quality and no privacy. Worst-case "
-    "stops when the next query would not fit. Data-dependent answers as many as were asked for, "
-    "at an epsilon that is sealed. The figures compare the released labels with the truth; a "
-    "released label is its own score, so AUC equals BAC. Few queries make unsteady figures."
+    "stops when the next query would not fit. Data-dependent answers as many as were asked for: "
+    "its exact epsilon is sealed, and for Binary a noisy one is published, which may exceed the "
+    "budget. The figures compare the released labels with the truth; a released label is its own "
+    "score, so AUC equals BAC. Few queries make unsteady figures."
 )
 
 
@@ -84,7 +93,10 @@ def _figure(caption: str, draw: Callable[[], str]) -> Block:
 
 def _released(outcome: Outcome, command: str) -> Section:
     request = outcome.request
-    rows = [{**row, "may it leave?": mark(row["guarantee"])} for row in outcome.rows]
+    rows = [
+        {**row, "may it leave?": mark(row["guarantee"], sanitized=row["epsilon"] is not None)}
+        for row in outcome.rows
+    ]
     budget = f"epsilon {request.epsilon:g}, delta {request.delta:g}"
     # BAC needs both classes of a label, which very few queries may not have.
     balanced = any(row["BAC"] is not None and row["BAC"] == row["BAC"] for row in outcome.rows)

@@ -17,7 +17,7 @@ from privote.calibrate import allowance_for, queries_for, queries_until_out, sig
 from privote.datasets import Scenes, load_scenes, scene_teachers
 from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
 
-from .fitting import Fitting
+from .fitting import Fitting, surprises_wanted
 from .progress import Tick, working
 
 # Public: a scene holds one to four of ten digits, 2.3 different ones on average.
@@ -175,7 +175,9 @@ def _note_sealed(outcome: Outcome, name: str, release: Release) -> None:
         outcome.sealed.append({"mechanism": name})
     row = outcome.sealed[-1]
     if release.guarantee == "allowance":
-        row["voters_out"] = int(release.sealed.exhausted.sum())
+        mechanism = outcome.mechanisms[name]
+        wanted = surprises_wanted(outcome.ballots(mechanism), mechanism)
+        row["voters_out"] = int((wanted > release.sealed.spent).sum())
     elif release.guarantee == "data-dependent":
         row["exact_per_query"] = float(release.sealed.epsilon)
         row["exact_by_voter"] = float(release.sealed.bills().max())

@@ -10,12 +10,33 @@ import numpy.typing as npt
 
 from privote.accounting.renyi import Floats, check_orders
 from privote.accounting.renyi import epsilon as to_epsilon
+from privote.ballots import BallotSource
+from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for
 from privote.mechanisms import Mechanism
+from privote.surprises import effective_votes
 
 from .progress import Tick
 
 _STEP = 25  # queries priced at a time: nothing is priced far beyond what fits
+
+
+def surprises_wanted(
+    ballots: BallotSource, mechanism: Mechanism, baseline: npt.ArrayLike | None = None
+) -> npt.NDArray[np.int64]:
+    """Return how many surprises each voter would cast if its allowance had no end: (voters,)."""
+    plenty = np.full(ballots.voters, np.iinfo(np.int64).max)
+    total = np.zeros(ballots.voters, np.int64)
+    start = 0
+    for block in ballots.blocks():
+        assert isinstance(block, DenseBlock)  # a file is dense
+        rows = slice(start, start + block.queries)
+        guess = np.zeros((block.queries, block.labels), np.bool_)
+        if baseline is not None:
+            guess = np.asarray(baseline)[rows].astype(np.bool_)
+        total += effective_votes(block.votes, guess, plenty, mechanism.surprise_unit)[1]
+        start = rows.stop
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,14 +43,15 @@ def label(
         str,
         typer.Option(
             metavar="NAME",
-            help="What the budget promises: allowance, worst-case or data-dependent.",
+            help="What the budget promises: allowance, worst-case, ptr or data-dependent.",
             rich_help_panel="Budget",
         ),
     ] = "allowance",
     queries: Annotated[
         int | None,
         typer.Option(
-            help="Answer the first N only; needed for data-dependent.", rich_help_panel="Budget"
+            help="Answer the first N only; needed for ptr and data-dependent.",
+            rich_help_panel="Budget",
         ),
     ] = None,
     baseline: Annotated[
@@ -98,8 +99,10 @@ def label(
     The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen
     and every query is answered: each voter may cast so many surprises (votes that depart from the
     public baseline) in its life, and counts as the baseline after that. "worst-case" answers until
-    the next query would not fit. "data-dependent" is about these votes only, is not differential
-    privacy, and its epsilon is sealed: it is shown to the owner only, with --show-sealed.
+    the next query would not fit. "ptr" (binary only) tests privately whether the votes agree
+    enough, and releases all labels or none. "data-dependent" is about these votes only and is not
+    differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
+    what may be published is a noisy, sanitized one (binary only).
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     The .npz file also holds the bill; read it with privote.Release.load.
@@ -109,6 +112,12 @@ def label(
         privote label votes.npz --mechanism binary --sigma 7 \
           --epsilon 8 --delta 1e-5 --output labels.csv
     """
+    import privote
+    from privote.ballots import Ballots
+
+    from .files import claimed, read_baseline, write_labels
+    from .progress import WatchedBallots, working
+
     flags = MechanismFlags(
         name=mechanism,
         sigma=sigma,
@@ -128,71 +137,45 @@ def label(
         raise InputError("--dataset and --consumer are names in a ledger: give --ledger too")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
-    release = _release(
-        votes,
-        flags,
-        output,
-        force=force,
-        clip=clip,
-        threshold=options.parse_threshold(threshold),
-        baseline=baseline,
-        request={
-            "epsilon": epsilon,
-            "delta": delta,
-            "guarantee": guarantee,
-            "queries": queries,
-            "bound": bound or "exact",
-            "ledger": ledger,
-            "dataset": dataset,
-            "consumer": consumer,
-            "seed": seed,
-        },
-    )
-    sealed = _sealed(release) if show_sealed else None
+    mech, guess = flags.build(), None if baseline is None else read_baseline(baseline)
+    with claimed(output, force=force) as draft:
+        with working(f"reading {votes.name}"):
+            ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
+        if clip and max_positives is not None and isinstance(ballots, Ballots):
+            ballots = ballots.clip(max_positives)
+        with working("answering", ballots.queries) as tick:
+            release = privote.label(
+                WatchedBallots(ballots, tick),
+                mechanism=mech,
+                epsilon=epsilon,
+                delta=delta,
+                guarantee=guarantee,
+                queries=queries,
+                baseline=guess,
+                bound=bound or "exact",
+                ledger=ledger,
+                dataset=dataset,
+                consumer=consumer,
+                seed=seed,
+            )
+        write_labels(release, draft)
+    sealed = _sealed(release, mech, ballots, guess) if show_sealed else None
     _show_json(release, output, sealed) if json else _show(release, output, sealed)
 
 
-def _release(
-    votes: Path,
-    flags: MechanismFlags,
-    output: Path,
-    *,
-    force: bool,
-    clip: bool,
-    threshold: float | list[float] | None,
-    baseline: Path | None,
-    request: dict[str, Any],
-) -> Any:
-    """Release and write; whatever can be refused is refused before a label is drawn."""
-    import privote
-
-    from .files import claimed, read_baseline, write_labels
-    from .progress import WatchedBallots, working
-
-    mechanism = flags.build()
-    guess = None if baseline is None else read_baseline(baseline)
-    with claimed(output, force=force) as draft:
-        with working(f"reading {votes.name}"):
-            ballots = privote.Ballots.of(votes, threshold=threshold)
-        if clip and flags.max_positives is not None and isinstance(ballots, privote.Ballots):
-            ballots = ballots.clip(flags.max_positives)
-        with working("answering", ballots.queries) as tick:
-            watched = WatchedBallots(ballots, tick)
-            release = privote.label(watched, mechanism=mechanism, baseline=guess, **request)
-        write_labels(release, draft)
-    return release
-
-
-def _sealed(release: Any) -> dict[str, Any]:
+def _sealed(release: Any, mechanism: Any, ballots: Any, baseline: Any) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 
+    from .fitting import surprises_wanted
     from .progress import working
 
     if release.guarantee == "allowance":
+        with working("counting surprises"):
+            wanted = surprises_wanted(ballots.head(release.answered), mechanism, baseline)
         spent = release.sealed.spent
         return {
-            "voters_who_ran_out": int(release.sealed.exhausted.sum()),
+            "voters_who_ran_out": int(((wanted > spent) | release.sealed.exhausted).sum()),
             "surprises_cast_fewest": int(spent.min()),
             "surprises_cast_median": float(np.median(spent)),
             "surprises_cast_most": int(spent.max()),
@@ -216,7 +199,7 @@ def _show_json(release: Any, output: Path, sealed: dict[str, Any] | None) -> Non
 
     payload = {
         **release.facts(),
-        "mark": mark(release.guarantee),
+        "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
         "output": str(output),
         "statement": release.statement(),
     }
@@ -231,18 +214,21 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
 
     from .output import print_facts
 
-    hidden = release.epsilon is None
+    allowed = mark(release.guarantee, sanitized=release.epsilon is not None)
     facts: dict[str, Any] = {
         "queries answered": release.answered,
         "labels each": release.labels.shape[1],
         "voters": release.voters,
         "mechanism": describe(release.mechanism),
-        "guarantee": release.guarantee
-        + ("" if hidden else f" ({mark(release.guarantee)}, may be published)"),
-        "epsilon": "sealed: it depends on the votes" if hidden else release.epsilon,
+        "guarantee": release.guarantee,
+        "epsilon": "sealed: it depends on the votes",
         "delta": release.delta,
         "budget": release.budget,
     }
+    if release.epsilon is not None:
+        facts["epsilon"] = f"{release.epsilon:.6g} ({allowed}; may be published)"
+    for name, value in release.terms.items():
+        facts[name] = value
     caption = None
     if release.allowance is not None:
         facts["allowance"] = f"{release.allowance:,} surprises a voter, for life"
@@ -258,5 +244,5 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
     print_facts(facts, title="Bill", caption=caption)
     if sealed is not None:
         shown = {name.replace("_", " "): value for name, value in sealed.items()}
-        nothing = {"nothing": "under worst-case every number may be published"}
+        nothing = {"nothing": f"under {release.guarantee} every number may be published"}
         print_facts(shown or nothing, title=OWNER_ONLY.capitalize())

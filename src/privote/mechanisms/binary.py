@@ -78,9 +78,18 @@ class BinaryVoting(CellMechanism):
 
     def tally(self, block: Block) -> CellTally:
         """Return the margins (queries, labels)."""
-        has_bar = self.quota is not None or self.false_alarm is not None
-        missing = block.missing and not has_bar
-        return CellTally(block.margins(missing_is_no=has_bar), block.voters, missing)
+        missing = self.counts_missing(block.missing)
+        return CellTally(block.margins(missing_is_no=not missing), block.voters, missing)
+
+    def counts_missing(self, missing: bool) -> bool:
+        """Return whether a missing vote counts for neither side here; with a bar it is a no."""
+        return missing and self.quota is None and self.false_alarm is None
+
+    def level_costs(
+        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+    ) -> Floats:
+        """Return the worst two-sided cost of a cell at each margin: (margins, orders)."""
+        return np.asarray(self._directed(margins, voters, missing, orders).max(axis=(1, 2)))
 
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         if tally.voters > _TABLE_VOTERS:
@@ -114,8 +123,7 @@ class BinaryVoting(CellMechanism):
                     "bound 'pate2018' is proved for Gaussian noise, not for a link"
                 )
             return self._theorem6(margins, tally.voters, self.sigma, orders)
-        directed = self._directed(margins, tally.voters, tally.missing, orders)
-        return np.asarray(directed.max(axis=(1, 2)))
+        return self.level_costs(margins, tally.voters, tally.missing, orders)
 
     def _directed(
         self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats

@@ -12,20 +12,22 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.allowance import FACTOR
-from .accounting.renyi import Floats, Orders, check_orders, epsilon
-from .ballots import Ballots, BallotSource, check_head
-from .blocks import MISSING, Block, DenseBlock, SparseBlock
-from .entropy import Entropy
-from .errors import BudgetError, InputError, UnavailableError
-from .ledger import Budget, Ledger
-from .ledger.book import Totals
-from .mechanisms import Mechanism
-from .release import GUARANTEES, Release, Sealed
-from .surprises import effective
+from ..accounting.allowance import FACTOR
+from ..accounting.renyi import Floats, Orders, check_orders, epsilon
+from ..ballots import Ballots, BallotSource, check_head
+from ..blocks import Counts
+from ..entropy import Entropy
+from ..errors import BudgetError, InputError, UnavailableError
+from ..ledger import Budget, Ledger
+from ..ledger.book import Totals
+from ..mechanisms import Mechanism
+from ..release import GUARANTEES, Release, Sealed
+from ..surprises import effective
+from .consensus import Levels, bills, propose, sanitize
+from .seats import check_baseline, seated, seats
 
-Counts = npt.NDArray[np.int64]
 _MOST = 10**12  # an allowance of a cost that is zero
+_EVERYTHING = 1e9  # a charge that no budget has room beside
 
 
 class Guardian:
@@ -36,7 +38,8 @@ class Guardian:
     mechanism, budget, ledger
         How to release, what it may cost in all, where it is recorded (a ledger or its path).
     guarantee
-        ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
+        ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
+        :func:`privote.label`.
     dataset, consumer, owner
         Whose votes, for whom, on whose behalf: names in the ledger.
     allowance
@@ -64,11 +67,6 @@ class Guardian:
     ) -> None:
         if guarantee not in GUARANTEES:
             raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
-        if guarantee == "ptr":
-            raise UnavailableError(
-                "guarantee 'ptr' (propose-test-release) is not available in this version; "
-                "'allowance' and 'worst-case' are unconditional too"
-            )
         if not isinstance(mechanism, Mechanism):
             raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
         if not isinstance(dataset, str) or not dataset:
@@ -119,9 +117,11 @@ class Guardian:
             return self._worst_case(ballots, queries)
         if queries is None:
             raise InputError(
-                "queries must be given for guarantee 'data-dependent': stopping when a "
+                f"queries must be given for guarantee {self.guarantee!r}: stopping when a "
                 "data-dependent cost is used up leaks, so the number is fixed before looking"
             )
+        if self.guarantee == "ptr":
+            return self._test_first(ballots)
         return self._data_dependent(ballots, bound)
 
     # -- composition ------------------------------------------------------------------------------
@@ -141,13 +141,14 @@ class Guardian:
             self._charge(fit * each, ballots, queries=fit)
         return self._publish(self._draw(ballots.head(fit)), ballots.voters, fit * each)
 
-    # -- the paper's -------------------------------------------------------------------------------
+    # -- prices of consensus -----------------------------------------------------------------------
 
     def _data_dependent(self, ballots: BallotSource, bound: str) -> Release:
         if bound not in self.mechanism.bounds:
             known = ", ".join(self.mechanism.bounds)
             raise InputError(f"bound must be one of {known}, got {bound!r}")
         self.mechanism.check(ballots)
+        levels = Levels.of(self.mechanism, ballots) if bound == "exact" else None
         # One pass: the tally that is priced is the one that is drawn. The draws stay here until
         # the charge is on disk.
         total, drawn = np.zeros(len(self.orders)), []
@@ -155,17 +156,56 @@ class Guardian:
             tally = self.mechanism.tally(block)
             total += self.mechanism.total_cost(tally, self.orders, bound)
             drawn.append(self.mechanism.draw(tally, self._entropy))
+            if levels is not None:
+                levels.add(tally)
+        delta = self.budget.delta
+        shown, terms = sanitize(levels, self.orders, delta, self._entropy)
         with self._ledger.writing() as totals:
             self._authorise(totals)
             self._charge(None, ballots, queries=ballots.queries, sealed={"rdp": total.tolist()})
         sealed = Sealed(
-            epsilon=epsilon(total, self.orders, self.budget.delta),
+            epsilon=epsilon(total, self.orders, delta),
             rdp=total,
             orders=self.orders,
             bound=bound,
-            bills=lambda: bills(self.mechanism, ballots, self.budget.delta),
+            bills=lambda: bills(self.mechanism, ballots, delta),
         )
-        return self._publish(np.concatenate(drawn), ballots.voters, None, sealed=sealed)
+        return self._publish(
+            np.concatenate(drawn), ballots.voters, None, shown=shown, terms=terms, sealed=sealed
+        )
+
+    def _test_first(self, ballots: BallotSource) -> Release:
+        levels = Levels.of(self.mechanism, ballots)
+        if levels is None:
+            raise UnavailableError(
+                f"guarantee 'ptr' has a proof for binary voting only, not for "
+                f"{self.mechanism.name}; 'allowance' and 'worst-case' take every mechanism"
+            )
+        self.mechanism.check(ballots)
+        proposal = propose(levels, self.orders, ballots, self.budget)
+        with self._ledger.writing() as totals:
+            self._authorise(totals)
+            if self._scope[0] in {place[0] for place in totals.curves}:
+                raise BudgetError(
+                    f"guarantee 'ptr' takes the whole budget of data set {self._scope[0]!r}, and "
+                    "part of it is used"
+                )
+            # Its promise holds at one order and with all of delta: nothing can be added to it.
+            self._charge(np.full(len(self.orders), _EVERYTHING), ballots, queries=ballots.queries)
+        drawn = []
+        for block in ballots.blocks():
+            tally = self.mechanism.tally(block)
+            levels.add(tally)
+            drawn.append(self.mechanism.draw(tally, self._entropy))
+        passed = levels.passes(proposal, self._entropy)
+        labels = np.concatenate(drawn) if passed else np.zeros((0, ballots.labels), np.int8)
+        return self._publish(
+            labels,
+            ballots.voters,
+            None,
+            shown=proposal.epsilon,
+            terms=levels.terms(proposal, passed),
+        )
 
     # -- allowance ---------------------------------------------------------------------------------
 
@@ -174,7 +214,7 @@ class Guardian:
     ) -> Release:
         places = self._places(ballots, voter_ids)
         voters = ballots.voters if self._ids is None else len(self._ids)
-        guess = self._check_baseline(baseline, ballots)
+        guess = check_baseline(baseline, ballots, self.mechanism)
         self.mechanism.check(ballots)
         account, allowance = self.register(voters, ballots.labels)
         labels, start = [], 0
@@ -184,7 +224,7 @@ class Guardian:
             with self._ledger.writing() as totals:
                 left = allowance - totals.spending(account, voters)
                 counted, spent = effective(
-                    _seated(block, places, voters),
+                    seated(block, places, voters),
                     rows,
                     left,
                     unit=self.mechanism.surprise_unit,
@@ -291,23 +331,6 @@ class Guardian:
             raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
         return np.array([self._ids[name] for name in voter_ids], np.int64)
 
-    def _check_baseline(self, baseline: Any, ballots: BallotSource) -> npt.NDArray[np.bool_]:
-        shape = (ballots.queries, ballots.labels)
-        if baseline is None:
-            return np.broadcast_to(np.zeros((), np.bool_), shape)
-        guess = np.asarray(baseline)
-        if guess.shape != shape:
-            raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
-        if guess.dtype != np.bool_ and not np.isin(guess, (0, 1)).all():
-            raise InputError("baseline must hold 0 and 1 only")
-        if ballots.sparse and guess.any():
-            raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
-        limit = 1 if self.mechanism.name == "plurality" else None
-        limit = getattr(self.mechanism, "max_positives", limit)
-        if limit is not None and (guess.sum(axis=1) > limit).any():
-            raise InputError(f"baseline may have at most {limit} positives a query here")
-        return guess.astype(np.bool_)
-
     # -- entries -----------------------------------------------------------------------------------
 
     @property
@@ -353,9 +376,11 @@ class Guardian:
         curve: Floats | None,
         *,
         allowance: int | tuple[int, ...] | None = None,
+        shown: float | None = None,
+        terms: dict[str, Any] | None = None,
         sealed: Sealed | None = None,
     ) -> Release:
-        cost = None
+        cost = shown
         if curve is not None:
             cost = float(np.max(epsilon(curve, self.orders, self.budget.delta)))
         return Release(
@@ -367,42 +392,11 @@ class Guardian:
             mechanism=self.mechanism.parameters(),
             voters=voters,
             allowance=allowance,
+            terms=terms or {},
             simulated=self._entropy.simulated,
             ledger=self._ledger.place(),
             sealed=sealed or Sealed(),
         )
-
-
-def seats(names: Sequence[Any], voters: int) -> dict[Any, int]:
-    """Return each named voter's seat; refuse names that do not tell voters apart."""
-    places = {name: place for place, name in enumerate(names)}
-    if len(names) != voters or len(places) != voters:
-        raise InputError(
-            f"voter_ids must be {voters} different names, got {len(names)} of which "
-            f"{len(places)} differ"
-        )
-    return places
-
-
-def bills(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
-    """Return each voter's own epsilon for a batch: (voters,). Sealed: for the owner's eyes."""
-    orders = check_orders(None)
-    each = mechanism.rdp_by_voter(votes, orders)
-    return np.asarray(np.asarray(epsilon(each, orders, delta)).max(axis=1))
-
-
-def _seated(block: Block, places: Counts | None, voters: int) -> Block:
-    """Put the batch's voters on their registered seats; empty seats are missing."""
-    if places is None:
-        return block
-    if isinstance(block, SparseBlock):
-        return SparseBlock(
-            block.query, places[block.voter], block.votes, block.queries, voters, block.start
-        )
-    assert isinstance(block, DenseBlock)
-    votes = np.full((block.queries, voters, block.labels), MISSING, np.int8)
-    votes[:, places] = block.votes
-    return DenseBlock(votes, missing=True, start=block.start)
 
 
 def _plain(allowance: Counts) -> int | tuple[int, ...]:

@@ -1,0 +1,114 @@
+"""Prices of consensus: what these votes cost, and what of that may be said.
+
+Binary voting only, gated or not: its cost is a sum over cells of a table by level, and one changed
+ballot moves every cell by at most one vote, which is what the smooth sensitivity
+(:mod:`privote.accounting.sanitize`) and the distance test (:mod:`privote.accounting.ptr`) are
+proved for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..accounting import ptr
+from ..accounting import sanitize as rules
+from ..accounting.renyi import Floats, check_orders, epsilon
+from ..ballots import BallotSource
+from ..blocks import Counts
+from ..entropy import Entropy
+from ..ledger import Budget
+from ..mechanisms import BinaryVoting, Mechanism
+from ..mechanisms.cells import CellTally
+
+
+class Levels:
+    """How many cells stand at each margin, and what one costs there. Sealed."""
+
+    def __init__(self, mechanism: BinaryVoting, voters: int, missing: bool) -> None:
+        self._mechanism, self._voters, self._missing = mechanism, voters, missing
+        # Complete votes leave every other margin empty: count votes, not halves of them.
+        self._step = 1 if missing else 2
+        self.reach = 2 if missing else 1
+        self.margins = np.arange(-voters, voters + 1, self._step)
+        self.histogram: Counts = np.zeros(len(self.margins), np.int64)
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, ballots: BallotSource) -> Levels | None:
+        """Return empty levels for these ballots; None where there is no proof."""
+        if not isinstance(mechanism, BinaryVoting):
+            return None
+        return cls(mechanism, ballots.voters, mechanism.counts_missing(ballots.missing))
+
+    def add(self, tally: CellTally) -> None:
+        """Count the cells of a tally."""
+        places = (tally.margins.reshape(-1) + self._voters) // self._step
+        self.histogram += np.bincount(places, minlength=len(self.margins))
+
+    def costs(self, orders: Floats) -> Floats:
+        """Return the two-sided cost of a cell at each order and margin: (orders, levels)."""
+        return self._mechanism.level_costs(self.margins, self._voters, self._missing, orders).T
+
+    def passes(self, proposal: ptr.Proposal, entropy: Entropy) -> bool:
+        """Draw whether the distance test lets the labels out."""
+        table = self.costs(np.array([proposal.order]))[0]
+        distance = ptr.distance(table, self.histogram, proposal.threshold, self.reach)
+        chances = ptr.pass_log_probs(
+            distance, proposal.threshold, proposal.reserve, proposal.order, proposal.delta
+        )
+        fail, success = chances[-1:, 0], chances[-1:, 1]
+        return bool(entropy.bernoulli(success, fail)[0])
+
+    @staticmethod
+    def terms(proposal: ptr.Proposal, passed: bool) -> dict[str, Any]:
+        """Return what was fixed before looking, and the one public bit."""
+        return {
+            "passed": passed,
+            "order": proposal.order,
+            "threshold": proposal.threshold,
+            "reserve": proposal.reserve,
+            "slack": proposal.depth,
+        }
+
+
+def propose(levels: Levels, orders: Floats, ballots: BallotSource, budget: Budget) -> ptr.Proposal:
+    """Choose order, threshold and reserve from public numbers only."""
+    return ptr.propose(
+        levels.costs(orders),
+        orders,
+        ballots.queries * ballots.labels,
+        budget.epsilon,
+        budget.delta,
+        reach=levels.reach,
+    )
+
+
+def sanitize(
+    levels: Levels | None, orders: Floats, delta: float, entropy: Entropy
+) -> tuple[float | None, dict[str, Any]]:
+    """Return an epsilon that may be published, and its public terms; None where unproved."""
+    if levels is None:
+        return None, {}
+    costs, cells = levels.costs(orders), int(levels.histogram.sum())
+    order = rules.public_order(costs, orders, cells, delta)
+    beta, gamma, sigma_s = rules.default_beta(order), rules.GAMMA, rules.SIGMA_S
+    table = levels.costs(np.array([order]))[0]
+    price = rules.release_cost(order, beta, sigma_s, gamma)
+    upper = rules.sanitized_upper(
+        float(levels.histogram @ table),
+        rules.smooth_sensitivity(table, levels.histogram, beta, levels.reach),
+        sigma_s,
+        float(ndtri(entropy.uniform(1)[0])),
+        gamma,
+    )
+    terms = {"order": order, "beta": beta, "sigma_s": sigma_s, "gamma": gamma, "price": price}
+    return rules.statement_epsilon(upper, price, order, delta), terms
+
+
+def bills(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
+    """Return each voter's own epsilon for a batch: (voters,). Sealed: for the owner's eyes."""
+    orders = check_orders(None)
+    each = mechanism.rdp_by_voter(votes, orders)
+    return np.asarray(np.asarray(epsilon(each, orders, delta)).max(axis=1))
