@@ -20,6 +20,7 @@ from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .plan import plan
+from .sanitize import sanitize
 
 
 class _Verbs(TyperGroup):
@@ -66,7 +67,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, compare, audit, demo):
+for verb in (label, plan, compare, audit, sanitize, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 

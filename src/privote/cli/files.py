@@ -98,6 +98,8 @@ def read_baseline(path: Path) -> npt.NDArray[Any]:
             return np.asarray(np.load(path, allow_pickle=False))
         with path.open(encoding="utf-8") as stream:
             first = stream.readline().split(",")
+        if first == [""]:
+            raise ValueError("it is empty")
         named = first[0].strip().strip('"') == "query"
         table = np.loadtxt(path, delimiter=",", skiprows=int(named), ndmin=2)
     except (OSError, ValueError, EOFError) as error:

@@ -59,21 +59,21 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         show_header=False,
         title=Text(title, style="bold"),
         title_justify="left",
-        caption=None if caption is None else Text(caption, style="dim"),
-        caption_justify="left",
         padding=(0, 2, 0, 0),
     )
     for name, value in facts.items():
         shown = f"{value:.6g}" if isinstance(value, float) else cell(value)
         # Text, not str: a file named "[bold]" must stay what it is.
         made.add_row(Text(name), Text(shown))
-    _print(made)
+    # Below the table, not its own caption, which would be folded to its width.
+    _print(made, *([] if caption is None else [Text(caption, style="dim")]))
 
 
-def _print(renderable: Any) -> None:
+def _print(*renderables: Any) -> None:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _PIPED_WIDTH
     console = Console(width=width, highlight=False)
-    console.print(renderable)
+    for renderable in renderables:
+        console.print(renderable)
     console.print()

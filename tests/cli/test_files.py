@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privote import InputError
+from privote.cli.files import claimed, read_baseline, write_label_csv
+
+
+def test_the_draft_becomes_the_output(tmp_path: Path) -> None:
+    target = tmp_path / "labels.csv"
+    with claimed(target, force=False) as draft:
+        assert not target.exists()
+        draft.write_text("done")
+    assert target.read_text() == "done"
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with claimed(tmp_path / "labels.csv", force=False) as draft:
+            draft.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "labels.csv"
+
+    def race() -> None:
+        with claimed(target, force=False) as draft:
+            draft.write_text("mine")
+            target.write_text("theirs")
+
+    with pytest.raises(InputError, match="somebody else"):
+        race()
+    assert target.read_text() == "theirs"
+
+
+def test_a_file_system_without_links_still_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    with claimed(tmp_path / "labels.csv", force=False) as draft:
+        draft.write_text("done")
+    assert (tmp_path / "labels.csv").read_text() == "done"
+
+
+def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
+    labels = np.array([[1, 0, 1], [0, 0, 1]], np.int8)
+    write_label_csv(labels, tmp_path / "labels.csv")
+    assert (read_baseline(tmp_path / "labels.csv") == labels).all()
+    one = np.array([[1], [0]], np.int8)
+    write_label_csv(one, tmp_path / "one.csv")
+    assert (read_baseline(tmp_path / "one.csv") == one).all()
+
+
+@pytest.mark.parametrize("text", ["", "query,label_0\n0,yes\n", "1,0\n1\n"])
+def test_a_baseline_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(InputError, match="--baseline"):
+        read_baseline(tmp_path / "bad.csv")
