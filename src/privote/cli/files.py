@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -76,6 +77,24 @@ def write_labels(release: Release, path: Path) -> None:
         release.save(path)
     else:
         write_label_csv(release.labels, path)
+
+
+def check_statement(path: Path, *, force: bool) -> None:
+    """Refuse a statement's place before anything is released."""
+    for file in (path, path.with_suffix(".json")):
+        if file.exists() and not force:
+            raise InputError(f"--statement {str(file)!r} exists; give --force to replace it")
+    if path.suffix == ".json":
+        raise InputError("--statement is a text file; its .json is written beside it")
+    if not path.parent.is_dir():
+        raise InputError(f"--statement {str(path)!r}: there is no folder {str(path.parent)!r}")
+
+
+def write_statement(release: Release, path: Path) -> None:
+    """Write the guarantee in plain words, and the same for machines beside it."""
+    path.write_text(release.statement() + "\n", encoding="utf-8")
+    facts = json.dumps(release.facts(), indent=2, default=str)
+    path.with_suffix(".json").write_text(facts + "\n", encoding="utf-8")
 
 
 def write_label_csv(labels: npt.NDArray[Any], path: Path) -> None:

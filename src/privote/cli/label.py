@@ -83,6 +83,10 @@ def label(
         str | None,
         typer.Option(help="For whom, by name in the ledger.", rich_help_panel="Budget"),
     ] = None,
+    statement: Annotated[
+        Path | None,
+        typer.Option(help="Also write the privacy statement here, and as .json beside it."),
+    ] = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     force: Annotated[
@@ -115,7 +119,13 @@ def label(
     import privote
     from privote.ballots import Ballots
 
-    from .files import claimed, read_baseline, write_labels
+    from .files import (
+        check_statement,
+        claimed,
+        read_baseline,
+        write_labels,
+        write_statement,
+    )
     from .progress import WatchedBallots, working
 
     flags = MechanismFlags(
@@ -138,6 +148,8 @@ def label(
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
     mech, guess = flags.build(), None if baseline is None else read_baseline(baseline)
+    if statement is not None:
+        check_statement(statement, force=force)
     with claimed(output, force=force) as draft:
         with working(f"reading {votes.name}"):
             ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
@@ -159,6 +171,8 @@ def label(
                 seed=seed,
             )
         write_labels(release, draft)
+    if statement is not None:
+        write_statement(release, statement)
     sealed = _sealed(release, mech, ballots, guess) if show_sealed else None
     _show_json(release, output, sealed) if json else _show(release, output, sealed)
 

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5)
+
+
+@pytest.fixture
+def ledger(run: Run, votes_file: Path, tmp_path: Path) -> Path:
+    done = run("label", votes_file, *LABEL, "--output", "a.csv", "--ledger", "ledger.db")
+    assert done.exit_code == 0, done.stderr
+    return tmp_path / "ledger.db"
+
+
+def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
+    shown = run("ledger", "show", ledger)
+    assert shown.exit_code == 0
+    for word in ("budget", "charge", "answer", "allowance", "unconditional"):
+        assert word in shown.stdout
+    facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
+    assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer"]
+    assert facts["budgets"][0]["used"] <= 8
+
+
+def test_budget_holds_over_runs_with_exit_code_3(
+    run: Run, votes_file: Path, ledger: Path, tmp_path: Path
+) -> None:
+    more = (*LABEL, "--guarantee", "worst-case", "--output", "b.csv", "--ledger", ledger)
+    refused = run("label", votes_file, *more)
+    assert refused.exit_code == 3
+    assert "allows 0 (more) queries" in refused.stderr
+    assert not (tmp_path / "b.csv").exists()
+
+
+def test_verify_tells_and_leaves_with_4_if_edited(run: Run, ledger: Path) -> None:
+    good = run("ledger", "verify", ledger, "--json")
+    assert good.exit_code == 0
+    assert json.loads(good.stdout)["ok"]
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("UPDATE entries SET body=replace(body, 'default', 'another')")
+    bad = run("ledger", "verify", ledger)
+    assert bad.exit_code == 4
+    assert "entry 1 was edited" in bad.stderr
+    assert run("ledger", "verify", "nowhere.db").exit_code == 4
+
+
+def test_export_and_backup_write_new_files_only(run: Run, ledger: Path, tmp_path: Path) -> None:
+    assert run("ledger", "export", ledger, "--output", "view.json").exit_code == 0
+    view = json.loads((tmp_path / "view.json").read_text())
+    assert view["verified"]
+    assert "spent" not in json.dumps(view)
+    assert run("ledger", "backup", ledger, "--output", "copy.db").exit_code == 0
+    for verb, name in (("export", "view.json"), ("backup", "copy.db")):
+        again = run("ledger", verb, ledger, "--output", name)
+        assert again.exit_code == 2
+        assert "exists already" in again.stderr
+
+
+def test_statement_is_written_in_words_and_for_machines(
+    run: Run, votes_file: Path, tmp_path: Path
+) -> None:
+    arguments = (votes_file, *LABEL, "--statement", "s.txt")
+    assert run("label", *arguments, "--output", "a.csv").exit_code == 0
+    assert "PRIVACY STATEMENT" in (tmp_path / "s.txt").read_text()
+    assert json.loads((tmp_path / "s.json").read_text())["guarantee"] == "allowance"
+    again = run("label", *arguments, "--output", "b.csv")
+    assert again.exit_code == 2
+    assert "--statement" in again.stderr
+    assert not (tmp_path / "b.csv").exists()
+
+
+def test_sanitize_prints_a_number_with_its_terms(run: Run, votes_file: Path) -> None:
+    call = ("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
+    facts = json.loads(run(*call, "--json").stdout)
+    assert facts["epsilon"] > 0
+    assert {"order", "beta", "sigma_s", "gamma", "price"} <= facts.keys()
+    assert "not differential privacy" in run(*call).stdout
