@@ -210,3 +210,16 @@ def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: P
     for guarantee in ("ptr", "worst-case", "allowance"):
         with pytest.raises(pv.BudgetError):
             pv.label(votes, guarantee=guarantee, queries=1, **arguments)
+
+
+def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) -> None:
+    ledger = pv.Ledger.open(tmp_path / "l.db")
+    assert (tmp_path / "l.db").stat().st_mode & 0o077 == 0
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="d")
+    ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset="d", consumer="lab")
+    request = {"mechanism": pv.BinaryVoting(sigma=8.0), "epsilon": 8.0, "delta": 1e-5}
+    request |= {"guarantee": "ptr", "queries": 5, "ledger": ledger, "dataset": "d"}
+    with pytest.raises(pv.BudgetError, match="more than 'lab' has"):
+        pv.label(votes, consumer="lab", **request)
+    pv.label(votes, **request)
+    assert ledger.standing()[0]["used"] == 8.0

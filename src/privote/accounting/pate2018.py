@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 from scipy.special import erfc, erfcinv
 
 from .renyi import Floats
@@ -106,6 +105,9 @@ def local_sensitivity(counts: npt.ArrayLike, voters: int, sigma: float, order: f
         far = 2 * certain
         while _open_price(far, sigma, order) > cap:
             far *= 1.5
+        # Imported here: it takes a tenth of a second, and nothing else needs it.
+        from scipy.optimize import brentq
+
         edge = float(brentq(lambda x: _open_price(x, sigma, order) - cap, certain, far))
 
     def price(q: float) -> float:

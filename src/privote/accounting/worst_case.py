@@ -134,7 +134,7 @@ def argmax_supremum(sigma: float, orders: Floats) -> Floats:
         return cap
     small = orders[near]
     radius = 6.0 + 1.5 * small * step
-    ticks = np.linspace(-1, 1, 25)
+    ticks = np.linspace(-1, 1, 21)
     best = np.zeros(len(small))
     centre_a = centre_b = np.zeros(len(small))
     for _ in range(9):
@@ -148,7 +148,7 @@ def argmax_supremum(sigma: float, orders: Floats) -> Floats:
         every = np.arange(len(small))
         centre_a, centre_b = (v.reshape(-1, len(small))[top, every] for v in (a, b))
         radius = radius * 2 / (len(ticks) - 1) * 1.25
-        ticks = np.linspace(-1, 1, 9)
+        ticks = np.linspace(-1, 1, 7)
     result = cap.copy()
     result[near] = np.minimum(cap[near], best * (1 + 10 * _SLACK))
     return result

@@ -19,7 +19,7 @@ from ..blocks import Counts
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, UnavailableError
 from ..ledger import Budget, Ledger
-from ..ledger.book import Totals
+from ..ledger.book import EVERYTHING, Totals
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, Release, Sealed
 from ..surprises import effective
@@ -27,7 +27,6 @@ from .consensus import Levels, bills, propose, sanitize
 from .seats import check_baseline, seated, seats
 
 _MOST = 10**12  # an allowance of a cost that is zero
-_EVERYTHING = 1e9  # a charge that no budget has room beside
 
 
 class Guardian:
@@ -190,8 +189,14 @@ class Guardian:
                     f"guarantee 'ptr' takes the whole budget of data set {self._scope[0]!r}, and "
                     "part of it is used"
                 )
+            own = totals.budgets.get(self._scope)
+            if own is not None and (own.epsilon, own.delta) < (proposal.epsilon, proposal.delta):
+                raise BudgetError(
+                    f"guarantee 'ptr' spends epsilon={proposal.epsilon:g}, "
+                    f"delta={proposal.delta:g} at once, more than {self._scope[1]!r} has: {own.epsilon:g}, {own.delta:g}"
+                )
             # Its promise holds at one order and with all of delta: nothing can be added to it.
-            self._charge(np.full(len(self.orders), _EVERYTHING), ballots, queries=ballots.queries)
+            self._charge(np.full(len(self.orders), EVERYTHING), ballots, queries=ballots.queries)
         drawn = []
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)

@@ -25,6 +25,8 @@ from .chain import START, Anchor, Chain, canonical
 from .postgres import PostgresStore
 from .store import Row, SQLiteStore, Store
 
+EVERYTHING = 1e9  # a charge that no budget has room beside
+
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 
@@ -276,7 +278,6 @@ class Ledger:
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it."""
         with self.writing() as totals:
-            orders = totals.orders
             return [
                 {
                     "dataset": scope[0],
@@ -284,11 +285,7 @@ class Ledger:
                     "kind": "data-dependent" if totals.conditional[scope[0]] else "unconditional",
                     "epsilon": budget.epsilon,
                     "delta": budget.delta,
-                    "used": None
-                    if totals.conditional[scope[0]]
-                    else 0.0
-                    if orders is None or scope not in totals.curves
-                    else float(np.max(epsilon(totals.curves[scope], orders, budget.delta))),
+                    "used": None if totals.conditional[scope[0]] else _used(totals, scope, budget),
                 }
                 for scope, budget in totals.budgets.items()
             ]
@@ -335,6 +332,16 @@ class Ledger:
     def close(self) -> None:
         """Let go of the file."""
         self._store.close()
+
+
+def _used(totals: Totals, scope: Scope, budget: Budget) -> float:
+    """Return the epsilon of all charges of a scope; all of it if one took everything."""
+    if totals.orders is None or scope not in totals.curves:
+        return 0.0
+    curve = totals.curves[scope]
+    if (curve >= EVERYTHING).all():
+        return budget.epsilon
+    return float(np.max(epsilon(curve, totals.orders, budget.delta)))
 
 
 def _name(scope: Scope) -> str:

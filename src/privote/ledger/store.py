@@ -6,6 +6,7 @@ budgets; that is :mod:`privote.ledger.book`.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -75,12 +76,15 @@ class SQLiteStore:
         if not create and not path.exists():
             raise LedgerError(f"ledger {str(path)!r} does not exist")
         try:
+            if str(path) != ":memory:":
+                # The sealed table is in there: for its owner only, like the key.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.execute("PRAGMA foreign_keys=ON")
             self._migrate()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"ledger {str(path)!r} cannot be opened: {error}") from None
 
     def _migrate(self) -> None:

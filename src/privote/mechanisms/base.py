@@ -136,7 +136,7 @@ class Mechanism(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, as plain numbers, for statements and files."""
         out: dict[str, Any] = {"mechanism": self.name}
-        for field in fields(self):
+        for field in sorted(fields(self), key=lambda field: field.name == "gate"):
             value = getattr(self, field.name)
             if value is None:
                 continue

@@ -1,0 +1,114 @@
+"""Randomness: exact draws, down to probabilities that a double barely holds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privote.entropy import Entropy
+from privote.errors import InputError
+
+
+class Bits(Entropy):
+    """Bytes that a test chooses."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self._data = data
+
+    def bytes(self, count: int) -> bytes:
+        head, self._data = self._data[:count], self._data[count:]
+        return head.ljust(count, b"\x55")
+
+
+def test_secure_by_default_and_seeded_only_when_told() -> None:
+    assert not Entropy().simulated
+    assert Entropy(3).simulated
+    assert Entropy().bytes(16) != Entropy().bytes(16)
+    assert Entropy(3).bytes(16) == Entropy(3).bytes(16)
+    assert "3" not in repr(Entropy(3))
+    for bad in (-1, 1.5, True, "7"):
+        with pytest.raises(InputError, match="seed must be"):
+            Entropy(bad)  # type: ignore[arg-type]
+
+
+def test_uniform_is_uniform_and_below_one() -> None:
+    draws = Entropy(0).uniform(200_000)
+    assert (draws >= 0).all()
+    assert (draws < 1).all()
+    assert stats.kstest(draws, "uniform").pvalue > 1e-3
+    # Full precision near zero: small draws are not on a grid of 2^-53.
+    small = draws[draws < 2**-9]
+    assert len(small) > 100
+    assert (np.ldexp(small, 62) % 1 != 0).any()
+
+
+def test_uniform_never_rounds_up() -> None:
+    # All bits one: the largest draw stays below 1, whatever rounding would like.
+    top = Bits(b"\xff" * 8).uniform(1)[0]
+    assert top < 1
+    assert top == np.nextafter(1.0, 0.0)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.3, 1e-3, 1 / 65536, 1e-6, 1 - 1e-6])
+def test_bernoulli_has_the_stated_probability(p: float) -> None:
+    count = 2_000_000
+    log_one, log_zero = np.array(math.log(p)), np.array(math.log1p(-p))
+    index = np.zeros(count, np.int64)
+    ones = int(Entropy(1).bernoulli(log_one[None], log_zero[None], index).sum())
+    assert stats.binomtest(ones, count, p).pvalue > 1e-4
+
+
+def test_bernoulli_decides_ties_by_further_bits() -> None:
+    # p = 2^-20: sixteen zero bits are a tie, and the next draw must fall below 2^-4.
+    p = 2.0**-20
+    log_one, log_zero = np.array([math.log(p)]), np.array([math.log1p(-p)])
+
+    def word(fraction: float) -> bytes:
+        return int(fraction * 2**62).to_bytes(8, "little")
+
+    for fraction, expected in ((1 / 17, True), (1 / 15, False)):
+        drawn = Bits(b"\x00\x00" + word(fraction)).bernoulli(log_one, log_zero)
+        assert bool(drawn[0]) is expected
+
+
+def test_neither_outcome_is_lost_near_certainty() -> None:
+    # Pr[0] = 1e-30 would vanish in 1 - p; here its bits are compared, and all-zero bits give it.
+    log_one, log_zero = np.array([-1e-30]), np.array([math.log(1e-30)])
+    assert not Bits(b"\x00" * 64).bernoulli(log_one, log_zero)[0]
+    assert Bits(b"\x01" * 64).bernoulli(log_one, log_zero)[0]
+
+
+def test_table_and_elementwise_agree() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(50)
+    index = rng.integers(0, 50, (40, 30))
+    by_table = Entropy(5).bernoulli(np.log(p), np.log1p(-p), index)
+    directly = Entropy(5).bernoulli(np.log(p)[index], np.log1p(-p)[index])
+    np.testing.assert_array_equal(by_table, directly)
+
+
+def test_categorical_has_the_stated_probabilities() -> None:
+    p = np.array([0.5, 0.3, 0.19, 0.01, 0.0])
+    with np.errstate(divide="ignore"):
+        table = np.broadcast_to(np.log(p), (200_000, 5))
+    counts = np.bincount(Entropy(2).categorical(table), minlength=5)
+    assert counts[4] == 0
+    assert stats.chisquare(counts[:4], 200_000 * p[:4]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_below_and_subset_are_uniform(seed: int | None) -> None:
+    entropy = Entropy(seed)
+    counts = np.bincount([entropy.below(7) for _ in range(7000)], minlength=7)
+    assert stats.chisquare(counts).pvalue > 1e-5
+    assert 0 <= entropy.below(10**500) < 10**500
+    picked: dict[tuple[int, ...], int] = {}
+    for _ in range(6000):
+        chosen = tuple(entropy.subset(2, 4))
+        picked[chosen] = picked.get(chosen, 0) + 1
+    assert len(picked) == 6
+    assert stats.chisquare(list(picked.values())).pvalue > 1e-5
