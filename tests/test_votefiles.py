@@ -93,6 +93,11 @@ def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: n
     rows = np.ones(37 * 5, bool)
     rows[[3, 17, 100]] = False
     parquet(tmp_path / "v.parquet", votes, rows)
+    with pytest.raises(pv.BallotError, match="3 of 185 ballots are absent"):
+        votefiles.read(tmp_path / "v.parquet")
+    table = pq.read_table(tmp_path / "v.parquet")
+    table = table.replace_schema_metadata({"queries": "37", "voters": "5"})
+    pq.write_table(table, tmp_path / "v.parquet")
     read = votefiles.read(tmp_path / "v.parquet").to_array().reshape(-1, 3)
     assert (read[[3, 17, 100]] == -1).all()
     np.testing.assert_array_equal(read[rows], votes.reshape(-1, 3)[rows])

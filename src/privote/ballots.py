@@ -224,7 +224,7 @@ class SparseBallots:
                     f"{name} must lie in 0..{bound - 1}, got {_outside(array, bound)}"
                 )
             places.append(array.astype(np.int64))
-        order = np.argsort(places[0] * voters + places[1], kind="stable")
+        order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
         self._votes = ballots.astype(np.bool_)[order]
         same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
@@ -243,8 +243,8 @@ class SparseBallots:
 
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
-        per_query = max(1, len(self._votes) // self.queries)
-        step = max(1, _BLOCK_CELLS // (self.labels * (per_query + 1)))
+        # By public sizes only: how many speak is private, and blocks leave traces in a ledger.
+        step = max(1, _BLOCK_CELLS // (self.labels * 128))
         for start in range(0, self.queries, step):
             stop = min(start + step, self.queries)
             low, high = np.searchsorted(self._query, [start, stop])
@@ -309,7 +309,12 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
-    bar = np.asarray(threshold, dtype=np.float64)
+    try:
+        bar = np.asarray(threshold, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"threshold must be a number or one per label, got {threshold!r}"
+        ) from None
     if bar.shape not in ((), (labels,)):
         raise InputError(
             f"threshold must be one value or one per label ({labels}), got shape {bar.shape}"

@@ -58,8 +58,12 @@ class Sealed:
     def __repr__(self) -> str:
         return "<sealed>"
 
+    def __reduce__(self) -> tuple[type[Sealed], tuple[()]]:
+        """Leave everything behind when pickled or copied: what is sealed stays in this process."""
+        return Sealed, ()
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
     """Private labels and what may be said about them.
 

@@ -147,7 +147,7 @@ def _read_parquet(file: Path, threshold: Threshold) -> Ballots:
         if column not in names:
             raise BallotError(f"{file.name} has no column {column!r}; it has: {', '.join(names)}")
     labels = [name for name in names if name not in ("query", "voter")]
-    groups, voters = [], 0
+    groups, voters, rows = [], 0, 0
     last = -1
     for group in range(table.num_row_groups):
         part = table.read_row_group(group, columns=["query", "voter"])
@@ -160,9 +160,33 @@ def _read_parquet(file: Path, threshold: Threshold) -> Ballots:
             raise BallotError("query and voter must count from 0, rows sorted by query")
         groups.append((group, int(query[0]), int(query[-1])))
         last, voters = int(query[-1]), max(voters, int(voter.max()) + 1)
-    check_shape((last + 1, voters, len(labels)))
-    cube = _ParquetCube(table, labels, groups, (last + 1, voters, len(labels)), threshold)
+        rows += len(query)
+    queries, voters = _parquet_sizes(table, last + 1, voters, rows)
+    check_shape((queries, voters, len(labels)))
+    cube = _ParquetCube(table, labels, groups, (queries, voters, len(labels)), threshold)
     return _from_lazy(cube, None)
+
+
+def _parquet_sizes(table: Any, queries: int, voters: int, rows: int) -> tuple[int, int]:
+    """Return the public sizes: from the file's metadata, or read off a file that lacks no ballot.
+
+    Who is absent is private, so sizes must not be guessed from who is there.
+    """
+    said = table.schema_arrow.metadata or {}
+    if b"queries" in said and b"voters" in said:
+        sizes = int(said[b"queries"]), int(said[b"voters"])
+        if sizes[0] < queries or sizes[1] < voters:
+            raise BallotError(
+                f"the metadata says {sizes[0]} queries and {sizes[1]} voters, "
+                f"the rows have {queries} and {voters}"
+            )
+        return sizes
+    if rows < queries * voters:  # more is a ballot cast twice, which reading finds
+        raise BallotError(
+            f"{queries * voters - rows} of {queries * voters} ballots are absent: then the file's "
+            "schema metadata must say 'queries' and 'voters', which are public"
+        )
+    return queries, voters
 
 
 class _ParquetCube:

@@ -159,9 +159,8 @@ def test_the_worst_case_is_below_the_gaussian(name: str, voters: int, labels: in
         with pytest.raises(pv.InputError, match="gaussian"):
             mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
         return
-    # 1e-9 is the slack that a search for the worst case adds.
     assert (
-        worst <= mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian") * (1 + 2e-9)
+        worst <= mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian") * (1 + 1e-12)
     ).all()
     assert (mech.surprise_rdp(voters, labels, ORDERS) <= worst * (1 + 1e-12)).all()
 

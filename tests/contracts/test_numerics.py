@@ -51,7 +51,7 @@ def worst_case(mech: pv.Mechanism, voters: int, labels: int) -> Any:
     assert (worst > 0).all() or (mech.name == "plurality" and labels == 1) or voters == 1
     if getattr(mech, "link", None) is None:
         gaussian = mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
-        assert (worst <= gaussian * (1 + 2e-9)).all()
+        assert (worst <= gaussian * (1 + 1e-12)).all()
     return worst
 
 
@@ -59,8 +59,10 @@ def worst_case(mech: pv.Mechanism, voters: int, labels: int) -> Any:
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("name", NAMES)
 def test_worst_cases_at_the_ends(name: str, sigma: float, voters: int, labels: int) -> None:
-    if name.startswith("tau") and labels == 1000 and sigma not in (1.0, 1e4):
-        pytest.skip("slow, and nothing new")
+    if labels == 1000 and name.startswith("tau") and (sigma, voters) != (1.0, 300):
+        pytest.skip("takes seconds, and nothing new")
+    if voters == 100_000 and name == "binary link" and sigma != 1.0:
+        pytest.skip("takes seconds, and nothing new")
     worst_case(mechanisms(sigma, voters)[name], voters, labels)
 
 
@@ -76,14 +78,16 @@ def votes_for(mech: pv.Mechanism, voters: int, labels: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("voters", "labels"), [(1, 1), (1, 1000), (20_000, 1), (50, 20), (600, 3), (30, 1000)]
+    ("voters", "labels"), [(1, 1), (1, 1000), (3_000, 1), (50, 20), (600, 3), (30, 1000)]
 )
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("name", NAMES)
 def test_costs_of_votes_at_the_ends(name: str, sigma: float, voters: int, labels: int) -> None:
+    if labels == 1000 and name.startswith("tau") and (sigma != 1.0 or voters > 1 or "gate" in name):
+        pytest.skip("takes minutes, and nothing new")
     mech = mechanisms(sigma, voters)[name]
     votes = votes_for(mech, voters, labels)
-    if name.startswith("tau") and labels == 1000:
+    if labels == 1000 and name.startswith("tau"):
         votes = votes[:1]
     rdp, bills = mech.rdp(votes, ORDERS), mech.rdp_by_voter(votes, ORDERS)
     for costs in (rdp, bills):
@@ -91,7 +95,7 @@ def test_costs_of_votes_at_the_ends(name: str, sigma: float, voters: int, labels
         assert (costs >= 0).all()
     slack = 1 + 1e-11
     assert (bills.max(axis=(0, 1)) <= rdp.sum(axis=0) * slack).all()
-    if mech.name != "tau":
+    if mech.name != "tau":  # its search takes a second; the other contracts compare them
         worst = mech.worst_case_rdp(voters, labels, ORDERS)
         assert (rdp <= worst * slack).all()
     released = mech.release(votes, seed=1)
@@ -157,7 +161,7 @@ def test_divergence_keeps_the_digits_of_tiny_costs() -> None:
 
 
 def reference_win(counts: list[int], others: int, own: int, sigma: float) -> float:
-    """Return Pr[one class with ``own`` votes wins] against ``counts`` and ``others`` without votes."""
+    """Return Pr[a class with ``own`` votes wins], against ``counts`` and ``others`` at zero."""
     with mpmath.workdps(30):
         rivals = [c / mpmath.mpf(sigma) for c in counts]
         mean = own / mpmath.mpf(sigma)
@@ -166,15 +170,23 @@ def reference_win(counts: list[int], others: int, own: int, sigma: float) -> flo
             # 1 - Phi(z) by erfc: the digits near 1 matter when raised to 2^1000.
             return mpmath.log1p(-mpmath.erfc(z / mpmath.sqrt(2)) / 2)
 
+        def log_cdf_above(z: Any) -> Any:
+            return mpmath.log(mpmath.erfc(z / mpmath.sqrt(2)) / 2)
+
         def integrand(x: Any) -> Any:
             log = others * log_cdf(x) if others else mpmath.mpf(0)
             log += mpmath.fsum(log_cdf(x - r) for r in rivals)
             return mpmath.exp(log) * mpmath.npdf(x, mean, 1)
 
-        crowd = mpmath.sqrt(2 * mpmath.log(others)) if others > 1 else mpmath.mpf(0)
-        low, high = -9, max(float(crowd), *[float(r) for r in [*rivals, mean]]) + 9
-        cuts = [low + (high - low) * i / mpmath.mpf(60) for i in range(61)]
-        return float(mpmath.quad(integrand, cuts))
+        cuts = {-9.0, max(float(v) for v in [*rivals, mean]) + 12}
+        if others > 1000:
+            # The maximum of the crowd lies within a sliver around this point.
+            crowd = float(mpmath.findroot(lambda z: mpmath.log(others) + log_cdf_above(z), 30))
+            cuts |= {
+                crowd + step * sign for step in (0, 0.05, 0.2, 0.5, 1, 3, 8) for sign in (-1, 1)
+            }
+        cuts |= {float(v) + step for v in [*rivals, mean] for step in (-3, 0, 3)}
+        return float(mpmath.quad(integrand, sorted(cuts), maxdegree=8))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +214,9 @@ def test_powerset_win_probabilities_against_mpmath(
     for place, count in enumerate(profile):
         rivals = profile[:place] + profile[place + 1 :]
         expected = reference_win(rivals, free, count, sigma)
-        assert entry[tuple(range(place))] == pytest.approx(expected, rel=1e-9, abs=1e-300)
+        # A class that wins once in 1e195 elections is known to seven digits; it costs nothing.
+        rel = 1e-9 if expected > 1e-50 else 1e-6
+        assert entry[tuple(range(place))] == pytest.approx(expected, rel=rel, abs=1e-300)
     if labels <= 20:
         assert entry["unvoted"] == pytest.approx(
             free * reference_win(profile, free - 1, 0, sigma), rel=1e-9

@@ -336,3 +336,90 @@ def test_environment_key(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "short")
     with pytest.raises(pv.LedgerError, match="hexadecimal"):
         pv.Ledger.open(path)
+
+
+# -- what an attacker would try --------------------------------------------------------------------
+
+
+def test_erased_ledger_is_noticed(path: Path) -> None:
+    label(path, guarantee="worst-case", queries=1)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TRIGGER entries_remain; DELETE FROM sealed; DELETE FROM entries;"
+        )
+    path.with_name(path.name + ".head").unlink()
+    with pytest.raises(pv.LedgerError, match=r"anchor 'ledger\.db\.head' is missing"):
+        label(path, guarantee="worst-case", queries=1)
+
+
+def test_short_key_is_refused(path: Path) -> None:
+    path.with_name(path.name + ".key").write_text("")
+    with pytest.raises(pv.LedgerError, match="too short"):
+        pv.Ledger.open(path)
+
+
+def test_blocks_of_sparse_ballots_follow_public_sizes_only(tmp_path: Path) -> None:
+    views = []
+    for count in (1999, 2000):
+        votes = pv.SparseBallots(
+            np.arange(count) % 1000,
+            np.arange(count) // 1000,
+            np.zeros((count, 512), bool),
+            queries=1000,
+            voters=2,
+        )
+        file = tmp_path / f"{count}.db"
+        label(file, votes)  # type: ignore[arg-type]
+        views.append([e.get("queries") for e in pv.Ledger.open(file).published()])
+    assert views[0] == views[1]
+    assert len(views[0]) > 3
+
+
+def test_orders_belong_to_a_data_set() -> None:
+    ledger = pv.Ledger.in_memory()
+    budget = pv.Budget(epsilon=400.0, delta=1e-5)
+    near, far = np.linspace(1.02, 1.1, 20), np.linspace(5, 40, 20)
+    first = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=near)
+    used = first.release(VOTES[:50]).epsilon
+    other = pv.Guardian(MECHANISM, budget, ledger, guarantee="ptr", dataset="b", orders=far)
+    other.release(np.zeros((2, 20, 3), bool), queries=2)
+    assert ledger.standing()[0]["used"] == pytest.approx(used)
+    again = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=far)
+    with pytest.raises(pv.InputError, match="orders must be those"):
+        again.release(VOTES[:1])
+
+
+def test_simulated_and_real_runs_do_not_share_an_allowance(path: Path) -> None:
+    label(path, seed=1)
+    with pytest.raises(pv.BudgetError):
+        label(path)
+
+
+def test_consumers_delta_counts_too() -> None:
+    ledger = pv.Ledger.in_memory()
+    ledger.set_budget(pv.Budget(epsilon=30.0, delta=1e-9), dataset="d", consumer="lab")
+    with pytest.raises(pv.BudgetError, match="more than 'lab' has"):
+        pv.label(
+            np.zeros((20, 50, 5), bool),
+            mechanism=MECHANISM,
+            epsilon=20.0,
+            delta=1e-5,
+            guarantee="ptr",
+            queries=20,
+            ledger=ledger,
+            dataset="d",
+            consumer="lab",
+        )
+
+
+def test_a_budget_alone_does_not_decide_the_kind(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="default")
+    ledger.close()
+    label(path, guarantee="data-dependent", queries=3)
+
+
+def test_pickled_release_leaves_the_sealed_behind() -> None:
+    release = pv.label(VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5)
+    assert vars(release.sealed)
+    assert not vars(pickle.loads(pickle.dumps(release)).sealed)

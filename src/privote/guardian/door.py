@@ -19,12 +19,12 @@ from ..blocks import Counts
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, UnavailableError
 from ..ledger import Budget, Ledger
-from ..ledger.book import EVERYTHING, Totals
+from ..ledger.book import Totals
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, Release, Sealed
 from ..surprises import effective
 from .consensus import Levels, bills, propose, sanitize
-from .seats import check_baseline, seated, seats
+from .seats import check_baseline, check_guess, seated, seats
 
 _MOST = 10**12  # an allowance of a cost that is zero
 
@@ -68,8 +68,11 @@ class Guardian:
             raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
         if not isinstance(mechanism, Mechanism):
             raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
-        if not isinstance(dataset, str) or not dataset:
-            raise InputError(f"dataset must be a name, got {dataset!r}")
+        for name, value in (("dataset", dataset), ("consumer", consumer), ("owner", owner)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise InputError(f"{name} must be a name, got {value!r}")
+        if not isinstance(ledger, Ledger | str | os.PathLike):
+            raise InputError(f"ledger must be a Ledger or its path, got {ledger!r}")
         self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
         self.orders = check_orders(orders)
         self._wanted = allowance
@@ -108,8 +111,7 @@ class Guardian:
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         if self.guarantee == "allowance":
-            guess = None if baseline is None else np.asarray(baseline)[:queries]
-            return self._allowance(ballots, guess, voter_ids)
+            return self._allowance(ballots, check_guess(baseline, queries), voter_ids)
         if baseline is not None:
             raise InputError(f"baseline goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "worst-case":
@@ -184,19 +186,20 @@ class Guardian:
         proposal = propose(levels, self.orders, ballots, self.budget)
         with self._ledger.writing() as totals:
             self._authorise(totals)
-            if self._scope[0] in {place[0] for place in totals.curves}:
+            if self._scope[0] in {place[0] for place in totals.curves} | totals.taken:
                 raise BudgetError(
                     f"guarantee 'ptr' takes the whole budget of data set {self._scope[0]!r}, and "
                     "part of it is used"
                 )
             own = totals.budgets.get(self._scope)
-            if own is not None and (own.epsilon, own.delta) < (proposal.epsilon, proposal.delta):
+            if own is not None and (proposal.epsilon > own.epsilon or proposal.delta > own.delta):
                 raise BudgetError(
                     f"guarantee 'ptr' spends epsilon={proposal.epsilon:g}, "
-                    f"delta={proposal.delta:g} at once, more than {self._scope[1]!r} has: {own.epsilon:g}, {own.delta:g}"
+                    f"delta={proposal.delta:g} at once, more than {self._scope[1]!r} has: "
+                    f"{own.epsilon:g}, {own.delta:g}"
                 )
             # Its promise holds at one order and with all of delta: nothing can be added to it.
-            self._charge(np.full(len(self.orders), EVERYTHING), ballots, queries=ballots.queries)
+            self._charge(None, ballots, queries=ballots.queries, everything=True)
         drawn = []
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)
@@ -256,6 +259,7 @@ class Guardian:
             {
                 **self._names,
                 "mechanism": self.mechanism.parameters(),
+                "simulated": self._entropy.simulated,
                 "voters": voters,
                 "labels": labels,
                 "ids": None if self._ids is None else [repr(name) for name in self._ids],
@@ -265,7 +269,7 @@ class Guardian:
             self._authorise(totals)
             known = totals.accounts.get(account)
             if known is not None and (
-                self._wanted is None or np.array_equal(known, np.broadcast_to(self._wanted, voters))
+                self._wanted is None or (known == np.asarray(self._wanted)).all()
             ):
                 return account, known
             if known is not None:
@@ -362,11 +366,12 @@ class Guardian:
         ballots: BallotSource,
         *,
         queries: int,
+        everything: bool = False,
         sealed: dict[str, Any] | None = None,
     ) -> None:
         body = {**self._entry("charge"), "voters": ballots.voters, "labels": ballots.labels}
         body |= {"queries": queries, "orders": self.orders.tolist()}
-        body |= {"rdp": None if curve is None else curve.tolist()}
+        body |= {"rdp": None if curve is None else curve.tolist(), "everything": everything}
         self._ledger.append(body, sealed)
 
     def _draw(self, ballots: BallotSource) -> npt.NDArray[np.int8]:

@@ -16,7 +16,10 @@ from ..mechanisms import Mechanism
 
 def seats(names: Sequence[Any], voters: int) -> dict[Any, int]:
     """Return each named voter's seat; refuse names that do not tell voters apart."""
-    places = {name: place for place, name in enumerate(names)}
+    try:
+        places = {name: place for place, name in enumerate(names)}
+    except TypeError:
+        raise InputError(f"voter_ids must be a sequence of names, got {names!r:.60}") from None
     if len(names) != voters or len(places) != voters:
         raise InputError(
             f"voter_ids must be {voters} different names, got {len(names)} of which "
@@ -37,6 +40,16 @@ def seated(block: Block, places: Counts | None, voters: int) -> Block:
     votes = np.full((block.queries, voters, block.labels), MISSING, np.int8)
     votes[:, places] = block.votes
     return DenseBlock(votes, missing=True, start=block.start)
+
+
+def check_guess(baseline: Any, queries: int | None) -> Any:
+    """Return the first rows of a baseline as an array; refuse what is none."""
+    if baseline is None:
+        return None
+    try:
+        return np.atleast_1d(np.asarray(baseline))[:queries]
+    except ValueError:
+        raise InputError("baseline must be a table (queries, labels) of 0 and 1") from None
 
 
 def check_baseline(

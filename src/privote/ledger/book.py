@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from .chain import START, Anchor, Chain, canonical
 from .postgres import PostgresStore
 from .store import Row, SQLiteStore, Store
 
-EVERYTHING = 1e9  # a charge that no budget has room beside
+_KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
@@ -66,7 +67,8 @@ class Totals:
     budgets: dict[Scope, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
     curves: dict[Scope, Floats] = field(default_factory=dict)
-    orders: Floats | None = None
+    orders: dict[str, Floats] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
     accounts: dict[str, Counts] = field(default_factory=dict)
     spent: dict[str, dict[int, int]] = field(default_factory=dict)
 
@@ -116,20 +118,21 @@ class Ledger:
         chain = Chain.open(file.with_name(file.name + ".key"), create=fresh)
         store = PostgresStore(str(path)) if remote else SQLiteStore(file, create=create)
         ledger = cls(store, chain, Anchor(head, chain))
-        ledger._settle()
+        ledger._settle(fresh)
         return ledger
 
     @classmethod
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
-        return cls(SQLiteStore(Path(":memory:")), Chain(b"memory only"), None)
+        return cls(SQLiteStore(Path(":memory:")), Chain(secrets.token_bytes(32)), None)
 
-    def _settle(self) -> None:
+    def _settle(self, fresh: bool) -> None:
         """Finish what a crash between commit and anchor left open; refuse a rolled-back file."""
         with self._store.transaction():
             head = self._store.head() or (0, START)
             assert self._anchor is not None
-            problem = self._anchor.problem(head)
+            # Another process may have made the ledger since we looked: then its anchor is there.
+            problem = self._anchor.problem(head, new=fresh and head[0] == 0)
             if problem:
                 raise LedgerError(problem)
             self._anchor.write(head)
@@ -181,11 +184,14 @@ class Ledger:
         scope = (body["dataset"], body.get("consumer"))
         if body["kind"] == "budget":
             totals.budgets[scope] = Budget(epsilon=body["epsilon"], delta=body["delta"])
-            totals.conditional.setdefault(scope[0], body["conditional"])
             return
+        if body["kind"] == "charge":
+            totals.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
+            if body.get("everything"):
+                totals.taken.add(scope[0])
         if body["kind"] == "charge" and body["rdp"] is not None:
             curve = np.array(body["rdp"])
-            totals.orders = np.array(body["orders"])
+            totals.orders[scope[0]] = np.array(body["orders"])
             for place in {scope, (scope[0], None)}:
                 totals.curves[place] = totals.curves.get(place, 0.0) + curve
             if "account" in body:
@@ -240,14 +246,17 @@ class Ledger:
             )
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": budget.epsilon, "delta": budget.delta}
-        self.append({**body, "conditional": bool(kind if conditional is None else conditional)})
+        self.append(body)
 
     # -- what is left ------------------------------------------------------------------------------
 
     def room(self, totals: Totals, each: Floats, orders: Floats, scope: Scope, wanted: int) -> int:
         """Return how many costs ``each``, up to ``wanted``, still fit every budget of a scope."""
-        if totals.orders is not None and not np.array_equal(totals.orders, orders):
-            raise InputError("orders must be those of the ledger's earlier charges")
+        known = totals.orders.get(scope[0])
+        if known is not None and not np.array_equal(known, orders):
+            raise InputError("orders must be those of the data set's earlier charges")
+        if scope[0] in totals.taken:
+            return 0
         low, high = 0, wanted
         while low < high:
             middle = (low + high + 1) // 2
@@ -282,10 +291,10 @@ class Ledger:
                 {
                     "dataset": scope[0],
                     "consumer": scope[1],
-                    "kind": "data-dependent" if totals.conditional[scope[0]] else "unconditional",
+                    "kind": _KINDS[totals.conditional.get(scope[0])],
                     "epsilon": budget.epsilon,
                     "delta": budget.delta,
-                    "used": None if totals.conditional[scope[0]] else _used(totals, scope, budget),
+                    "used": _used(totals, scope, budget),
                 }
                 for scope, budget in totals.budgets.items()
             ]
@@ -334,14 +343,15 @@ class Ledger:
         self._store.close()
 
 
-def _used(totals: Totals, scope: Scope, budget: Budget) -> float:
-    """Return the epsilon of all charges of a scope; all of it if one took everything."""
-    if totals.orders is None or scope not in totals.curves:
-        return 0.0
-    curve = totals.curves[scope]
-    if (curve >= EVERYTHING).all():
+def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
+    """Return the epsilon of all charges of a scope; None where it is not an unconditional one."""
+    if totals.conditional.get(scope[0]):
+        return None
+    if scope[0] in totals.taken:
         return budget.epsilon
-    return float(np.max(epsilon(curve, totals.orders, budget.delta)))
+    if scope not in totals.curves:
+        return 0.0
+    return float(np.max(epsilon(totals.curves[scope], totals.orders[scope[0]], budget.delta)))
 
 
 def _name(scope: Scope) -> str:

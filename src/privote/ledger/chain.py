@@ -21,6 +21,7 @@ from ..errors import LedgerError
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 START = "0" * 64
+_SHORTEST = 16  # bytes of a key
 
 
 def canonical(value: Any) -> str:
@@ -43,7 +44,7 @@ class Chain:
                 key = bytes.fromhex(given)
             except ValueError:
                 key = b""
-            if len(key) < 16:
+            if len(key) < _SHORTEST:
                 raise LedgerError(f"{KEY_VARIABLE} must be at least 32 hexadecimal digits")
             return cls(key)
         if not path.exists():
@@ -53,9 +54,12 @@ class Chain:
                 )
             _write_new(path, secrets.token_hex(32).encode())
         try:
-            return cls(bytes.fromhex(path.read_text().strip()))
+            key = bytes.fromhex(path.read_text().strip())
         except (ValueError, OSError) as error:
             raise LedgerError(f"the ledger's key {path.name!r} cannot be read: {error}") from None
+        if len(key) < _SHORTEST:
+            raise LedgerError(f"the ledger's key {path.name!r} is too short: restore it")
+        return cls(key)
 
     def digest(self, previous: str, number: int, at: str, body: str) -> str:
         """Return the digest that binds an entry to its predecessor."""
@@ -67,16 +71,21 @@ class Chain:
 
 
 def _write_new(path: Path, content: bytes) -> None:
+    """Make a file that is whole from the first moment it is there."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return  # another process was first; its key counts
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.link(name, path)
+        except FileExistsError:
+            pass  # another process was first; its key counts
+        finally:
+            os.unlink(name)
     except OSError as error:
         raise LedgerError(f"cannot write {path.name!r}: {error}") from None
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 class Anchor:
@@ -126,11 +135,11 @@ class Anchor:
         finally:
             os.close(folder)
 
-    def problem(self, head: tuple[int, str]) -> str | None:
+    def problem(self, head: tuple[int, str], *, new: bool = False) -> str | None:
         """Say what is wrong if the ledger's head is neither the anchored nor the pending one."""
         record = self.read()
         if record is None:
-            return None if head[0] == 0 else "the anchor is missing"
+            return None if new else f"the anchor {self._path.name!r} is missing"
         known = [tuple(record["head"])]
         if record["pending"]:
             known.append(tuple(record["pending"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,11 @@ class Gate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("gate sigma", self.sigma))
-        if isinstance(self.threshold, bool) or not np.isfinite(float(self.threshold)):
+        if (
+            isinstance(self.threshold, bool)
+            or not isinstance(self.threshold, Real)
+            or not np.isfinite(float(self.threshold))
+        ):
             raise InputError(f"gate threshold must be a finite count, got {self.threshold!r}")
         object.__setattr__(self, "threshold", float(self.threshold))
 

@@ -48,6 +48,8 @@ class PowersetVoting(ClassMechanism):
             raise InputError(
                 f"max_positives must be None or an integer of at least 1, got {limit!r}"
             )
+        if limit is not None:
+            object.__setattr__(self, "max_positives", int(limit))
 
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""

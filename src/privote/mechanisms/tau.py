@@ -55,6 +55,7 @@ class TauVoting(CellMechanism):
         object.__setattr__(self, "tau", positive("tau", self.tau))
         if self.norm not in (1, 2):
             raise InputError(f"norm must be 1 or 2, got {self.norm!r}")
+        object.__setattr__(self, "norm", int(self.norm))
 
     @property
     def _link(self) -> Link:
