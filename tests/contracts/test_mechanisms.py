@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 from tests.contracts.cases import MECHANISMS, ORDERS, random_votes
@@ -18,6 +18,8 @@ from privote.audit.textbook import Textbook
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 some_missing = pytest.mark.parametrize("missing", [False, True], ids=["all vote", "some missing"])
 seeds = st.integers(0, 2**32 - 1)
+# Each property meets every mechanism, so fewer examples of each do.
+few_examples = settings(max_examples=max(5, settings.default.max_examples // 4))
 
 
 def election(
@@ -75,6 +77,7 @@ def test_a_seed_repeats_a_release_and_no_seed_does_not(name: str) -> None:
 
 
 @every_mechanism
+@few_examples
 @given(seed=seeds)
 def test_the_order_of_voters_never_matters(name: str, seed: int) -> None:
     mech, votes = election(name, seed, missing=bool(seed % 2))
@@ -87,6 +90,7 @@ def test_the_order_of_voters_never_matters(name: str, seed: int) -> None:
 
 
 @every_mechanism
+@few_examples
 @given(seed=seeds)
 def test_the_names_of_labels_never_matter(name: str, seed: int) -> None:
     mech, votes = election(name, seed, missing=bool(seed % 2))
@@ -101,6 +105,7 @@ def test_the_names_of_labels_never_matter(name: str, seed: int) -> None:
 @pytest.mark.parametrize(
     "name", [n for n in MECHANISMS if n in {"binary", "binary gate", "binary link"}]
 )
+@few_examples
 @given(seed=seeds)
 def test_yes_and_no_are_mirror_images_at_one_half(name: str, seed: int) -> None:
     mech, votes = election(name, seed)
@@ -116,6 +121,7 @@ def test_yes_and_no_are_mirror_images_at_one_half(name: str, seed: int) -> None:
 
 @some_missing
 @every_mechanism
+@few_examples
 @given(seed=seeds)
 def test_costs_add_over_queries_and_batches(name: str, missing: bool, seed: int) -> None:
     mech, votes = election(name, seed, queries=4, missing=missing)
@@ -130,6 +136,7 @@ def test_costs_add_over_queries_and_batches(name: str, missing: bool, seed: int)
 
 @some_missing
 @every_mechanism
+@few_examples
 @given(seed=seeds)
 def test_each_bound_covers_the_one_below(name: str, missing: bool, seed: int) -> None:
     mech, votes = election(name, seed, missing=missing)
@@ -166,6 +173,7 @@ def test_the_worst_case_is_below_the_gaussian(name: str, voters: int, labels: in
 
 
 @every_mechanism
+@few_examples
 @given(seed=seeds)
 def test_costs_do_not_fall_as_the_order_grows(name: str, seed: int) -> None:
     mech, votes = election(name, seed, missing=bool(seed % 2))

@@ -66,7 +66,10 @@ def _excess(ratio: Floats, order: Floats) -> Floats:
     This is Rényi's sum in the form of an f-divergence with a non-negative integrand, so a cost of
     1e-30 keeps its digits: nothing is lost in a sum that is almost 1.
     """
-    return np.asarray(_expm2(order * ratio) - order * _expm2(ratio))
+    value = np.asarray(_expm2(order * ratio) - order * _expm2(ratio))
+    if (ratio < -1.0).any():  # where x itself would be large, or infinite, and nothing cancels
+        value = np.where(ratio < -1.0, np.expm1(order * ratio) - order * np.expm1(ratio), value)
+    return value
 
 
 def _log_sum_of_large(log_q: Floats, ratio: Floats, order: Floats) -> Floats:

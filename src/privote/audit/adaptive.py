@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
-from ..electorate import effective_votes
 from ..errors import InputError
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
+from ..surprises import effective_votes
 from .exact import AUDIT_ORDERS
 from .findings import ABSOLUTE, RELATIVE
 from .textbook import Floats, Ints, Textbook, effective_ballots, renyi

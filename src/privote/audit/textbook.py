@@ -223,7 +223,8 @@ def renyi(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
     """Return D(P || Q) by the definition: (..., outcomes) -> (..., orders)."""
     columns = []
     for order in orders:
-        terms = order * log_p - (order - 1) * log_q
+        with np.errstate(invalid="ignore"):
+            terms = order * log_p - (order - 1) * log_q
         # Impossible on both sides: no part of the sum. (-inf + inf would be NaN.)
         terms = np.where(np.isneginf(log_p) & np.isneginf(log_q), -np.inf, terms)
         columns.append(logsumexp(terms, axis=-1) / (order - 1))

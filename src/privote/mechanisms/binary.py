@@ -177,12 +177,15 @@ class BinaryVoting(CellMechanism):
         self._check_bound(bound, self.worst_case_bounds)
         orders = check_orders(orders)
         check_electorate(voters, labels)
-        if bound == "gaussian":
-            if self.sigma is None:
+        if self.sigma is None:
+            if bound == "gaussian":
                 raise UnavailableError("bound 'gaussian' is for Gaussian noise, not for a link")
-            gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
-            return labels * orders * (1 / self.sigma**2 + gate)
-        return labels * _worst_vote(self, int(voters), tuple(orders))
+            return labels * _worst_vote(self, int(voters), tuple(orders))
+        gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
+        gaussian = labels * orders * (1 / self.sigma**2 + gate)
+        if bound == "gaussian":
+            return gaussian
+        return np.minimum(labels * _worst_vote(self, int(voters), tuple(orders)), gaussian)
 
     def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
         """Return what one surprising *vote* costs at most."""

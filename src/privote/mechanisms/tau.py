@@ -193,15 +193,16 @@ class TauVoting(CellMechanism):
         self._check_bound(bound, self.worst_case_bounds)
         orders = check_orders(orders)
         check_electorate(voters, labels)
+        gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
+        unit = orders * (1 / self.sigma**2 + gate)
+
+        def squared(shifts: Floats) -> Floats:
+            return shifts[:, None] ** 2 * unit
+
+        gaussian = heaviest_change(self.weights(labels), labels, squared, squared)
         if bound == "gaussian":
-            gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
-            unit = orders * (1 / self.sigma**2 + gate)
-
-            def squared(shifts: Floats) -> Floats:
-                return shifts[:, None] ** 2 * unit
-
-            return heaviest_change(self.weights(labels), labels, squared, squared)
-        return _worst_ballot(self, int(voters), int(labels), tuple(orders))
+            return gaussian
+        return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
 
 
 def _distinct(weights: Floats) -> tuple[Floats, Any]:

@@ -1,0 +1,105 @@
+"""The textbook must be right by itself: it is what everything else is measured with."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+import privote as pv
+from privote.audit.textbook import Textbook, effective_ballots, renyi, win_log_probs
+from privote.surprises import effective_votes
+
+
+def test_two_classes_win_as_one_difference_of_noises() -> None:
+    for a, b, sigma in ((3, 1, 2.0), (5, 5, 0.3), (12, 0, 1.0)):
+        wins = win_log_probs((b, a), sigma)
+        expected = norm.logcdf((a - b) / (math.sqrt(2) * sigma))
+        assert wins[a] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+def test_equal_classes_win_equally_often() -> None:
+    assert win_log_probs((2,) * 16, 1.7)[2] == pytest.approx(-math.log(16), rel=1e-13)
+
+
+def test_wins_follow_simulated_noise() -> None:
+    counts, sigma = np.array([4, 3, 3, 0]), 1.5
+    noisy = counts + sigma * np.random.default_rng(0).standard_normal((400_000, 4))
+    share = np.bincount(noisy.argmax(axis=1), minlength=4) / len(noisy)
+    wins = win_log_probs((0, 3, 3, 4), sigma)
+    np.testing.assert_allclose(share, [math.exp(wins[c]) for c in counts], atol=3e-3)
+
+
+def test_every_ballot_and_every_outcome_is_listed() -> None:
+    gate = pv.Gate(threshold=1, sigma=1.0)
+    book = Textbook(pv.BinaryVoting(sigma=1.0, gate=gate), 3, 2, missing=True)
+    assert len(book.ballots) == len(book.outcomes) == 9
+    book = Textbook(pv.PluralityVoting(sigma=1.0, gate=gate), 3, 3)
+    assert len(book.ballots) == 4  # one label, or none
+    assert len(book.outcomes) == 4  # one label, or ABSTAIN
+    book = Textbook(pv.PowersetVoting(sigma=1.0, max_positives=1), 3, 3)
+    assert len(book.ballots) == len(book.outcomes) == 4
+    with pytest.raises(pv.InputError, match="too many to list"):
+        Textbook(pv.BinaryVoting(sigma=1.0), 3, 6, missing=True)
+
+
+def test_the_joint_distribution_is_counted_vote_by_vote() -> None:
+    """Binary with two noises drawn on two counts, by simulation from the definition."""
+    mech = pv.BinaryVoting(sigma=1.3, gate=pv.Gate(threshold=2.5, sigma=0.8))
+    ballots = np.array([[1, 0], [1, 1], [0, 0], [1, 0]])
+    book = Textbook(mech, 4, 2)
+    cast = np.array([[np.flatnonzero((book.ballots == b).all(axis=1))[0] for b in ballots]])
+    expected = np.exp(book.log_probs(book.census(cast))[0])
+    rng = np.random.default_rng(1)
+    draws, yes = 300_000, ballots.sum(axis=0)
+    noise = 1.3 * rng.standard_normal((2, draws, 2))
+    label = (yes + noise[0] > 4 - yes + noise[1]).astype(int)
+    answered = np.maximum(yes, 4 - yes) + 0.8 * rng.standard_normal((draws, 2)) > 2.5
+    label[~answered] = -1
+    share = [(label == outcome).all(axis=1).mean() for outcome in book.outcomes]
+    np.testing.assert_allclose(share, expected, atol=3e-3)
+
+
+def test_renyi_by_hand() -> None:
+    p, q = np.log([0.8, 0.2]), np.log([0.5, 0.5])
+    expected = math.log(0.8**2 / 0.5 + 0.2**2 / 0.5)
+    assert renyi(p, q, np.array([2.0]))[0] == pytest.approx(expected, rel=1e-14)
+    sure = np.array([0.0, -np.inf])
+    assert renyi(sure, q, np.array([3.0]))[0] == pytest.approx(math.log(2))
+    assert renyi(sure, sure, np.array([3.0]))[0] == 0
+
+
+@given(seed=st.integers(0, 2**32 - 1), unit=st.sampled_from(["vote", "ballot"]))
+def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
+    rng = np.random.default_rng(seed)
+    queries, voters, labels = 5, 4, 3
+    votes = rng.choice([-1, 0, 1], size=(queries, voters, labels), p=[0.3, 0.4, 0.3])
+    votes[rng.random((queries, voters)) < 0.2] = -1
+    baseline = rng.random((queries, labels)) < 0.4
+    left = rng.integers(0, 6, size=voters)
+    real, spent = effective_votes(votes.astype(np.int8), baseline, left, unit)
+    for query in range(queries):
+        plain, price = effective_ballots(votes[query], baseline[query], left, unit=unit)
+        assert np.array_equal(real[query], plain)
+        left = left - price
+        spent = spent - price
+    assert (left >= 0).all()
+    assert (spent == 0).all()
+
+
+def test_no_voter_departs_more_often_than_allowed() -> None:
+    """All 4^4 ballots of one voter on four queries of two labels, allowance 2."""
+    ballots = list(itertools.product((0, 1), repeat=2))
+    baseline = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], bool)
+    for cast in itertools.product(ballots, repeat=4):
+        votes = np.array(cast, bool)[:, None]
+        for unit in ("vote", "ballot"):
+            counted, spent = effective_votes(votes, baseline, np.array([2]), unit)
+            departs = counted[:, 0] != baseline
+            used = departs.sum() if unit == "vote" else departs.any(axis=1).sum()
+            assert used == spent[0] <= 2

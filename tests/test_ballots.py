@@ -1,0 +1,160 @@
+"""Ballots: a cube that was made is a cube that was checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privote as pv
+from privote import ballots as room
+from privote.ballots import Ballots, SparseBallots
+from privote.errors import BallotError, InputError
+
+
+def cube(seed: int = 0, shape: tuple[int, int, int] = (13, 5, 3)) -> np.ndarray:
+    return np.random.default_rng(seed).random(shape) < 0.4
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.int64, np.float32, np.float64])
+def test_votes_of_any_type_are_the_same_votes(kind: Any) -> None:
+    votes = cube()
+    ballots = Ballots.from_array(votes.astype(kind))
+    assert ballots.shape == votes.shape
+    assert np.array_equal(ballots.to_array() == 1, votes)
+    # The type, which is public, decides whether a vote may be missing; the votes never do.
+    assert ballots.missing == (np.dtype(kind).kind in "if")
+
+
+def test_who_may_be_missing_can_be_said() -> None:
+    votes = cube().astype(np.int8)
+    assert not Ballots.from_array(votes, may_be_missing=False).missing
+    assert Ballots.from_array(votes.astype(bool), may_be_missing=True).missing
+    votes[3, 2, 1] = -1
+    with pytest.raises(BallotError, match="may_be_missing is False"):
+        Ballots.from_array(votes, may_be_missing=False)
+
+
+@pytest.mark.parametrize("bad", [2, -2, 0.5, np.nan, np.inf])
+def test_anything_else_is_refused_with_its_place(bad: float) -> None:
+    votes = cube().astype(np.float64)
+    votes[12, 4, 2] = bad
+    with pytest.raises(BallotError, match=r"votes\[query 12, voter 4, label 2\] is"):
+        Ballots.from_array(votes)
+
+
+def test_a_bool_that_is_not_one_is_refused() -> None:
+    # As a crafted .npy file would hold: one vote that adds up to 255.
+    bad = np.array([[[1], [255]]], np.uint8).view(bool)
+    with pytest.raises(BallotError, match="voter 1, label 0"):
+        Ballots.from_array(bad)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 20), st.integers(1, 5), st.integers(1, 5)),
+    seed=st.integers(0, 999),
+)
+def test_packed_bits_come_back(shape: tuple[int, int, int], seed: int) -> None:
+    votes = cube(seed, shape)
+    ballots = Ballots.from_packed(np.packbits(votes), shape)
+    assert np.array_equal(ballots.to_array(), votes)
+    head = ballots.head(max(1, shape[0] // 2))
+    assert np.array_equal(head.to_array(), votes[: head.queries])
+
+
+def test_packed_bits_of_another_size_are_refused() -> None:
+    with pytest.raises(BallotError, match="packed votes must be 25 bytes"):
+        Ballots.from_packed(np.zeros(24, np.uint8), (13, 5, 3))
+    with pytest.raises(BallotError, match="3 integers"):
+        Ballots.from_packed(np.zeros(24, np.uint8), (13, 5))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_small_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch, missing: bool) -> None:
+    votes: np.ndarray = cube(1, (50, 6, 4))
+    if missing:
+        votes = np.where(cube(2, votes.shape), -1, votes).astype(np.int8)
+    mechanisms: list[pv.Mechanism] = [
+        pv.BinaryVoting(sigma=2.0),
+        pv.TauVoting(sigma=2.0, tau=1.1),
+        pv.PowersetVoting(sigma=1.0),
+    ]
+    whole = [(m.rdp(votes, [2.0]), m.rdp_by_voter(votes, [2.0])) for m in mechanisms]
+    monkeypatch.setattr(room, "_BLOCK_CELLS", 64)
+    assert len(list(Ballots.from_array(votes).blocks())) > 3
+    for mech, (rdp, bills) in zip(mechanisms, whole, strict=True):
+        np.testing.assert_allclose(mech.rdp(votes, [2.0]), rdp, rtol=1e-12)
+        np.testing.assert_allclose(mech.rdp_by_voter(votes, [2.0]), bills, rtol=1e-12)
+        np.testing.assert_allclose(mech.total_rdp(votes, [2.0]), rdp.sum(axis=0), rtol=1e-12)
+
+
+def test_thresholds() -> None:
+    chances = np.random.default_rng(0).random((4, 3, 2))
+    assert np.array_equal(Ballots.from_array(chances, threshold=0.3).to_array(), chances >= 0.3)
+    each = Ballots.from_array(chances, threshold=[0.2, 0.9]).to_array()
+    assert np.array_equal(each, chances >= np.array([0.2, 0.9]))
+    with pytest.raises(InputError, match="one per label"):
+        Ballots.from_array(chances, threshold=[0.2, 0.3, 0.4])
+    with pytest.raises(InputError, match="lie in"):
+        Ballots.from_array(chances, threshold=1.5)
+    with pytest.raises(BallotError, match="probability must lie"):
+        Ballots.from_array(chances + 1, threshold=0.5)
+    with pytest.raises(InputError, match="ballots already"):
+        Ballots.of(Ballots.from_array(cube()), threshold=0.5)
+
+
+def test_clip_keeps_the_first_ones_and_the_gaps() -> None:
+    votes = np.array([[[1, 1, 1, 0], [-1, 1, 1, 1], [0, 0, 0, 1]]], np.int8)
+    clipped = Ballots.from_array(votes).clip(2).to_array()
+    assert clipped.tolist() == [[[1, 1, 0, 0], [-1, 1, 1, 0], [0, 0, 0, 1]]]
+    mech = pv.PowersetVoting(sigma=1.0, max_positives=2)
+    with pytest.raises(BallotError, match="max_positives"):
+        mech.rdp(votes)
+    assert mech.rdp(Ballots.from_array(votes).clip(2), [2.0]).shape == (1, 1)
+
+
+def test_head_is_bounded() -> None:
+    ballots = Ballots.from_array(cube())
+    for bad in (0, 14, 1.5, True):
+        with pytest.raises(InputError, match="queries must"):
+            ballots.head(bad)  # type: ignore[arg-type]
+
+
+def test_sparse_ballots_are_checked() -> None:
+    good: dict[str, Any] = {
+        "query": [2, 0, 0],
+        "voter": [1, 3, 0],
+        "votes": np.eye(3, dtype=bool),
+        "queries": 4,
+        "voters": 5,
+    }
+    ballots = SparseBallots(**good)
+    assert (ballots.queries, ballots.voters, ballots.labels) == (4, 5, 3)
+    block = next(ballots.blocks())
+    assert block.query.tolist() == [0, 0, 2]  # in order, whatever the order given
+    assert block.voter.tolist() == [0, 3, 1]
+    for change, match in (
+        ({"query": [2, 0, 4]}, "query must lie in 0..3, got 4"),
+        ({"voter": [1, 3, -1]}, "voter must lie in 0..4, got -1"),
+        ({"query": [0, 0, 0], "voter": [1, 3, 3]}, "more than one ballot"),
+        ({"query": [0, 1]}, "one per ballot"),
+        ({"votes": np.full((3, 3), -1)}, "who is silent is left out"),
+        ({"votes": np.zeros(3, bool)}, "2 axes"),
+    ):
+        with pytest.raises(BallotError, match=match):
+            SparseBallots(**{**good, **change})
+
+
+def test_nobody_speaks_at_all() -> None:
+    silent = SparseBallots(
+        np.zeros(0, int), np.zeros(0, int), np.zeros((0, 3), bool), queries=2, voters=4
+    )
+    zeros = np.zeros((2, 4, 3), bool)
+    for mech in (pv.BinaryVoting(sigma=1.0), pv.TauVoting(sigma=1.0, tau=1.0)):
+        np.testing.assert_allclose(mech.rdp(silent, [2.0]), mech.rdp(zeros, [2.0]))
+    for other in (pv.PluralityVoting(sigma=1.0), pv.PowersetVoting(sigma=1.0)):
+        assert (other.rdp(silent, [2.0]) > 0).all()  # somebody may speak up
+        assert other.release(silent, seed=0).shape == (2, 3)
