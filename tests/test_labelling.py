@@ -223,3 +223,11 @@ def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) 
         pv.label(votes, consumer="lab", **request)
     pv.label(votes, **request)
     assert ledger.standing()[0]["used"] == 8.0
+
+
+def test_every_room_opens_from_the_top() -> None:
+    assert pv.audit.exact(pv.BinaryVoting(sigma=2.0), 3, 1, [2.0], elections=5).ok
+    assert callable(pv.metrics.multilabel)
+    assert callable(pv.calibrate.queries_for)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pv.nothing

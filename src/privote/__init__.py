@@ -4,6 +4,9 @@ Multi-winner votes released under differential privacy, with an exact bill. Star
 :func:`label`; every mechanism also prices and draws on its own.
 """
 
+from importlib import import_module
+from typing import Any
+
 from . import metrics
 from ._version import __version__
 from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
@@ -66,3 +69,12 @@ __all__ = [
     "label",
     "metrics",
 ]
+
+_ROOMS = ("audit", "calibrate", "datasets", "report", "votefiles")
+
+
+def __getattr__(name: str) -> Any:
+    """Open a room when somebody asks for it: ``import privote`` stays fast."""
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'privote' has no attribute {name!r}")

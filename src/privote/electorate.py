@@ -42,6 +42,7 @@ class Electorate:
         ``None``: the largest that keeps the promise. Or one value, or one per voter, no larger.
     voter_ids
         Names of the voters; needed if batches list them in changing order or leave some out.
+        Without names a voter is known by its place, which must then never change.
     ledger, dataset, consumer
         Where the allowance is kept beyond this object, and under which names. An electorate
         with the same mechanism, voters and names goes on where the ledger says it stopped.

@@ -59,7 +59,8 @@ def label(
         A :class:`privote.Ledger` or its path: then the budget is the data set's, over all runs
         and all processes. Without one, the budget is this call's.
     voter_ids
-        Names of the voters, where their allowances last beyond one call.
+        Names of the voters, where their allowances last beyond one call. Without names a voter is
+        known by its place in the votes, which must then be the same in every call.
     seed
         An integer makes a simulation, marked as such; it protects nobody.
 

@@ -1,0 +1,50 @@
+"""How much a budget buys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privote as pv
+from privote.accounting.allowance import allowance_rdp, largest_allowance, largest_count
+
+ORDERS = pv.DEFAULT_ORDERS
+
+
+@given(
+    sigma=st.floats(1.0, 200.0), budget=st.floats(0.05, 50.0), delta=st.sampled_from([1e-3, 1e-9])
+)
+def test_the_largest_count_fits_and_one_more_does_not(
+    sigma: float, budget: float, delta: float
+) -> None:
+    curve = ORDERS / sigma**2
+    count = largest_count(curve, ORDERS, budget, delta)
+    assert count == 0 or pv.epsilon(count * curve, ORDERS, delta) <= budget
+    assert pv.epsilon((count + 1) * curve, ORDERS, delta) > budget
+
+
+def test_an_allowance_pays_for_both_sides() -> None:
+    curve = pv.BinaryVoting(sigma=7.0).surprise_rdp(50, 22, ORDERS)
+    allowance = largest_allowance(curve, ORDERS, 20.0, 1e-5)
+    assert allowance == largest_count(2 * curve, ORDERS, 20.0, 1e-5)
+    assert np.array_equal(allowance_rdp(curve, allowance), 2 * allowance * curve)
+    assert pv.epsilon(allowance_rdp(curve, allowance), ORDERS, 1e-5) <= 20
+    assert pv.epsilon(allowance_rdp(curve, allowance + 1), ORDERS, 1e-5) > 20
+    assert allowance_rdp(curve, [1, 2, 3]).shape == (3, len(ORDERS))
+
+
+def test_what_costs_nothing_is_still_finite() -> None:
+    assert 10**6 < largest_count(np.zeros(len(ORDERS)), ORDERS, 1.0, 1e-5) < 10**15
+
+
+def test_the_promise_of_an_electorate_is_kept() -> None:
+    electorate = pv.Electorate(
+        mechanism=pv.BinaryVoting(sigma=7.0), voters=50, labels=3, epsilon=8.0, delta=1e-5
+    )
+    assert electorate.epsilon <= 8.0
+    with pytest.raises(pv.BudgetError, match="not one surprise"):
+        pv.Electorate(
+            mechanism=pv.BinaryVoting(sigma=0.1), voters=50, labels=3, epsilon=0.1, delta=1e-5
+        )

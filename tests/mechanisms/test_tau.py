@@ -1,0 +1,91 @@
+"""Tau: clipping, the ends of the range, and the costliest pair of ballots."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.accounting.renyi import two_sided
+
+ORDERS = np.array([1.5, 5.0, 32.0])
+
+
+def test_weights_by_hand() -> None:
+    l2 = pv.TauVoting(sigma=1.0, tau=1.8).weights(5)
+    np.testing.assert_allclose(l2, [0, 1, 1, 1, 0.9, 1.8 / 5**0.5])
+    l1 = pv.TauVoting(sigma=1.0, tau=1.8, norm=1).weights(5)
+    np.testing.assert_allclose(l1, [0, 1, 0.9, 0.6, 0.45, 0.36])
+
+
+def test_no_clipping_is_binary() -> None:
+    rng = np.random.default_rng(0)
+    votes = rng.random((5, 7, 3)) < 0.5
+    for gate in (None, pv.Gate(threshold=5, sigma=1.0)):
+        tau = pv.TauVoting(sigma=2.0, tau=9.0, gate=gate)
+        binary = pv.BinaryVoting(sigma=2.0, gate=gate)
+        np.testing.assert_allclose(
+            tau.rdp_by_voter(votes, ORDERS), binary.rdp_by_voter(votes, ORDERS), rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            tau.outcome_probabilities(votes), binary.outcome_probabilities(votes), rtol=1e-12
+        )
+        assert np.array_equal(tau.release(votes, seed=3), binary.release(votes, seed=3))
+
+
+@pytest.mark.parametrize(("voters", "ones"), [(1, 1), (5, 1), (5, 5), (50, 1), (50, 50)], ids=str)
+def test_clipped_moves_near_the_ends_are_priced(voters: int, ones: int) -> None:
+    """Where a whole vote would leave the range a clipped one does not: it is not free."""
+    votes = np.zeros((1, voters, 4), bool)
+    votes[0, :ones] = True
+    for norm in (1, 2):
+        mech = pv.TauVoting(sigma=1.0, tau=1.0, norm=norm)
+        true = mech.rdp_by_voter(votes, ORDERS).max(axis=(0, 1))
+        assert (mech.rdp(votes, ORDERS)[0] >= true * (1 - 1e-12)).all()
+        assert (true > 0).any()
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("tau", [0.3, 1.0, 1.5])
+def test_the_worst_case_covers_every_pair_of_ballots_at_real_tallies(norm: int, tau: float) -> None:
+    """Each label at its dearest real tally, for all pairs of ballots: below what is stated."""
+    voters, labels, sigma = 6, 4, 1.5
+    mech = pv.TauVoting(sigma=sigma, tau=tau, norm=norm)
+    weights = mech.weights(labels)
+
+    def dearest(shift: float) -> np.ndarray:
+        if shift == 0:
+            return np.zeros(len(ORDERS))
+        at = np.linspace(-voters, voters - 2 * shift, 4001)
+        here, there = mech.log_probs(at, voters), mech.log_probs(at + 2 * shift, voters)
+        return two_sided(here, there, ORDERS).max(axis=0)
+
+    true = np.zeros(len(ORDERS))
+    for s, t in itertools.product(range(labels + 1), repeat=2):
+        for overlap in range(max(0, s + t - labels), min(s, t) + 1):
+            cost = (
+                (s - overlap) * dearest(weights[s])
+                + (t - overlap) * dearest(weights[t])
+                + overlap * dearest(abs(weights[s] - weights[t]))
+            )
+            true = np.maximum(true, cost)
+    stated = mech.worst_case_rdp(voters, labels, ORDERS)
+    assert (stated >= true * (1 - 1e-12)).all()
+    assert (stated <= true * 1.1).all()
+
+
+def test_many_labels_round_up_and_never_down() -> None:
+    few, many = (
+        pv.TauVoting(sigma=3.0, tau=1.3).worst_case_rdp(40, labels, ORDERS) for labels in (64, 80)
+    )
+    assert (many >= few * (1 - 1e-9)).all()
+    assert (many <= few * 1.35).all()
+
+
+def test_refusals() -> None:
+    with pytest.raises(pv.InputError, match="norm must be 1 or 2, got 3"):
+        pv.TauVoting(sigma=1.0, tau=1.0, norm=3)
+    with pytest.raises(pv.InputError, match="tau must be"):
+        pv.TauVoting(sigma=1.0, tau=0.0)
