@@ -140,7 +140,7 @@ def starve(limit: str) -> tuple[bool, str]:
         for file in folder.iterdir():
             file.chmod(0o600)
         intact = not before and not check(folder)
-    return said.startswith("refused") and intact, said
+    return said.startswith("refused") and intact, said.replace(f"{folder}/", "")
 
 
 def main() -> None:
