@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote import votefiles
 
 GOOD = np.zeros((4, 5, 3), dtype=bool)
+LEDGER = pv.Ledger.in_memory()  # nothing in this file may ever charge it
 
 
 def cube(value: float, dtype: Any = np.float64) -> np.ndarray:
@@ -22,7 +24,7 @@ def cube(value: float, dtype: Any = np.float64) -> np.ndarray:
 
 def label(votes: Any = GOOD, **changes: Any) -> pv.Release:
     mechanism = changes.pop("mechanism", pv.BinaryVoting(sigma=3.0))
-    arguments: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-5, **changes}
+    arguments: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-5, "ledger": LEDGER, **changes}
     return pv.label(votes, mechanism=mechanism, **arguments)
 
 
@@ -40,6 +42,18 @@ def two_positives() -> np.ndarray:
     votes = GOOD.copy()
     votes[3, 4, :2] = True
     return votes
+
+
+BINARY, TAU = pv.BinaryVoting(sigma=3.0), pv.TauVoting(sigma=3.0, tau=1.0)
+BALLOTS = pv.Ballots.from_array(GOOD)
+BUDGET = pv.Budget(epsilon=1.0, delta=1e-5)
+BITS = np.zeros(8, np.uint8)
+RAGGED = [[[1, 0, 1], [0, 1]], [[1, 0, 0]]]
+
+
+def guardian(**changes: Any) -> pv.Guardian:
+    arguments: dict[str, Any] = {"mechanism": BINARY, "budget": BUDGET, "ledger": LEDGER}
+    return pv.Guardian(**{**arguments, **changes})
 
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -233,7 +247,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "names twice": (
         lambda: electorate(voter_ids=["a", "a", "b", "c", "d"]),
         pv.InputError,
-        "5 different names, got 5 of which 4 differ",
+        "5 different names, but 'a' comes twice",
     ),
     "stranger": (
         lambda: electorate(voter_ids="abcde").answer(GOOD, voter_ids="abcdz"),
@@ -269,6 +283,229 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         pv.InputError,
         "zero baseline only",
     ),
+    # arrays that are none
+    "ragged": (lambda: label(RAGGED), pv.BallotError, "votes must be one array, its rows of one"),
+    "masked": (
+        lambda: label(np.ma.masked_array(GOOD, mask=True)),
+        pv.BallotError,
+        "a mask says nothing here, -1 is missing",
+    ),
+    "no votes at all": (lambda: BINARY.release(None), pv.BallotError, "got 0"),
+    "a table of names": (lambda: BINARY.rdp({"a": 1}), pv.BallotError, "got 0"),
+    "dates": (lambda: label(np.zeros((1, 2, 3), "M8[s]")), pv.BallotError, "datetime64"),
+    "records": (lambda: label(np.zeros((1, 2, 3), [("a", int)])), pv.BallotError, "got dtype"),
+    "path without a file": (lambda: label("absent.npy"), pv.InputError, "does not exist"),
+    "path of another kind": (lambda: label("."), pv.InputError, "must end in one of"),
+    "path a number": (lambda: votefiles.read(5), pv.InputError, "path must name a file, got 5"),
+    "packed into no folder": (
+        lambda: votefiles.write_packed("no/such/folder/x.npz", GOOD),
+        pv.InputError,
+        "cannot be written",
+    ),
+    "packed bits a list of words": (
+        lambda: pv.Ballots.from_packed(["a"], (1, 2, 3)),
+        pv.BallotError,
+        "packed votes must be 1 bytes (uint8)",
+    ),
+    "packed shape ragged": (
+        lambda: pv.Ballots.from_packed(BITS, [[1], [2, 3]]),
+        pv.BallotError,
+        "shape must be one array",
+    ),
+    "packed shape negative": (
+        lambda: pv.Ballots.from_packed(BITS, (-1, 2, 3)),
+        pv.BallotError,
+        "at least one of its queries",
+    ),
+    "shape of two": (
+        lambda: pv.Ballots((1, 2), lambda start, stop: GOOD, missing=False),
+        pv.BallotError,
+        "3 axes (queries, voters, labels), got 2",
+    ),
+    "shape of words": (
+        lambda: pv.Ballots(("a", 2, 3), lambda start, stop: GOOD, missing=False),
+        pv.BallotError,
+        "queries must be an integer, got 'a'",
+    ),
+    "rows that cannot be called": (
+        lambda: pv.Ballots((1, 2, 3), GOOD, missing=False),
+        pv.InputError,
+        "rows must be a function",
+    ),
+    "may_be_missing a word": (
+        lambda: pv.Ballots.from_array(GOOD, may_be_missing="no"),
+        pv.InputError,
+        "may_be_missing must be True, False or None, got 'no'",
+    ),
+    "clip to a word": (
+        lambda: BALLOTS.clip("a"),
+        pv.InputError,
+        "max_positives must be an integer",
+    ),
+    "clip to nothing": (lambda: BALLOTS.clip(None), pv.InputError, "got None"),
+    "clip to a half": (lambda: BALLOTS.clip(1.5), pv.InputError, "got 1.5"),
+    "clip below zero": (lambda: BALLOTS.clip(-1), pv.InputError, "at least 0, got -1"),
+    "head a word": (lambda: BALLOTS.head("a"), pv.InputError, "queries must be an integer"),
+    "threshold ragged": (
+        lambda: label(cube(0.1), threshold=[[0.5], [0.1, 0.2]]),
+        pv.InputError,
+        "threshold must be a number or one per label",
+    ),
+    # numbers that are none
+    "epsilon nan": (lambda: label(epsilon=np.nan), pv.InputError, "epsilon must be finite"),
+    "epsilon a truth": (
+        lambda: label(epsilon=np.bool_(True)),
+        pv.InputError,
+        "epsilon must be finite",
+    ),
+    "epsilon an array": (lambda: label(epsilon=np.array([8.0])), pv.InputError, "got array([8.])"),
+    "epsilon complex": (lambda: label(epsilon=8 + 0j), pv.InputError, "got (8+0j)"),
+    "epsilon a word": (lambda: label(epsilon="8"), pv.InputError, "got '8'"),
+    "epsilon beyond floats": (lambda: label(epsilon=10**400), pv.InputError, "got 1000000"),
+    "sigma beyond floats": (
+        lambda: pv.BinaryVoting(sigma=10**400),
+        pv.InputError,
+        "sigma must be finite and positive, got 1000000",
+    ),
+    "delta a word": (lambda: label(delta="1e-5"), pv.InputError, "got '1e-5'"),
+    "delta a truth": (lambda: label(delta=True), pv.InputError, "got True"),
+    "delta nan": (lambda: label(delta=np.nan), pv.InputError, "got nan"),
+    "delta negative": (lambda: label(delta=-1e-5), pv.InputError, "got -1e-05"),
+    "seed a word": (lambda: label(seed="a"), pv.InputError, "got 'a'"),
+    "seed a float": (lambda: BINARY.release(GOOD, seed=1.0), pv.InputError, "got 1.0"),
+    "seed a truth": (lambda: BINARY.release(GOOD, seed=True), pv.InputError, "got True"),
+    "seed a list": (lambda: label(seed=[1]), pv.InputError, "got [1]"),
+    "orders a word": (lambda: BINARY.rdp(GOOD, "abc"), pv.InputError, "orders must be numbers"),
+    "orders a table": (lambda: BINARY.rdp(GOOD, {2: 1}), pv.InputError, "orders must be numbers"),
+    "orders ragged": (
+        lambda: BINARY.worst_case_rdp(5, 3, [[2], [3, 4]]),
+        pv.InputError,
+        "orders must be numbers, got [[2], [3, 4]]",
+    ),
+    "curve a word": (lambda: pv.epsilon("a", [2.0], 1e-5), pv.InputError, "rdp must be numbers"),
+    "curve nothing": (lambda: pv.epsilon(None, None, 1e-5), pv.InputError, "rdp must have one"),
+    "several curves in 2017": (
+        lambda: pv.epsilon_2017([[1.0], [2.0]], [2.0], 1e-5),
+        pv.InputError,
+        "rdp must be one curve (orders,), got shape (2, 1)",
+    ),
+    "voters a float": (lambda: TAU.worst_case_rdp(5.0, 3), pv.InputError, "voters must be an int"),
+    "labels negative": (lambda: BINARY.surprise_rdp(5, -1), pv.InputError, "labels must be an int"),
+    "norm a truth": (
+        lambda: pv.TauVoting(sigma=1.0, tau=1.0, norm=True),
+        pv.InputError,
+        "norm must be an integer of at least 1, got True",
+    ),
+    "norms": (
+        lambda: pv.TauVoting(sigma=1.0, tau=1.0, norm=np.array([1, 2])),
+        pv.InputError,
+        "norm must be an integer",
+    ),
+    "quota a word": (lambda: pv.BinaryVoting(sigma=1.0, quota="a"), pv.InputError, "got 'a'"),
+    "link order nan": (
+        lambda: pv.OptimalLink(cost=0.1, order=np.nan),
+        pv.InputError,
+        "got nan",
+    ),
+    # names, ledgers and what goes with what
+    "data set a number": (lambda: label(dataset=5), pv.InputError, "dataset must be a name"),
+    "data set blank": (lambda: label(dataset="  "), pv.InputError, "got '  '"),
+    "consumer without a name": (lambda: label(consumer=""), pv.InputError, "consumer must be a"),
+    "owner a number": (lambda: guardian(owner=5), pv.InputError, "owner must be a name"),
+    "budget a number": (lambda: guardian(budget=5), pv.InputError, "budget must be a privote.Bud"),
+    "budget set to nothing": (
+        lambda: LEDGER.set_budget(None, dataset="d"),
+        pv.InputError,
+        "budget must be a privote.Budget, got None",
+    ),
+    "budget of nobody": (
+        lambda: LEDGER.set_budget(BUDGET, dataset=""),
+        pv.InputError,
+        "dataset must be a name",
+    ),
+    "ledger a folder": (lambda: label(ledger="."), pv.InputError, "'.' is a folder"),
+    "ledger a number": (lambda: label(ledger=5), pv.InputError, "Ledger or its path, got 5"),
+    "ledger bytes": (lambda: label(ledger=b"x.db"), pv.InputError, "got b'x.db'"),
+    "ledger without a name": (lambda: label(ledger=""), pv.InputError, "got ''"),
+    "voters numbered": (lambda: label(voter_ids=5), pv.InputError, "voter_ids must be a sequence"),
+    "voters without order": (
+        lambda: label(voter_ids=set("abcde")),
+        pv.InputError,
+        "voter_ids must be a sequence",
+    ),
+    "voters nameless": (lambda: label(voter_ids=[None] * 5), pv.InputError, "voter 0 has None"),
+    "voters in two columns": (
+        lambda: label(voter_ids=np.zeros((5, 2), int)),
+        pv.InputError,
+        "voter 0 has array([0, 0])",
+    ),
+    "nobody": (lambda: guardian(voter_ids=[]), pv.InputError, "one or more different names, got 0"),
+    "bound without a use": (
+        lambda: label(bound="pate2018"),
+        pv.InputError,
+        "bound goes with guarantee 'data-dependent', not 'allowance'; got 'pate2018'",
+    ),
+    "bound unknown": (
+        lambda: label(guarantee="data-dependent", queries=2, bound="tight"),
+        pv.InputError,
+        "got 'tight'",
+    ),
+    "baseline ragged": (
+        lambda: label(baseline=[[1], [1, 2]]),
+        pv.InputError,
+        "baseline must be a table",
+    ),
+    "baseline words": (
+        lambda: label(baseline=np.full((4, 3), "0")),
+        pv.InputError,
+        "baseline must hold 0 and 1 only",
+    ),
+    "baseline with a hidden byte": (
+        lambda: label(baseline=np.full((4, 3), 7, np.uint8).view(bool)),
+        pv.InputError,
+        "baseline must hold 0 and 1 only",
+    ),
+    "allowance a float": (lambda: electorate(allowance=2.5), pv.InputError, "got 2.5"),
+    "allowance negative": (lambda: electorate(allowance=-1), pv.InputError, "none negative"),
+    "allowance ragged": (lambda: electorate(allowance=[1, [2]]), pv.InputError, "got [1, [2]]"),
+    "sparse queries a word": (
+        lambda: sparse(queries="a"),
+        pv.BallotError,
+        "queries must be an int",
+    ),
+    "sparse voters a half": (lambda: sparse(voters=2.5), pv.BallotError, "voters must be an int"),
+    "sparse votes ragged": (lambda: sparse(votes=[[1], [1, 0]]), pv.BallotError, "one array"),
+    "sparse query beyond": (lambda: sparse(query=[2**63]), pv.BallotError, "in 0..1"),
+    # what was written
+    "release without a file": (
+        lambda: pv.Release.load("absent.npz"),
+        pv.InputError,
+        "'absent.npz' is not a saved release",
+    ),
+    "release a number": (lambda: pv.Release.load(5), pv.InputError, "'5' is not a saved release"),
+    # audits
+    "audit a word": (lambda: pv.audit.exact("x", 3, 2), pv.InputError, "must be a privote mech"),
+    "audit nothing": (
+        lambda: pv.audit.exact(BINARY, 3, 2, elections=0),
+        pv.InputError,
+        "elections must be an integer of at least 1, got 0",
+    ),
+    "audit without a seed": (
+        lambda: pv.audit.exact(BINARY, 3, 2, seed="a"),
+        pv.InputError,
+        "seed must be an integer of at least 0, got 'a'",
+    ),
+    "audit no run": (lambda: pv.audit.adaptive(BINARY, runs=0), pv.InputError, "runs must be"),
+    "audit no allowance": (
+        lambda: pv.audit.adaptive(BINARY, allowance=0),
+        pv.InputError,
+        "allowance must be",
+    ),
+    "audit one draw": (
+        lambda: pv.audit.sampled(BINARY, GOOD, GOOD, draws=1),
+        pv.InputError,
+        "draws must be an integer of at least 2, got 1",
+    ),
 }
 
 
@@ -278,6 +515,7 @@ def test_malformed_input_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(kind, match=re.escape(message)) as caught:
         action()
     assert type(caught.value) is kind
+    assert LEDGER.published() == []
 
 
 def test_bad_batch_spends_nothing() -> None:

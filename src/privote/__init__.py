@@ -54,7 +54,9 @@ __all__ = [
     "LedgerError",
     "Mechanism",
     "MissingExtraError",
+    "NeighbourBallots",
     "OptimalLink",
+    "PATEClassifier",
     "PluralityVoting",
     "PowersetVoting",
     "PrivoteError",
@@ -70,11 +72,14 @@ __all__ = [
     "metrics",
 ]
 
-_ROOMS = ("audit", "calibrate", "datasets", "report", "votefiles")
+_ROOMS = ("audit", "calibrate", "datasets", "learning", "report", "votefiles")
+_OF_LEARNING = ("NeighbourBallots", "PATEClassifier")
 
 
 def __getattr__(name: str) -> Any:
     """Open a room when somebody asks for it: ``import privote`` stays fast."""
     if name in _ROOMS:
         return import_module(f".{name}", __name__)
+    if name in _OF_LEARNING:
+        return getattr(import_module(".learning", __name__), name)
     raise AttributeError(f"module 'privote' has no attribute {name!r}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
-from .errors import BallotError, InputError
+from .errors import BallotError, InputError, whole
 
 Threshold = float | npt.ArrayLike | None
 
@@ -54,7 +54,9 @@ class Ballots:
         *,
         missing: bool,
     ) -> None:
-        self.queries, self.voters, self.labels = (int(size) for size in shape)
+        self.queries, self.voters, self.labels = check_shape(shape)
+        if not callable(rows):
+            raise InputError(f"rows must be a function of start and stop, got {rows!r:.60}")
         self.missing = bool(missing)
         self._rows = rows
 
@@ -105,8 +107,10 @@ class Ballots:
             Whether a neighbour's vote could be missing. By default the type decides, never the
             votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
         """
-        array = votes if isinstance(votes, np.ndarray) else np.asarray(votes)
+        array = _array("votes", votes)
         shape = check_shape(array.shape)
+        if may_be_missing not in (None, True, False):
+            raise InputError(f"may_be_missing must be True, False or None, got {may_be_missing!r}")
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
@@ -122,7 +126,7 @@ class Ballots:
     @classmethod
     def from_packed(cls, bits: npt.NDArray[np.uint8], shape: npt.ArrayLike) -> Ballots:
         """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
-        sizes = np.asarray(shape)
+        sizes, bits = _array("shape", shape), _array("votes", bits)
         if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
             raise BallotError(f"shape of packed votes must be 3 integers, got {sizes.tolist()!r}")
         queries, voters, labels = (int(size) for size in sizes)
@@ -145,7 +149,7 @@ class Ballots:
 
     def blocks(self) -> Iterator[DenseBlock]:
         """Yield the cube in blocks of consecutive queries."""
-        step = max(8, _BLOCK_CELLS // (self.voters * self.labels) // 8 * 8)
+        step = block_queries(self.voters, self.labels)
         for start in range(0, self.queries, step):
             yield DenseBlock(
                 self._rows(start, min(start + step, self.queries)), self.missing, start
@@ -166,8 +170,7 @@ class Ballots:
         A rule that looks at one ballot only, so it costs nothing; order the labels so that the
         ones to keep come first.
         """
-        if max_positives < 0:
-            raise InputError(f"max_positives must be 0 or more, got {max_positives}")
+        whole("max_positives", max_positives, 0)
 
         def rows(start: int, stop: int) -> Votes:
             votes = self._rows(start, stop)
@@ -202,7 +205,7 @@ class SparseBallots:
         queries: int,
         voters: int,
     ) -> None:
-        ballots = np.asarray(votes)
+        ballots = _array("votes", votes)
         if ballots.ndim != 2:
             raise BallotError(
                 f"votes of sparse ballots must have 2 axes (speakers, labels), "
@@ -213,7 +216,7 @@ class SparseBallots:
             raise BallotError("votes of sparse ballots must be 0 or 1: who is silent is left out")
         places = []
         for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
-            array = np.asarray(given)
+            array = _array(name, given)
             if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
                 raise BallotError(
                     f"{name} must be {len(ballots)} integers, one per ballot, "
@@ -270,8 +273,23 @@ class SparseBallots:
         )
 
 
+def _array(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return values as an array; refuse what is ragged, and masks, which would be lost."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise BallotError(f"{name} must be a plain array: a mask says nothing here, -1 is missing")
+    try:
+        return values if isinstance(values, np.ndarray) else np.asarray(values)
+    except ValueError:
+        raise BallotError(f"{name} must be one array, its rows of one length") from None
+
+
 def _outside(array: npt.NDArray[Any], bound: int) -> int:
     return int(array[(array < 0) | (array >= bound)][0])
+
+
+def block_queries(voters: int, labels: int) -> int:
+    """Return how many queries of a dense cube come in one block: by public sizes only."""
+    return max(8, _BLOCK_CELLS // (voters * labels) // 8 * 8)
 
 
 def check_head(queries: int, available: int) -> int:
@@ -297,14 +315,16 @@ def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
-    if len(shape) != 3:
+    if not isinstance(shape, tuple) or len(shape) != 3:
         raise BallotError(
             f"votes must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
         )
     for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise BallotError(f"{axis} must be an integer, got {size!r:.60}")
         if size < 1:
             raise BallotError(f"votes must have at least one of its {axis}, got shape {shape}")
-    return shape[0], shape[1], shape[2]
+    return int(shape[0]), int(shape[1]), int(shape[2])
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:

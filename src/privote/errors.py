@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -58,6 +58,17 @@ def missing_extra(extra: str, what: str) -> MissingExtraError:
 
 def positive(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite positive number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise InputError(f"{name} must be finite and positive, got {value!r}")
-    return float(value)
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else 0.0
+    except OverflowError:  # an integer beyond all floats
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise InputError(f"{name} must be finite and positive, got {value!r:.60}")
+    return number
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Return ``value`` as an int if it is an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r:.60}")
+    return int(value)

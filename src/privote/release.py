@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -41,11 +44,39 @@ _MEANING = {
 }
 
 
+class Later:
+    """A number that is worked out when somebody asks for it, and then kept."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+
+    @cached_property
+    def value(self) -> Any:
+        """The number."""
+        return self._work()
+
+    def __repr__(self) -> str:
+        return "<sealed>"
+
+
 class Sealed:
-    """Numbers for the owner's eyes: they depend on the votes. Shown only when asked for by name."""
+    """Numbers for the owner's eyes: they depend on the votes. Shown only when asked for by name.
+
+    Under "data-dependent", ready at once: ``epsilon``, the Rényi costs of all queries added up,
+    ``rdp`` by ``orders``, and the ``bound`` they rest on. Worked out when asked for: the exact cost
+    of the batch, voter by voter, as ``epsilon_by_voter``, the smaller of ``epsilon_rdp`` and
+    ``epsilon_pld`` (None where there is none), and whose it is, the ``accountant``; and each
+    voter's own epsilon, ``bills()``. Under "allowance": what each voter has ``spent`` of its
+    ``allowance``, how many of its ballots were ``refused`` (what was left did not pay for them, so
+    they counted as the baseline), and who is ``exhausted``, with nothing left at all.
+    """
 
     def __init__(self, **numbers: Any) -> None:
         self.__dict__.update(numbers)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return found.value if isinstance(found, Later) else found
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"nothing sealed under {name!r}; there is: {', '.join(vars(self))}")
@@ -83,7 +114,8 @@ class Release:
         Registered voters.
     terms
         Public terms of the guarantee: for "ptr" what was proposed and whether the test passed; for
-        a sanitized "data-dependent" epsilon the order, the noise and the confidence.
+        a sanitized "data-dependent" epsilon the order, the noise, the confidence, its price, and
+        to compare what PATE 2018 would price it at (``price_2018``: not a valid bound).
     allowance
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated
@@ -220,6 +252,16 @@ class Release:
         ]
         if self.terms:
             lines.insert(-5, ("Terms", self._terms()))
+        if "price_2018" in self.terms:
+            lines.insert(
+                -5,
+                (
+                    "For comparison only",
+                    "PATE 2018 (Theorem 23) would price the published number at "
+                    f"{self.terms['price_2018']:.4g} instead of {self.terms['price']:.4g}: not a "
+                    "valid bound",
+                ),
+            )
         if self.allowance is not None:
             lines.insert(2, ("Allowance", f"{self.allowance} surprises a voter, for life"))
         if self.abstained:
@@ -237,26 +279,32 @@ class Release:
                 "number are (epsilon, delta)-close to those of every neighbour of these votes"
             )
         numbers = ", ".join(
-            f"{name} {value:.4g}" for name, value in self.terms.items() if name != "passed"
+            f"{name} {value:.4g}"
+            for name, value in self.terms.items()
+            if name not in ("passed", "price_2018")
         )
         return f"{said}; {numbers}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
-        target = Path(path)
-        if target.suffix != ".npz":
+        if not isinstance(path, str | os.PathLike) or Path(path).suffix != ".npz":
             raise InputError(f"path must end in .npz, got {str(path)!r}")
-        np.savez_compressed(target, labels=self.labels, facts=np.array(json.dumps(self.facts())))
+        facts = np.array(json.dumps(self.facts()))
+        try:
+            np.savez_compressed(Path(path), labels=self.labels, facts=facts)
+        except OSError as error:
+            raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
         """Read what :meth:`save` wrote. Runs no code from the file."""
-        with np.load(Path(path), allow_pickle=False) as data:
-            if "facts" not in data or "labels" not in data:
-                raise InputError(f"{str(path)!r} is not a saved release: it needs labels and facts")
-            labels, facts = data["labels"], json.loads(str(data["facts"]))
-        for derived in ("answered", "labels", "abstained"):
-            facts.pop(derived)
-        if isinstance(facts["allowance"], list):
-            facts["allowance"] = tuple(facts["allowance"])
-        return cls(labels=labels, **facts)
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                labels, facts = data["labels"], json.loads(str(data["facts"]))
+            for derived in ("answered", "labels", "abstained"):
+                facts.pop(derived)
+            if isinstance(facts["allowance"], list):
+                facts["allowance"] = tuple(facts["allowance"])
+            return cls(labels=labels, **facts)
+        except (OSError, TypeError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"{str(path)!r} is not a saved release: {error}") from None

@@ -7,7 +7,6 @@ own ballots and at public numbers only, which is what the allowance theorem need
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,16 @@ def effective(
     *,
     unit: str,
     silence_is_zeros: bool,
-) -> tuple[Block, Counts]:
-    """Return the block that counts, and what each voter spends on it."""
+) -> tuple[Block, Counts, Counts]:
+    """Return the block that counts, what each voter spends, and how many ballots were refused.
+
+    A ballot is refused, and counts as the baseline, if its surprises are more than is left.
+    """
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
     assert isinstance(block, DenseBlock)
-    votes, spent = effective_votes(block.votes, baseline, left, unit)
-    return DenseBlock(votes, missing=False, start=block.start), spent
+    votes, spent, refused = _counted(block.votes, baseline, left, unit)
+    return DenseBlock(votes, missing=False, start=block.start), spent, refused
 
 
 def effective_votes(
@@ -50,6 +52,12 @@ def effective_votes(
         ``"vote"``: each vote that departs from the baseline is a surprise; ``"ballot"``: each
         ballot that departs from it anywhere is one.
     """
+    return _counted(votes, baseline, left, unit)[:2]
+
+
+def _counted(
+    votes: Votes, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
+) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:
     guess = np.asarray(baseline, np.bool_)[:, None, :]
     if votes.dtype == np.bool_:
         yes = votes
@@ -63,28 +71,39 @@ def effective_votes(
     keep = _affordable(count, left)
     spent = np.where(keep, count, 0).sum(axis=0)
     if keep.all():
-        return np.asarray(yes), spent
-    return np.where(keep[:, :, None], yes, guess), spent
+        return np.asarray(yes), spent, np.zeros_like(spent)
+    return np.where(keep[:, :, None], yes, guess), spent, (~keep).sum(axis=0)
 
 
 def _affordable(count: Counts, left: Counts) -> npt.NDArray[np.bool_]:
     """Return which ballots fit, taken in order: (queries, voters)."""
     keep = np.ones(count.shape, np.bool_)
     for voter in np.flatnonzero(count.sum(axis=0) > left):
-        keep[:, voter] = list(_in_turn(count[:, voter], int(left[voter])))
+        keep[:, voter] = _in_turn(count[:, voter], int(left[voter]))
     return keep
 
 
-def _in_turn(costs: npt.NDArray[Any], left: int) -> Iterator[bool]:
-    for cost in costs.tolist():
-        fits = cost <= left
-        left -= cost if fits else 0
-        yield fits
+def _in_turn(costs: npt.NDArray[Any], left: int) -> npt.NDArray[np.bool_]:
+    """Return which of one voter's ballots fit, taken in order; who does not fit is passed over.
+
+    All up to the first that does not fit are taken at once; from there on nothing that costs as
+    much can fit, so there are no more passes than different costs.
+    """
+    keep = np.zeros(len(costs), np.bool_)
+    waiting = np.flatnonzero(costs <= left)
+    while waiting.size:
+        total = np.cumsum(costs[waiting])
+        fit = int(np.searchsorted(total, left, side="right"))
+        keep[waiting[:fit]] = True
+        left -= int(total[fit - 1]) if fit else 0
+        waiting = waiting[fit:]
+        waiting = waiting[costs[waiting] <= left]
+    return keep
 
 
 def _effective_sparse(
     block: SparseBlock, left: Counts, unit: str, silence_is_zeros: bool
-) -> tuple[SparseBlock, Counts]:
+) -> tuple[SparseBlock, Counts, Counts]:
     """Return the ballots that count; a silent voter is its own (zero) baseline."""
     size = block.votes.sum(axis=1)
     if unit == "vote":
@@ -98,11 +117,12 @@ def _effective_sparse(
     starts = np.searchsorted(block.voter[order], np.arange(block.voters + 1))
     for voter in np.flatnonzero(spent > left):
         rows = order[starts[voter] : starts[voter + 1]]
-        keep[rows] = list(_in_turn(count[rows], int(left[voter])))
+        keep[rows] = _in_turn(count[rows], int(left[voter]))
         spent[voter] = int(count[rows][keep[rows]].sum())
     return (
         SparseBlock(
             block.query[keep], block.voter[keep], block.votes[keep], block.queries, block.voters
         ),
         spent,
+        np.bincount(block.voter[~keep], minlength=block.voters),
     )

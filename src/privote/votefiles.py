@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     ``.zarr``: a 3-D array, or a group with the array ``votes``. ``.parquet``: one row a ballot,
     with columns ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query.
     """
-    file = Path(path)
+    file = _path(path)
     if not file.exists():
         raise InputError(f"votes file {str(path)!r} does not exist")
     readers = {".npy": _read_npy, ".npz": _read_npz, ".zarr": _read_zarr, ".parquet": _read_parquet}
@@ -43,7 +43,18 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
     ballots = Ballots.from_array(votes)
     if ballots.missing:
         raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
-    np.savez(Path(path), votes=np.packbits(ballots.to_array()), shape=np.array(ballots.shape))
+    bits, shape = np.packbits(ballots.to_array()), np.array(ballots.shape)
+    try:
+        np.savez(_path(path), votes=bits, shape=shape)
+    except OSError as error:
+        raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
+
+
+def _path(path: Any) -> Path:
+    try:
+        return Path(path)
+    except TypeError:
+        raise InputError(f"path must name a file, got {path!r:.60}") from None
 
 
 def _read_npy(file: Path, threshold: Threshold) -> Ballots:
@@ -102,7 +113,10 @@ def _read_zarr(file: Path, threshold: Threshold) -> Ballots:
         import zarr
     except ImportError:
         raise missing_extra("files", "reading Zarr") from None
-    node = zarr.open(str(file), mode="r")
+    try:
+        node = zarr.open(str(file), mode="r")
+    except Exception as error:  # zarr has its own error tree
+        raise BallotError(f"{file.name} is not a readable Zarr array: {error}") from None
     if isinstance(node, zarr.Group):
         if "votes" not in node:
             raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(node)}")

@@ -48,3 +48,18 @@ def test_the_promise_of_an_electorate_is_kept() -> None:
         pv.Electorate(
             mechanism=pv.BinaryVoting(sigma=0.1), voters=50, labels=3, epsilon=0.1, delta=1e-5
         )
+
+
+@given(sigma=st.floats(2.0, 60.0), budget=st.floats(0.5, 20.0), parts=st.integers(2, 9))
+def test_cheaper_surprises_and_larger_budgets_buy_more(
+    sigma: float, budget: float, parts: int
+) -> None:
+    curve = ORDERS / sigma**2
+    allowance = largest_allowance(curve, ORDERS, budget, 1e-5)
+    # A surprise of a part of the price: that many times as many, and the odd ones left over.
+    cheaper = largest_allowance(curve / parts, ORDERS, budget, 1e-5)
+    assert parts * allowance <= cheaper < parts * (allowance + 1)
+    assert largest_allowance(curve, ORDERS, 2 * budget, 1e-5) >= allowance
+    assert largest_allowance(curve, ORDERS, budget, 1e-9) <= allowance
+    # Half as much as a plain count, up to the odd one: both ballots of the changed voter count.
+    assert largest_count(curve, ORDERS, budget, 1e-5) // 2 == allowance

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import privote as pv
 from privote.accounting.pate2018 import theorem6
@@ -37,3 +39,14 @@ def test_it_bounds_the_direction_it_was_proved_for(sigma: float) -> None:
         there = np.roll(log_p, step, axis=0)
         forward = divergence(log_p, there, ORDERS)[inside]
         assert (forward <= claimed[inside] * (1 + 1e-9)).all()
+
+
+@given(
+    log_q=st.floats(-400, 0), sigma=st.floats(0.5, 100), order=st.floats(1.05, 100)
+)  # fmt: skip
+def test_it_is_capped_and_grows_with_the_order(log_q: float, sigma: float, order: float) -> None:
+    orders = np.array([order, 1.3 * order])
+    cost = theorem6(np.array(log_q), sigma, orders)
+    assert (cost >= 0).all()
+    assert (cost <= orders / sigma**2 * (1 + 1e-12)).all()
+    assert cost[1] >= cost[0] * (1 - 1e-9)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import math
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,26 +11,32 @@ from scipy.optimize import brentq
 
 import privote as pv
 from privote.accounting import pld
-from privote.accounting.pld import Cell
+from privote.accounting.pld import Moves
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.accounting.renyi import epsilon as rdp_epsilon
 from privote.errors import InputError
+from privote.guardian.voters import voter_moves
 
 DELTA = 1e-5
+GATE = pv.Gate(threshold=3.0, sigma=1.0)
 
 
-def table(mech: pv.BinaryVoting, voters: int) -> np.ndarray:
-    """Return (voters + 1, outcomes): the log-probabilities at each count."""
-    return mech.log_probs(2 * np.arange(voters + 1) - voters, voters)
+def flips(mech: pv.BinaryVoting, votes: list[tuple[bool, int]], voters: int) -> Moves:
+    """Return a voter's moves, one for each cell: what it said, and how many others said yes."""
+    said = np.array([vote for vote, _ in votes])
+    yes = np.array([others + vote for vote, others in votes])
+    margins = 2 * yes - voters
+    there = margins + np.where(said, -2, 2)
+    return Moves(mech.log_probs(margins, voters), mech.log_probs(there, voters))
 
 
-def product(cells: list[Cell]) -> tuple[np.ndarray, np.ndarray]:
+def product(moves: Moves, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probabilities of every joint outcome: nothing is rounded to a grid."""
     log_p = log_q = np.zeros(1)
-    for cell in cells:
-        for _ in range(cell.times):
-            log_p = np.add.outer(log_p, cell.log_p).ravel()
-            log_q = np.add.outer(log_q, cell.log_q).ravel()
+    for p, q, count in zip(*moves, times, strict=True):
+        for _ in range(count):
+            log_p = np.add.outer(log_p, p).ravel()
+            log_q = np.add.outer(log_q, q).ravel()
     return log_p, log_q
 
 
@@ -39,8 +44,7 @@ def hockey_stick(log_p: np.ndarray, log_q: np.ndarray, eps: float) -> float:
     return float(np.maximum(np.exp(log_p) - np.exp(eps + log_q), 0.0).sum())
 
 
-def exact_epsilon(cells: list[Cell], delta: float) -> float:
-    log_p, log_q = product(cells)
+def exact_epsilon(log_p: np.ndarray, log_q: np.ndarray, delta: float) -> float:
     if hockey_stick(log_p, log_q, 0.0) <= delta:
         return 0.0
     high = float((log_p - log_q).max())
@@ -48,8 +52,8 @@ def exact_epsilon(cells: list[Cell], delta: float) -> float:
 
 
 @st.composite
-def elections(draw: st.DrawFn) -> tuple[list[Cell], list[Cell]]:
-    """A voter's cells: up to 12 of two outcomes, or 7 of three, some of them equal."""
+def elections(draw: st.DrawFn) -> tuple[Moves, np.ndarray]:
+    """A voter's moves: up to 12 of two outcomes, or 7 of three, some of them equal."""
     voters = draw(st.integers(2, 50))
     gate = draw(st.sampled_from([None, pv.Gate(threshold=0.7 * voters, sigma=voters / 5)]))
     mech = pv.BinaryVoting(sigma=draw(st.floats(0.5, 12)), gate=gate)
@@ -60,34 +64,36 @@ def elections(draw: st.DrawFn) -> tuple[list[Cell], list[Cell]]:
             max_size=12 if gate is None else 7,
         )
     )
-    yes, no = np.zeros(voters + 1, int), np.zeros(voters + 1, int)
-    for vote, others in votes:
-        (yes if vote else no)[others + vote] += 1
-    return pld.flip_cells(table(mech, voters), yes, no)
+    return flips(mech, votes, voters), np.ones((1, len(votes)), int)
 
 
 @given(elections(), st.sampled_from([0.1, 1e-3, 1e-5]), st.sampled_from([0.05, 1e-3]))
-def test_never_below_the_exact_epsilon(directions, delta, step):
-    for cells in directions:
-        assert pld.epsilon(cells, delta, step) >= exact_epsilon(cells, delta) - 1e-9
+def test_never_below_the_exact_epsilon(election, delta, step):
+    moves, times = election
+    for way in (moves, moves.reversed()):
+        exact = exact_epsilon(*product(way, times[0]), delta)
+        assert pld.epsilons(way, times, delta, step)[0] >= exact - 1e-9
 
 
 @given(elections(), st.sampled_from([0.1, 1e-3, 1e-5]))
-def test_a_fine_grid_is_within_one_percent(directions, delta):
-    for cells in directions:
-        assert pld.epsilon(cells, delta, 2e-4) <= 1.01 * exact_epsilon(cells, delta) + 2e-3
+def test_a_fine_grid_is_within_one_percent(election, delta):
+    moves, times = election
+    for way in (moves, moves.reversed()):
+        exact = exact_epsilon(*product(way, times[0]), delta)
+        assert pld.epsilons(way, times, delta, 2e-4)[0] <= 1.01 * exact + 2e-3
 
 
 @given(elections(), st.sampled_from([0.2, 0.01]))
-def test_the_split_is_connect_the_dots_of_dp_accounting(directions, step):
+def test_the_split_is_connect_the_dots_of_dp_accounting(election, step):
     from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 
-    cell = directions[0][0]
-    atoms = pld.connect_dots(cell.log_p, cell.log_q, step)
+    first = Moves(*(v[:1] for v in election[0]))
+    atoms = pld.connect_dots(first, step)
     places = np.arange(atoms.places.min(), atoms.places.max() + 1)
-    deltas = [hockey_stick(cell.log_p, cell.log_q, place * step) for place in places]
+    deltas = [hockey_stick(first.log_p[0], first.log_q[0], place * step) for place in places]
     theirs = create_pmf_pessimistic_connect_dots(step, places, deltas).to_dense_pmf()
-    ours = np.bincount(atoms.places - places[0], weights=atoms.masses, minlength=len(places))
+    where = atoms.places[0] - places[0]
+    ours = np.bincount(where, weights=atoms.masses[0], minlength=len(places))
     assert theirs._probs == pytest.approx(ours, abs=1e-11)
     assert atoms.masses.sum() == pytest.approx(1.0, abs=1e-12)
 
@@ -95,48 +101,138 @@ def test_the_split_is_connect_the_dots_of_dp_accounting(directions, step):
 def test_composes_as_dp_accounting_does():
     from dp_accounting.pld import pld_pmf
 
-    log_probs = table(pv.BinaryVoting(sigma=7.0), 50)
-    yes, no = np.zeros(51, int), np.zeros(51, int)
-    yes[[25, 30, 45]], no[[2, 20]] = (40, 60, 90), (300, 30)
-    for cells in pld.flip_cells(log_probs, yes, no):
-        total = None
-        for cell in cells:
-            atoms = pld.connect_dots(cell.log_p, cell.log_q, 0.01)
-            masses: dict[int, float] = {}
-            for place, mass in zip(atoms.places.tolist(), atoms.masses, strict=True):
-                masses[place] = masses.get(place, 0.0) + mass
-            pmf = pld_pmf.create_pmf(masses, 0.01, 0.0, True).self_compose(cell.times)
-            total = pmf if total is None else pld_pmf.compose_pmfs(total, pmf)
-        assert total is not None
-        theirs = total.get_epsilon_for_delta(DELTA)
-        assert pld.epsilon(cells, DELTA, 0.01) == pytest.approx(theirs, rel=1e-5)
+    votes = [(True, 24), (True, 29), (True, 44), (False, 2), (False, 20)]
+    moves = flips(pv.BinaryVoting(sigma=7.0), votes, 50)
+    times = np.array([[8, 12, 18, 60, 6], [2, 0, 40, 1, 16]])
+    for way in (moves, moves.reversed()):
+        atoms = pld.connect_dots(way, 0.04)
+        ours = pld.epsilons(way, times, DELTA, 0.04)
+        for voter in (0, 1):
+            total = None
+            for move in np.flatnonzero(times[voter]):
+                masses: dict[int, float] = {}
+                for place, mass in zip(*(v[move].tolist() for v in atoms[:2]), strict=True):
+                    masses[place] = masses.get(place, 0.0) + mass
+                pmf = pld_pmf.create_pmf(masses, 0.04, 0.0, True).self_compose(times[voter, move])
+                total = pmf if total is None else pld_pmf.compose_pmfs(total, pmf)
+            assert total is not None
+            assert ours[voter] == pytest.approx(total.get_epsilon_for_delta(DELTA), rel=1e-5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.integers(-30, 5), st.floats(0, 0.2))
+def test_epsilon_of_a_distribution_as_in_dp_accounting(weights, first, lost):
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+    masses = np.array(weights) / max(sum(weights), 1e-9) * (1 - lost)
+    theirs = DensePLDPmf(0.1, first, masses, lost, True).get_epsilon_for_delta(0.1)
+    ours = pld._smallest_epsilon(masses, first, 0.1, lost, 0.1)
+    assert ours == pytest.approx(theirs, abs=1e-9)
 
 
 def test_moving_all_votes_inwards_is_not_the_worst_neighbour():
-    log_probs = table(pv.BinaryVoting(sigma=12.0), 50)
+    mech, yes = pv.BinaryVoting(sigma=12.0), np.array([40, 47])
 
-    def both(moves: tuple[int, int]) -> float:
-        here = [
-            Cell(log_probs[c], log_probs[c + m], 1) for c, m in zip((40, 47), moves, strict=True)
-        ]
-        there = [Cell(cell.log_q, cell.log_p, 1) for cell in here]
-        return max(hockey_stick(*product(cells), 0.3) for cells in (here, there))
+    def both(change: tuple[int, int]) -> float:
+        here, there = (mech.log_probs(2 * c - 50, 50) for c in (yes, yes + np.array(change)))
+        ways = (Moves(here, there), Moves(there, here))
+        return max(hockey_stick(*product(way, np.ones(2, int)), 0.3) for way in ways)
 
-    worst = {moves: both(moves) for moves in itertools.product((-1, 1), repeat=2)}
+    worst = {change: both(change) for change in itertools.product((-1, 1), repeat=2)}
     assert worst[1, -1] > 1.2 * worst[-1, -1]
 
 
-def bills(votes: np.ndarray, mech: pv.BinaryVoting) -> list[tuple[list[Cell], list[Cell]]]:
-    voters, counts = votes.shape[1], votes.sum(axis=1)
-    log_probs = table(mech, voters)
+# -- all neighbours of a voter: the whole batch, enumerated ----------------------------------------
+
+
+def batches() -> list[tuple[pv.BinaryVoting, np.ndarray]]:
+    """Small batches of every kind: gated, with a bar, with a link, complete or not."""
+    rng = np.random.default_rng(8)
+    whole = rng.random((3, 5, 2)) < 0.3
+    some = rng.integers(-1, 2, (2, 4, 2)).astype(np.int8)
+    link = pv.OptimalLink(cost=0.3, order=2.0)
     return [
-        pld.flip_cells(
-            log_probs,
-            np.bincount(counts[votes[:, j]], minlength=voters + 1),
-            np.bincount(counts[~votes[:, j]], minlength=voters + 1),
-        )
-        for j in range(voters)
+        *((pv.BinaryVoting(sigma=s, gate=g), whole) for s in (0.8, 3.0) for g in (None, GATE)),
+        (pv.BinaryVoting(sigma=1.5, quota=0.3), whole),
+        (pv.BinaryVoting(sigma=1.5, false_alarm=0.05), some),
+        (pv.BinaryVoting(link=link), whole),
+        (pv.BinaryVoting(link=link), some),
+        *((pv.BinaryVoting(sigma=s, gate=g), some) for s in (0.8, 3.0) for g in (None, GATE)),
     ]
+
+
+def worst_neighbour(mech: pv.BinaryVoting, votes: np.ndarray, voter: int, delta: float) -> float:
+    """Return the exact epsilon over every other ballot this voter could have cast, both ways."""
+    choices = (0, 1) if votes.dtype == bool else (-1, 0, 1)
+    queries, _, labels = votes.shape
+
+    def joint(cube: np.ndarray) -> np.ndarray:
+        margins = mech.tally(next(iter(pv.Ballots.of(cube).blocks()))).margins.reshape(-1)
+        log_p = np.zeros(1)
+        for row in mech.log_probs(margins, votes.shape[1]):
+            log_p = np.add.outer(log_p, row).ravel()
+        return log_p
+
+    here, worst = joint(votes), 0.0
+    for ballot in itertools.product(choices, repeat=queries * labels):
+        other = votes.copy()
+        other[:, voter] = np.array(ballot).reshape(queries, labels)
+        there = joint(other)
+        for p, q in ((here, there), (there, here)):
+            worst = max(worst, exact_epsilon(p, q, delta))
+    return worst
+
+
+@pytest.mark.parametrize("place", range(len(batches())))
+def test_no_ballot_of_any_voter_costs_more_than_its_bill(place):
+    mech, votes = batches()[place]
+    delta = 1e-3
+    true = np.array([worst_neighbour(mech, votes, j, delta) for j in range(votes.shape[1])])
+    bills = {name: pv.bills(mech, votes, delta, accountant=name) for name in ("pld", "smaller")}
+    assert (true <= bills["pld"] + 1e-9).all()
+    assert (true <= bills["smaller"] + 1e-9).all()
+    # Complete votes have one worst ballot, so their bill is no more than the truth and the grid.
+    if votes.dtype == bool:
+        assert bills["pld"] == pytest.approx(true, rel=2e-3, abs=1e-3)
+    assert (bills["smaller"] <= pv.bills(mech, votes, delta) + 1e-12).all()
+
+
+def test_the_enumeration_would_notice_a_forgotten_move():
+    """With a gate the nearer move can tell more: the farther one alone is not enough."""
+    mech = pv.BinaryVoting(sigma=50.0, gate=pv.Gate(threshold=1.8, sigma=0.3))
+    votes = np.array([[[0], [0], [1]]], np.int8)  # 2 against 1: a flip leaves as many agreeing
+    here, far = (mech.log_probs(np.array([margin]), 3) for margin in (-1, 1))
+    flip_only = pld.epsilons(Moves(here, far), [[1]], 1e-3)[0]
+    true = worst_neighbour(mech, votes, 0, 1e-3)
+    assert flip_only < 0.1 * true
+    assert true <= pv.bills(mech, votes, 1e-3, accountant="pld")[0]
+
+
+def test_a_whole_flip_dominates_half_a_one_without_a_gate():
+    """Hockey-stick divergences at every epsilon: what the bills of missing votes rest on."""
+    for mech in (
+        pv.BinaryVoting(sigma=1.3),
+        pv.BinaryVoting(sigma=6.0),
+        pv.BinaryVoting(link=pv.OptimalLink(cost=0.2, order=3.0)),
+    ):
+        log_probs = mech.log_probs(np.arange(-9, 10), 9)
+        for m, step in itertools.product(range(2, 17), (1, -1)):
+            here, near, far = log_probs[m], log_probs[m + step], log_probs[m + 2 * step]
+            for eps in np.linspace(-3, 3, 25):
+                assert hockey_stick(here, far, eps) >= hockey_stick(here, near, eps) - 1e-15
+                assert hockey_stick(far, here, eps) >= hockey_stick(near, here, eps) - 1e-15
+
+
+def test_sparse_ballots_have_the_bills_of_dense_ones():
+    rng = np.random.default_rng(2)
+    votes = rng.random((6, 9, 3)) < 0.2
+    query, voter = np.nonzero(votes.any(axis=2))
+    sparse = pv.SparseBallots(query, voter, votes[query, voter], queries=6, voters=9)
+    for mech in (pv.BinaryVoting(sigma=2.0), pv.BinaryVoting(sigma=2.0, gate=GATE)):
+        dense = pv.bills(mech, votes, DELTA, accountant="pld")
+        assert pv.bills(mech, sparse, DELTA, accountant="pld") == pytest.approx(dense, rel=1e-9)
+
+
+# -- the maximum over voters -----------------------------------------------------------------------
 
 
 def test_real_votes_564_queries_fit_where_the_curve_allows_514(tmc_votes):
@@ -145,10 +241,10 @@ def test_real_votes_564_queries_fit_where_the_curve_allows_514(tmc_votes):
     def both(queries: int, step: float) -> tuple[float, float]:
         votes = tmc_votes[:queries]
         by_curve = rdp_epsilon(mech.rdp_by_voter(votes, DEFAULT_ORDERS), DEFAULT_ORDERS, DELTA)
+        found = voter_moves(mech, votes)
         assert isinstance(by_curve, np.ndarray)
-        return float(by_curve.max()), pld.epsilon_by_voter_max(
-            bills(votes, mech), by_curve, DELTA, step
-        )
+        assert found is not None
+        return float(by_curve.max()), pld.epsilon_by_voter_max(*found, by_curve, DELTA, step)
 
     curve, loss = both(514, 0.01)
     assert curve == pytest.approx(19.993, abs=1e-3)
@@ -159,78 +255,75 @@ def test_real_votes_564_queries_fit_where_the_curve_allows_514(tmc_votes):
     assert both(570, 0.01)[1] > 20
 
 
-def test_the_largest_voter_counts_and_others_are_skipped(monkeypatch):
-    votes = np.random.default_rng(3).random((40, 7, 2)) < 0.3
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 1e-5]))
+def test_the_largest_voter_counts(seed, delta):
+    rng = np.random.default_rng(seed)
+    votes = rng.random((5, 7, 2)) < rng.random((5, 1, 2))
     mech = pv.BinaryVoting(sigma=3.0)
     by_curve = np.asarray(
-        rdp_epsilon(mech.rdp_by_voter(votes, DEFAULT_ORDERS), DEFAULT_ORDERS, DELTA)
+        rdp_epsilon(mech.rdp_by_voter(votes, DEFAULT_ORDERS), DEFAULT_ORDERS, delta)
     )
-    of_voter = bills(votes, mech)
-    all_of_them = max(pld.epsilon(cells, DELTA) for pair in of_voter for cells in pair)
-    assert pld.epsilon_by_voter_max(of_voter, by_curve, DELTA) == all_of_them
-    assert pld.epsilon_by_voter_max(of_voter, by_curve.max(axis=1), DELTA) == all_of_them
-
-    composed = []
-    original = pld._Composer.epsilon
-
-    def counted(self, cells):
-        composed.append(cells)
-        return original(self, cells)
-
-    monkeypatch.setattr(pld._Composer, "epsilon", counted)
-    bounds = np.zeros(7)
-    bounds[4] = by_curve[4].max()
-    value = pld.epsilon_by_voter_max(iter(of_voter), bounds, DELTA)
-    assert value == max(original(pld._Composer(DELTA, 2e-3), cells) for cells in of_voter[4])
-    assert len(composed) == 2
+    found = voter_moves(mech, votes)
+    assert found is not None
+    moves, times = found
+    fine = [pld.epsilons(way, times, delta) for way in (moves, moves.reversed())]
+    expected = np.minimum(by_curve, np.stack(fine, axis=1)).max()
+    largest = pld.epsilon_by_voter_max(moves, times, by_curve, delta)
+    # Who is composed together shares a grid's ends, so the last digits differ.
+    assert largest == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 def test_a_smaller_curve_epsilon_wins_for_its_voter():
-    cell = Cell(np.log([0.9, 0.1]), np.log([0.1, 0.9]), 5)
-    assert pld.epsilon_by_voter_max([[[cell], [cell]]], [0.25], DELTA) == 0.25
+    moves = Moves(np.log([[0.9, 0.1]]), np.log([[0.1, 0.9]]))
+    assert pld.epsilon_by_voter_max(moves, [[5]], [[0.25, 0.25]], DELTA) == 0.25
+    assert pld.epsilon_by_voter_max(moves, [[5]], [[0.25, 0.5]], DELTA) == 0.5
     assert pld.smaller(2.0, 1.5) == (1.5, "pld")
     assert pld.smaller(1.5, math.inf) == (1.5, "rdp")
 
 
 def test_impossible_outcomes():
-    half = np.log([0.5, 0.5])
-    sure = np.array([0.0, -np.inf])
-    assert pld.epsilon([Cell(half, sure, 1)], 0.1) == math.inf
-    assert pld.epsilon([Cell(sure, half, 1)], 0.1) == pytest.approx(math.log(1.8), rel=1e-3)
-    assert pld.epsilon([Cell(sure, np.array([-np.inf, 0.0]), 1)], 0.1) == math.inf
-    assert pld.epsilon([], 0.1) == 0.0
-    assert pld.epsilon([Cell(half, half, 10**6)], 0.1) == 0.0
+    half, sure, other = np.log([[0.5, 0.5]]), np.array([[0.0, -np.inf]]), [[-np.inf, 0.0]]
+    assert pld.epsilons(Moves(half, sure), [[1]], 0.1)[0] == math.inf
+    assert pld.epsilons(Moves(sure, half), [[1]], 0.1)[0] == pytest.approx(math.log(1.8), rel=1e-3)
+    assert pld.epsilons(Moves(sure, np.array(other)), [[1]], 0.1)[0] == math.inf
+    assert pld.epsilons(Moves(half, half), [[0], [10**6]], 0.1).tolist() == [0.0, 0.0]
+
+
+def test_what_nobody_could_notice_is_left_out_and_paid_for():
+    loud, quiet = [0.9, 0.1], [1 - 1e-13, 1e-13]
+    log_p, log_q = np.log([loud, quiet]), np.log([loud[::-1], [1 - 3e-13, 3e-13]])
+    stays, added = pld._heard(Moves(log_p, log_q), np.array([[2.0, 5.0]]), 1e-11)
+    assert stays.tolist() == [True, False]
+    assert added == pytest.approx([5 * 2e-13], rel=1e-2)
+    stays, added = pld._heard(Moves(log_p, log_q), np.array([[2.0, 5.0]]), 1e-13)
+    assert stays.all()
+    assert added == pytest.approx([0.0])
+    # Its part in delta is small, and there.
+    times = np.array([[2, 500_000]])
+    both = pld.epsilons(Moves(log_p, log_q), times, 1e-6, 1e-4)[0]
+    alone = pld.epsilons(Moves(log_p[:1], log_q[:1]), times[:, :1], 1e-6, 1e-4)[0]
+    assert both > alone
+
+
+def test_a_wide_range_of_losses_takes_a_coarser_grid():
+    moves = Moves(np.log([[0.9, 0.1]]), np.log([[0.1, 0.9]]))
+    mean = 10**6 * 0.8 * math.log(9)
+    assert pld.epsilons(moves, [[10**6]], 1e-5, 1e-3)[0] == pytest.approx(mean, rel=0.01)
 
 
 def test_bad_arguments():
-    half = np.log([0.5, 0.5])
+    half = np.log([[0.5, 0.5]])
     with pytest.raises(InputError, match="negative number of times"):
-        pld.epsilon([Cell(half, half, -1)], 0.1)
-    with pytest.raises(InputError, match="choose a larger one"):
-        pld.epsilon([Cell(np.log([0.9, 0.1]), np.log([0.1, 0.9]), 10**4)], 0.1, 1e-6)
+        pld.epsilons(Moves(half, half), [[-1]], 0.1)
+    with pytest.raises(InputError, match="whole numbers"):
+        pld.epsilons(Moves(half, half), [[0.5]], 0.1)
+    with pytest.raises(InputError, match="whole numbers"):
+        pld.epsilons(Moves(half, half), [[1, 2]], 0.1)
+    with pytest.raises(InputError, match="of one shape"):
+        pld.epsilons(Moves(half, half[:, :1]), [[1]], 0.1)
+    with pytest.raises(InputError, match="delta"):
+        pld.epsilons(Moves(half, half), [[1]], 0.0)
+    with pytest.raises(InputError, match="discretization"):
+        pld.epsilons(Moves(half, half), [[1]], 0.1, 0.0)
     with pytest.raises(InputError, match="rdp_epsilons"):
-        pld.epsilon_by_voter_max([[[], []]], [1.0, 2.0], 0.1)
-    with pytest.raises(InputError, match="can have cast"):
-        pld.flip_cells(np.stack([half, half]), [1, 0], [0, 0])
-
-
-@given(st.floats(1e-3, 50), st.sampled_from([0.1, 1e-5, 1e-12]))
-def test_analytic_gaussian_solves_balle_and_wang(ratio, delta):
-    eps = pld.analytic_gaussian(ratio, delta)
-    with mpmath.workdps(60):
-
-        def spent(e: float) -> mpmath.mpf:
-            m, e = mpmath.mpf(ratio), mpmath.mpf(e)
-            return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
-
-        assert spent(eps) <= delta * (1 + 1e-9)
-        if eps > 1e-6:
-            assert spent(eps * (1 - 1e-6)) > delta
-
-
-def test_votes_never_cost_more_than_the_gaussian_mechanism_behind_them():
-    log_probs = table(pv.BinaryVoting(sigma=9.0), 50)
-    yes = np.zeros(51, int)
-    yes[26] = 60
-    loss = max(pld.epsilon(cells, DELTA) for cells in pld.flip_cells(log_probs, yes, 0 * yes))
-    assert loss < pld.analytic_gaussian(math.sqrt(2 * 60) / 9.0, DELTA)
+        pld.epsilon_by_voter_max(Moves(half, half), [[1]], [1.0], 0.1)

@@ -3,15 +3,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtri
 
 import privote as pv
-from privote.accounting import ptr, sanitize
+from privote.accounting import ptr
 from privote.accounting.exact import shift_costs
 from privote.accounting.renyi import DEFAULT_ORDERS, divergence
 from privote.errors import BudgetError, InputError
@@ -86,7 +86,10 @@ def small() -> list[Elections]:
 def thresholds(election: Elections) -> list[float]:
     """Return bounds F between which elections' costs lie, so that all distances occur."""
     totals = np.unique([float(h @ election.costs) for h in election.histograms])
-    return [float(np.quantile(totals, share)) for share in (0.1, 0.4, 0.8) if totals.max() > 0]
+    if totals.max() == 0:
+        return []
+    # Not a total itself: there a cost, rounded up, is just too much.
+    return [float(np.quantile(totals, share)) * (1 + 1e-6) for share in (0.1, 0.4, 0.8)]
 
 
 def test_max_cost_within_by_definition():
@@ -111,6 +114,54 @@ def test_distance_by_definition_and_one_lipschitz(small):
                 ]
                 assert d == max([k for k, total in enumerate(sums) if total <= threshold] or [-1])
     assert {-1, 0, 1, 2} <= seen
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=2, max_size=40),
+    st.floats(1e-3, 50),
+    st.integers(1, 2),
+)
+def test_distance_is_the_last_that_fits(rows, threshold, reach):
+    costs = np.array([cost for cost, _ in rows])
+    histogram = np.array([cells for _, cells in rows])
+    sums = [
+        sum(Fraction(c) * int(h) for c, h in zip(within.tolist(), histogram, strict=True))
+        for within in (ptr.max_cost_within(costs, d, reach) for d in range(len(costs) + 1))
+    ]
+    found = ptr.distance(costs, histogram, threshold, reach)
+    furthest = -(-(len(costs) - 1) // reach)
+    assert -1 <= found <= furthest
+    # What it says fits does fit, in exact arithmetic; what it refuses would, but for rounding up.
+    assert found == -1 or sums[found] <= Fraction(threshold)
+    if found < furthest:
+        assert sums[found + 1] > Fraction(threshold) * (1 - Fraction(1, 10**9))
+
+
+@given(st.integers(0, 10**9))
+def test_rounding_never_moves_the_distance_by_more_than_one(seed):
+    """Thresholds that are a neighbour's own cost, where floating-point sums would disagree."""
+    rng = np.random.default_rng(seed)
+    levels, cells = int(rng.integers(3, 8)), int(rng.integers(2, 40))
+    costs = rng.random(levels) * 10.0 ** rng.integers(-12, 3)
+    tally = rng.integers(0, levels, cells)
+    other = np.clip(tally + rng.integers(-1, 2, cells), 0, levels - 1)
+    here, there = (np.bincount(t, minlength=levels) for t in (tally, other))
+    for distance in range(levels):
+        threshold = float(here @ ptr.max_cost_within(costs, distance))
+        one, two = (ptr.distance(costs, h, threshold) for h in (here, there))
+        assert abs(one - two) <= 1
+
+
+def test_many_voters_take_few_windows(monkeypatch):
+    looked = []
+    original = ptr.windowed_max
+    monkeypatch.setattr(ptr, "windowed_max", lambda *a: looked.append(a) or original(*a))
+    costs = np.exp(-(np.linspace(-8, 8, 100_001) ** 2))
+    histogram = np.zeros(100_001, int)
+    histogram[[0, 100_000]] = 500
+    found = ptr.distance(costs, histogram, 1.0)
+    assert len(looked) < 20
+    assert 500 * 2 * original(costs, found)[0] <= 1.0 < 500 * 2 * original(costs, found + 1)[0]
 
 
 @pytest.mark.parametrize("delta", [0.2, 0.01, 1e-4])
@@ -243,36 +294,6 @@ def test_at_least_eight_times_the_worst_case_by_public_numbers(tmc_votes):
     assert chance(tmc_votes[:queries], costs, plan)[1] > 0.99
 
 
-def smooth_test_fits(costs: np.ndarray, orders: np.ndarray, histogram: np.ndarray) -> bool:
-    """Could a test of the sanitized cost pass with 1/2, under the best settings for these votes?
-
-    It passes if f + S sigma_s (Z + z_delta) <= F, with F + release_cost = what epsilon affords.
-    """
-    for order, row in zip(orders, costs, strict=True):
-        f, total = float(histogram @ row), ptr.affordable(order, 20.0, DELTA)
-        for share in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
-            beta = share * sanitize.largest_beta(order)
-            scale = sanitize.smooth_sensitivity(row, histogram, beta)
-            for sigma_s in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0):
-                price = sanitize.release_cost(order, beta, sigma_s, DELTA)
-                if f - scale * sigma_s * ndtri(DELTA) + price <= total:
-                    return True
-    return False
-
-
-def test_the_distance_test_beats_the_smooth_one(tmc_votes, capsys):
-    orders = np.array([1.8, 2.0, 2.2, 2.5, 3.0])
-    costs = count_costs(pv.BinaryVoting(sigma=7.0), 50, orders)
-    counts = tmc_votes.sum(axis=1)
-    low, high = 1, 300
-    while high - low > 1:
-        middle = (low + high) // 2
-        histogram = np.bincount(counts[:middle].ravel(), minlength=51)
-        low, high = (middle, high) if smooth_test_fits(costs, orders, histogram) else (low, middle)
-    print(f"sigma 7: smooth-sensitivity test {low} queries, tuned on these votes")
-    assert 18 < low < 192
-
-
 def test_propose_refuses_what_cannot_fit():
     orders = np.array([2.0, 4.0])
     costs = count_costs(pv.BinaryVoting(sigma=0.5), 4, orders)
@@ -301,6 +322,8 @@ def test_bad_arguments():
         ptr.pass_probabilities(3, 1.0, 1.0, 1.0, DELTA)
     with pytest.raises(InputError, match="depth"):
         ptr.pass_probabilities(-2, 1.0, 1.0, 2.0, DELTA)
+    with pytest.raises(InputError, match="threshold"):
+        ptr.distance([0.1, 0.2], [1, 1], 0.0)
     with pytest.raises(InputError, match="reserve"):
         ptr.pass_probabilities(3, 1.0, 0.0, 2.0, DELTA)
     with pytest.raises(InputError, match="delta"):

@@ -84,3 +84,23 @@ def test_refusals() -> None:
             pv.epsilon(CURVE, None, delta)  # type: ignore[arg-type]
     assert check_orders(None) is pv.DEFAULT_ORDERS
     assert check_orders(2.0).tolist() == [2.0]  # type: ignore[arg-type]
+
+
+@given(
+    sigma=st.floats(0.5, 100.0), times=st.integers(1, 50), more=st.floats(0.0, 2.0)
+)  # fmt: skip
+def test_epsilon_never_falls_as_costs_are_added(sigma: float, times: int, more: float) -> None:
+    curve = pv.DEFAULT_ORDERS / sigma**2
+    once, many = (pv.epsilon(k * curve, None, 1e-5) for k in (1, times))
+    assert once <= many
+    assert many <= pv.epsilon(times * curve + more, None, 1e-5)
+    # A pointwise larger curve is a larger epsilon, so a maximum over voters may be converted.
+    tilted = np.where(pv.DEFAULT_ORDERS > 3, curve, 1.5 * curve)
+    assert pv.epsilon(np.maximum(curve, tilted), None, 1e-5) >= once
+
+
+def test_several_curves_have_no_single_epsilon_of_2017() -> None:
+    # The minimum over all of them would be the cheapest voter's.
+    for convert in (pv.epsilon_2017, best_order):
+        with pytest.raises(pv.InputError, match=r"one curve \(orders,\), got shape \(2, "):
+            convert(np.stack([CURVE, 9 * CURVE]), None, 1e-5)

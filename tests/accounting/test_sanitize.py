@@ -78,6 +78,66 @@ def test_local_sensitivity_by_definition(costs, distance, reach):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+def smooth_by_definition(costs: np.ndarray, histogram: np.ndarray, beta: float, reach: int):
+    """Return S by looking at every distance."""
+    return max(
+        math.exp(-beta * d) * float(histogram @ sanitize.local_sensitivity(costs, d, reach))
+        for d in range(len(costs))
+    )
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=2, max_size=60),
+    st.floats(-4, 1),
+    st.integers(1, 30),
+    st.integers(1, 2),
+)
+def test_smooth_sensitivity_is_the_maximum_over_all_distances(rows, log_beta, power, reach):
+    costs = np.array([cost for cost, _ in rows]) ** power  # powers make few large and many small
+    histogram, beta = np.array([cells for _, cells in rows]), 10.0**log_beta
+    found = sanitize.smooth_sensitivity(costs, histogram, beta, reach)
+    assert found == pytest.approx(smooth_by_definition(costs, histogram, beta, reach), rel=1e-12)
+
+
+def test_smooth_sensitivity_where_many_distances_come_close():
+    """Sums that grow as e^(beta d) make every distance a candidate; so do plateaus."""
+    places = np.arange(200.0)
+    for costs in (np.exp(-0.05 * places), np.floor(places / 20) % 2, np.exp(0.3 * (places // 30))):
+        for beta in (0.049, 0.05, 0.051, 1e-3):
+            histogram = np.arange(200) % 3
+            found = sanitize.smooth_sensitivity(costs, histogram, beta)
+            assert found == pytest.approx(smooth_by_definition(costs, histogram, beta, 1))
+
+
+@pytest.mark.parametrize("order", [1.5, 2.5, 20.0])
+def test_few_windows_are_looked_at_for_many_voters(order, monkeypatch):
+    """A hundred thousand voters: the work is counted, not timed."""
+    voters = 100_000
+    costs = count_costs(pv.BinaryVoting(sigma=300.0), voters, order)
+    histogram = np.bincount(
+        np.random.default_rng(0).binomial(voters, np.linspace(0, 1, 3000)), minlength=voters + 1
+    )
+    looked = []
+    original = sanitize.windowed_max
+    monkeypatch.setattr(sanitize, "windowed_max", lambda *a: looked.append(a) or original(*a))
+    beta = sanitize.default_beta(order)
+    found = sanitize.smooth_sensitivity(costs, histogram, beta)
+    assert len(looked) < 100
+    # No distance of a sample, near the start or far, exceeds it.
+    for d in (0, 1, 2, 3, 10, 30, 100, 300, 1000, 10_000):
+        there = math.exp(-beta * d) * float(histogram @ sanitize.local_sensitivity(costs, d))
+        assert there <= found * (1 + 1e-12)
+
+
+def test_a_cost_that_underflows_has_no_sensitivity():
+    costs, histogram = np.zeros(3000), np.zeros(3000, int)
+    costs[1500], histogram[0] = 1.0, 5
+    assert sanitize.smooth_sensitivity(costs, histogram, 5.0) == 0.0
+    assert sanitize.smooth_sensitivity(costs, histogram, 0.4) == pytest.approx(
+        5 * math.exp(-0.4 * 1499), rel=1e-9
+    )
+
+
 @pytest.mark.parametrize(
     ("mech", "voters", "cells", "reach"),
     [
@@ -165,7 +225,10 @@ def test_the_number_covers_the_truth_with_probability_one_minus_gamma():
     assert sanitize.sanitized_upper(10.0, 2.0, 1.5, 0.0, 0.05) == pytest.approx(
         10 + 3 * z, abs=1e-3
     )
-    assert sanitize.sanitized_upper(10.0, 2.0, 1.5, -50.0, 0.05) == 0.0
+    # The least number is one part: a cost that underflowed to 0 looks like one that did not.
+    assert sanitize.sanitized_upper(10.0, 2.0, 1.5, -50.0, 0.05) == 0.001
+    assert sanitize.sanitized_upper(0.0, 0.0, 1.5, 0.0, 0.05) == 0.001
+    assert sanitize.sanitized_upper(1e-320, 0.0, 1.5, 0.0, 0.05) == 0.001
     for z_drawn in np.linspace(-3, 3, 50):
         upper = sanitize.sanitized_upper(10.0, 2.0, 1.5, z_drawn, 0.05)
         assert upper * 1000 == pytest.approx(round(upper * 1000), abs=1e-9)

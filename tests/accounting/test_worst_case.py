@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -109,3 +110,42 @@ def test_heaviest_change_by_hand() -> None:
     # tau = 1, l2, k = 2: two single labels (1 + 1) beat {both} against nothing (1/2 + 1/2).
     clipped = np.array([0.0, 1.0, 0.5**0.5])
     assert heaviest_change(clipped, 2, squared, squared)[0] == pytest.approx(2.0)
+
+
+def test_with_much_noise_a_vote_costs_two_over_pi_of_the_gaussian_bound() -> None:
+    # A bit near one half: D = 2 order dp^2, dp = phi(0) sqrt(2) / sigma, so 2 order / (pi sigma^2);
+    # the Gaussian bound is order / sigma^2. Worked out by hand from the definition.
+    orders = np.array([1.5, 2.0, 8.0])
+    for sigma in (100.0, 1000.0):
+        cell = pv.BinaryVoting(sigma=sigma).worst_case_rdp(3000, 1, orders)
+        np.testing.assert_allclose(cell * sigma**2 / orders, 2 / math.pi, rtol=2e-3)
+        class_vote = argmax_supremum(sigma, orders)
+        assert (class_vote >= cell * (1 - 1e-6)).all()
+        assert (class_vote <= orders / sigma**2).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: pv.BinaryVoting(sigma=s),
+        lambda s: pv.BinaryVoting(sigma=s, quota=0.2),
+        lambda s: pv.TauVoting(sigma=s, tau=1.3),
+        lambda s: pv.PluralityVoting(sigma=s),
+    ],
+    ids=["binary", "quota", "tau", "plurality"],
+)
+def test_more_noise_never_costs_more(make: Callable[[float], pv.Mechanism]) -> None:
+    costs = [make(sigma).worst_case_rdp(30, 4, ORDERS) for sigma in (0.5, 1.0, 3.0, 9.0, 81.0)]
+    assert (np.diff(costs, axis=0) < 0).all()
+
+
+def test_a_larger_norm_never_costs_less() -> None:
+    for norm in (1, 2):
+        costs = [
+            pv.TauVoting(sigma=3.0, tau=tau, norm=norm).worst_case_rdp(12, 5, ORDERS)
+            for tau in (0.2, 0.7, 1.0, 1.6, 5.0)
+        ]
+        assert (np.diff(costs, axis=0) >= 0).all()
+        # A norm that clips nobody is Binary on every label.
+        binary = pv.BinaryVoting(sigma=3.0).worst_case_rdp(12, 5, ORDERS)
+        assert (costs[-1] >= binary * (1 - 1e-9)).all()

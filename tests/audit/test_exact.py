@@ -136,7 +136,7 @@ def test_the_same_seed_gives_the_same_audit() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"elections": 0}, "elections must be at least 1"),
+        ({"elections": 0}, "elections must be an integer of at least 1"),
         ({"voters": 0}, "voters must be"),
         ({"labels": 9}, "too many to list"),
         ({"orders": [1.0]}, "orders must be"),

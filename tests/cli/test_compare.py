@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
+from privote.accounting.gaussian import analytic_gaussian
 from privote.cli.fitting import Fitting
 
+GATE = pv.Gate(threshold=12.0, sigma=3.0)
 COUNTS = ("worst_case", "allowance", "exact_per_query", "exact_by_voter", "pate2018")
 
 
@@ -26,6 +29,11 @@ def test_every_mechanism_has_a_row(run: Run, votes_file: Path) -> None:
     for row in rows:
         assert all(0 <= row[count] <= 12 for count in COUNTS)
         assert row["exact_by_voter"] >= row["exact_per_query"] >= row["worst_case"]
+        assert row["worst_case"] >= row["gaussian"] >= 0
+        if row["parameters"]["mechanism"] == "binary":
+            assert row["pld_by_voter"] >= row["exact_by_voter"]
+        else:
+            assert row["pld_by_voter"] is None
         assert 0 <= row["agreement"] <= 1
     shown = run(*call).stdout
     assert "binary, sigma 7" in shown
@@ -66,6 +74,50 @@ def test_prefixes_are_the_longest_that_fit(votes: npt.NDArray[np.bool_], epsilon
         assert fitting.per_query(mechanism, bound, quiet) == int(np.sum(np.array(costs) <= epsilon))
     worst = [float(pv.bills(mechanism, cube[:n], 1e-5).max()) for n in range(1, 61)]
     assert fitting.by_voter(mechanism, quiet) == int(np.sum(np.array(worst) <= epsilon))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "gate"), [(0.5, None), (2.5, None), (4.0, GATE), (100.0, None)]
+)
+def test_losses_fit_up_to_the_longest_prefix(
+    votes: npt.NDArray[np.bool_], epsilon: float, gate: pv.Gate | None
+) -> None:
+    cube = np.tile(votes, (3, 1, 1))
+    fitting = Fitting(votes=cube, epsilon=epsilon, delta=1e-5)
+    mechanism = pv.BinaryVoting(sigma=7.0, gate=gate)
+    known = fitting.by_voter(mechanism, quiet)
+    found = fitting.by_voter_pld(mechanism, known, quiet)
+    assert found is not None
+    assert found >= known
+
+    def price(queries: int) -> float:
+        return float(pv.bills(mechanism, cube[:queries], 1e-5, accountant="smaller").max())
+
+    if found:
+        assert price(found) <= epsilon + 1e-6
+    if found < len(cube):
+        assert price(found + 1) > epsilon - 1e-6
+
+
+def test_other_mechanisms_have_no_losses(votes: npt.NDArray[np.bool_]) -> None:
+    fitting = Fitting(votes=votes, epsilon=2.0, delta=1e-5)
+    assert fitting.by_voter_pld(pv.TauVoting(sigma=7.0, tau=1.5), 3, quiet) is None
+
+
+def test_the_gaussian_bound_by_its_exact_epsilon(votes: npt.NDArray[np.bool_]) -> None:
+    cube = np.tile(votes, (30, 1, 1))
+    fitting = Fitting(votes=cube, epsilon=8.0, delta=1e-5)
+    for mechanism, shift in (
+        (pv.BinaryVoting(sigma=7.0), math.sqrt(2 * 4) / 7),
+        (pv.PowersetVoting(sigma=7.0), math.sqrt(2) / 7),
+    ):
+        found = fitting.gaussian(mechanism)
+        assert found is not None
+        assert analytic_gaussian(shift * math.sqrt(found), 1e-5) <= 8.0
+        assert analytic_gaussian(shift * math.sqrt(found + 1), 1e-5) > 8.0
+        assert found <= fitting.worst_case(mechanism)
+    link = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=3.0))
+    assert fitting.gaussian(link) is None
 
 
 def test_allowance_counts_queries_that_everybody_affords() -> None:

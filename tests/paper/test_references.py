@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.accounting import pate2018, renyi
+from privote.accounting import pate2018, renyi, sanitize2018
 from privote.accounting.renyi import divergence
 
 ORDERS = pv.DEFAULT_ORDERS
@@ -156,6 +156,37 @@ def test_queries_answered_on_real_votes(
     allowed = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5).allowance
     said = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
     assert (said <= allowed).sum() == first_out
+
+
+@pytest.mark.parametrize(
+    ("sigma", "queries"), [(4.0, 143), (7.0, 204), (9.0, 225), (12.0, 160), (20.0, 89)]
+)
+def test_queries_by_the_papers_accounting(
+    tmc_votes: np.ndarray, sigma: float, queries: int
+) -> None:
+    # Theorem 6, the orders of the published code, the conversion of 2017.
+    orders = sanitize2018.ORDERS
+    costs = pv.BinaryVoting(sigma=sigma).rdp(tmc_votes[: queries + 1], orders, bound="pate2018")
+    assert pv.epsilon_2017(costs[:-1].sum(axis=0), orders, 1e-5) <= 20
+    assert pv.epsilon_2017(costs.sum(axis=0), orders, 1e-5) > 20
+
+
+@pytest.mark.parametrize(("sigma", "queries"), [(9.0, 670), (12.0, 602), (20.0, 429)])
+def test_queries_by_the_privacy_loss_of_each_voter(
+    tmc_votes: np.ndarray, sigma: float, queries: int
+) -> None:
+    mechanism = pv.BinaryVoting(sigma=sigma)
+    for more, fits in ((0, True), (1, False)):
+        release = pv.label(
+            tmc_votes,
+            mechanism=mechanism,
+            epsilon=20.0,
+            delta=1e-5,
+            guarantee="data-dependent",
+            queries=queries + more,
+        )
+        assert release.sealed.accountant == "pld"
+        assert (release.sealed.epsilon_by_voter <= 20) == fits
 
 
 @pytest.mark.parametrize(("labels", "sigma"), [(5, 7.0), (11, 4.0), (20, 2.0)])

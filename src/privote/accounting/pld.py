@@ -6,19 +6,19 @@ conversion (Sommer, Meiser and Mohammadi 2019). Losses are put on a grid by "con
 (Doroshenko et al. 2022, Algorithm 1), which only ever overstates a hockey-stick divergence.
 
 No neighbour dominates all others ("all votes move inwards is the worst" is false), so there is one
-distribution per voter and direction, and the answer is the largest epsilon.
+distribution per voter and direction, and the answer is the largest epsilon. All voters share few
+moves, so their distributions are composed together: logarithms of transforms, times how often each
+voter has each move.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from ..errors import InputError, positive
 from .renyi import Floats, check_delta
@@ -26,128 +26,133 @@ from .renyi import Floats, check_delta
 #: Step of the grid of losses. Errors are of second order: at 0.002 an epsilon of 20 gains 0.001.
 DISCRETIZATION = 2e-3
 
+_COARSER = 5  # a first look at all voters takes steps so much larger
 _TAIL = 1e-6  # share of delta given up at either end of the grid
-_LARGEST = 2**22  # points of a grid; beyond this the grid is too fine for the range of losses
-_KEPT = 2**22  # complex numbers kept to share transforms between voters: 64 MB
+_LARGEST = 2**20  # points of a grid; for a wider range of losses the steps are made larger
+_ROOM = 2**21  # complex numbers of a table in memory: 32 MB
+_FEW = 24  # moves that are looked at to see which frequencies matter
+_CACHED = 2**17  # complex numbers worked on at a time
+_UNIT = 2.0**-53  # relative rounding error of one operation
 _SLOPES = np.geomspace(1e-2, 100.0, 81)  # where Chernoff's bound is tried
 
+Complexes = npt.NDArray[np.complex128]
 
-class Cell(NamedTuple):
-    """Equal cells of one voter and direction: (outcomes,) log-probabilities, and how many."""
+
+class Moves(NamedTuple):
+    """What a change does to a cell, row by row: (moves, outcomes) log-probabilities here, there."""
 
     log_p: Floats
     log_q: Floats
-    times: int
+
+    def reversed(self) -> Moves:
+        """Return the same moves seen from the other side."""
+        return Moves(self.log_q, self.log_p)
 
 
-class _Atoms(NamedTuple):
-    """A loss distribution on the grid: places (in steps), masses, and the mass at infinity."""
+class Atoms(NamedTuple):
+    """Losses on the grid: (moves, atoms) places in steps, their masses; (moves,) mass at inf."""
 
     places: npt.NDArray[np.int64]
     masses: Floats
-    infinite: float
+    infinite: Floats
 
 
-def flip_cells(
-    log_probs: Floats, yes: npt.ArrayLike, no: npt.ArrayLike
-) -> tuple[list[Cell], list[Cell]]:
-    """Return the cells of a voter who flips every vote, in both directions.
-
-    Flipping everything dominates flipping a part: the part is a marginal of the whole, and
-    divergence never grows by looking at less. So this is the voter's worst neighbour.
-
-    Parameters
-    ----------
-    log_probs
-        (n + 1, outcomes): a cell's log-probabilities by its count of yes-votes.
-    yes, no
-        (n + 1,): in how many cells with this count the voter said yes, said no.
-
-    Returns
-    -------
-    Cells of (these votes || neighbour), and of (neighbour || these votes).
-    """
-    forward = []
-    for moves, step in ((yes, -1), (no, 1)):
-        for count, cells in enumerate(np.asarray(moves)):
-            if cells:
-                if not 0 <= count + step < len(log_probs):
-                    raise InputError(f"no voter of {len(log_probs) - 1} can have cast this vote")
-                forward.append(Cell(log_probs[count], log_probs[count + step], int(cells)))
-    return forward, [Cell(cell.log_q, cell.log_p, cell.times) for cell in forward]
-
-
-def connect_dots(log_p: Floats, log_q: Floats, discretization: float) -> _Atoms:
-    """Put the loss of one cell on the grid so that every hockey-stick divergence is at least true.
+def connect_dots(moves: Moves, discretization: float) -> Atoms:
+    """Put the loss of each move on the grid; every hockey-stick divergence is at least true.
 
     Doroshenko et al. 2022, Algorithm 1. For finitely many outcomes it splits the mass of a loss
     between the two grid points around it such that both P's and Q's mass are kept; written that
     way nothing cancels, so an outcome of probability 1e-30 keeps its digits.
     """
-    log_p, log_q = (np.asarray(v, np.float64) for v in (log_p, log_q))
+    log_p, log_q = (np.asarray(v, np.float64) for v in moves)
     possible = log_p > -np.inf
     certain = possible & (log_q == -np.inf)
     finite = possible & ~certain
-    steps = (log_p[finite] - log_q[finite]) / discretization
+    with np.errstate(invalid="ignore"):
+        steps = np.where(finite, log_p - log_q, 0.0) / discretization
     below = np.floor(steps)
-    mass = np.exp(log_p[finite])
+    mass = np.where(finite, np.exp(log_p), 0.0)
     upper = mass * np.expm1((below - steps) * discretization) / math.expm1(-discretization)
     lower = mass * np.exp((below - steps) * discretization)
     lower *= np.expm1((steps - below - 1) * discretization) / math.expm1(-discretization)
-    places = np.concatenate([below, below + 1]).astype(np.int64)
-    return _Atoms(places, np.concatenate([lower, upper]), float(np.exp(log_p[certain]).sum()))
+    places = np.concatenate([below, below + 1], axis=1).astype(np.int64)
+    infinite = np.where(certain, np.exp(log_p), 0.0).sum(axis=1)
+    return Atoms(places, np.concatenate([lower, upper], axis=1), infinite)
 
 
-def epsilon(cells: Sequence[Cell], delta: float, discretization: float = DISCRETIZATION) -> float:
-    """Return an epsilon at which the composed cells' hockey-stick divergence is at most delta.
+def epsilons(
+    moves: Moves, times: npt.ArrayLike, delta: float, discretization: float = DISCRETIZATION
+) -> Floats:
+    """Return for each voter an epsilon at which its hockey-stick divergence is at most delta.
+
+    One direction, that of ``moves``; a voter's epsilon is the larger of both.
 
     Parameters
     ----------
-    cells
-        The cells of one voter and one direction.
+    moves
+        (moves, outcomes): the distributions of a cell before and after.
+    times
+        (voters, moves): how many cells of a voter make this move.
     delta
         Strictly between 0 and 1.
     discretization
-        Step of the grid; any step gives a valid epsilon, a finer one a smaller.
+        Step of the grid; any step gives a valid epsilon, a finer one a smaller. Where losses have
+        a range too wide for it, a larger step is taken.
+
+    Returns
+    -------
+    (voters,)
     """
-    return _Composer(check_delta(delta), discretization).epsilon(cells)
+    delta, step = check_delta(delta), positive("discretization", discretization)
+    counts = _check_times(moves, times)
+    moves, counts = _distinct(moves, counts)
+    result = np.zeros(len(counts))
+    if counts.any():
+        grid = _Grid(moves, counts.astype(np.float64), delta, step)
+        for voter, masses, lost in grid.compositions():
+            result[voter] = _smallest_epsilon(masses, grid.first, grid.step, lost, delta)
+    return result
 
 
 def epsilon_by_voter_max(
-    cells_of_voter: Iterable[Sequence[Sequence[Cell]]],
+    moves: Moves,
+    times: npt.ArrayLike,
     rdp_epsilons: npt.ArrayLike,
     delta: float,
     discretization: float = DISCRETIZATION,
 ) -> float:
-    """Return the epsilon of a batch: the largest over voters and directions.
+    """Return the epsilon of a batch: the largest over voters and both directions.
 
     Parameters
     ----------
-    cells_of_voter
-        For each voter its two directions, each a list of cells (see :func:`flip_cells`).
+    moves, times
+        As in :func:`epsilons`; the moves reversed are the second direction.
     rdp_epsilons
-        (voters,) or (voters, 2): each voter's epsilon by the Rényi curve. It is valid too, so the
-        smaller counts for each voter; and who cannot exceed the maximum so far is skipped.
+        (voters, 2): each voter's epsilon by the Rényi curve, in both directions. It is valid too,
+        so the smaller counts for each voter.
     delta, discretization
-        As in :func:`epsilon`.
+        As in :func:`epsilons`.
     """
-    bills = [list(directions) for directions in cells_of_voter]
+    counts = _check_times(moves, times)
     bounds = np.asarray(rdp_epsilons, np.float64)
-    if bounds.ndim == 1:
-        bounds = np.repeat(bounds[:, None], 2, axis=1)
-    if bounds.shape != (len(bills), 2) or any(len(bill) != 2 for bill in bills):
+    if bounds.shape != (len(counts), 2):
         raise InputError(
-            f"rdp_epsilons must be (voters,) or (voters, 2) for {len(bills)} voters with two "
-            f"directions each, got shape {bounds.shape}"
+            f"rdp_epsilons must be (voters, 2) for {len(counts)} voters, got shape {bounds.shape}"
         )
-    composer = _Composer(check_delta(delta), discretization)
-    largest = 0.0
-    for flat in np.argsort(-bounds, axis=None, kind="stable"):
-        voter, direction = divmod(int(flat), 2)
-        bound = float(bounds[voter, direction])
-        if bound <= largest:
-            break  # in descending order: nobody after this one can exceed it
-        largest = max(largest, min(bound, composer.epsilon(bills[voter][direction])))
+    ways = (moves, moves.reversed())
+    # A coarse grid is valid too, and cheap: most voters are seen to stay below the largest.
+    coarse = [epsilons(way, counts, delta, _COARSER * discretization) for way in ways]
+    bounds = np.minimum(bounds, np.stack(coarse, axis=1))
+    largest, done = 0.0, np.zeros(bounds.shape, np.bool_)
+    for first in (2, bounds.size):  # the largest few, then whoever might still exceed them
+        hopeful = np.argsort(-np.where(done, 0.0, bounds), axis=None, kind="stable")[:first]
+        who, which = np.unravel_index(hopeful[bounds.reshape(-1)[hopeful] > largest], bounds.shape)
+        for direction, way in enumerate(ways):
+            some = who[(which == direction) & ~done[who, direction]]
+            if len(some):
+                fine = epsilons(way, counts[some], delta, discretization)
+                largest = max(largest, float(np.minimum(bounds[some, direction], fine).max()))
+                done[some, direction] = True
     return largest
 
 
@@ -156,136 +161,179 @@ def smaller(rdp_epsilon: float, pld_epsilon: float) -> tuple[float, str]:
     return (pld_epsilon, "pld") if pld_epsilon < rdp_epsilon else (rdp_epsilon, "rdp")
 
 
-class _Composer:
-    """Composes cells by one Fourier transform, and remembers transforms that voters share."""
+def _check_times(moves: Moves, times: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    counts = np.asarray(times)
+    if moves.log_p.ndim != 2 or moves.log_p.shape != moves.log_q.shape:
+        raise InputError(
+            "moves must be two tables (moves, outcomes) of one shape, got "
+            f"{moves.log_p.shape} and {moves.log_q.shape}"
+        )
+    if counts.ndim != 2 or counts.shape[1] != len(moves.log_p) or counts.dtype.kind not in "iu":
+        raise InputError(
+            f"times must be whole numbers (voters, moves) for {len(moves.log_p)} moves, "
+            f"got shape {counts.shape} of {counts.dtype}"
+        )
+    if (counts < 0).any():
+        raise InputError(f"no move may be made a negative number of times, got {counts.min()}")
+    return counts.astype(np.int64)
 
-    def __init__(self, delta: float, discretization: float) -> None:
-        self.delta = delta
-        self.step = positive("discretization", discretization)
-        self._atoms: dict[bytes, _Atoms] = {}
-        self._transforms: dict[tuple[bytes, int], npt.NDArray[np.complex128]] = {}
-        self._kept = 0
 
-    def epsilon(self, cells: Sequence[Cell]) -> float:
-        """Return epsilon at delta of the composition."""
-        # Imported here: dp-accounting takes a second to load.
-        from dp_accounting.pld.pld_pmf import DensePLDPmf
+def _distinct(moves: Moves, times: npt.NDArray[np.int64]) -> tuple[Moves, npt.NDArray[np.int64]]:
+    """Leave out moves that nobody makes, and count those together that differ in names only."""
+    used = times.any(axis=0)
+    pairs = np.stack([moves.log_p[used], moves.log_q[used]], axis=2)  # (moves, outcomes, 2)
+    # The names of outcomes do not matter: sort them by their probabilities.
+    order = np.lexsort((pairs[:, :, 1], pairs[:, :, 0]), axis=1)
+    pairs = np.take_along_axis(pairs, order[:, :, None], axis=1)
+    same, place = np.unique(pairs, axis=0, return_inverse=True)
+    merged = np.zeros((len(same), len(times)), np.int64)
+    np.add.at(merged, place.reshape(-1), times[:, used].T)
+    return Moves(same[:, :, 0], same[:, :, 1]), merged.T
 
-        for cell in cells:
-            if cell.times < 0:
-                raise InputError(
-                    f"a cell must not occur a negative number of times, got {cell.times}"
-                )
-        cells = [cell for cell in cells if cell.times > 0]
-        if not cells:
-            return 0.0
-        infinite = [min(self._cell(cell)[1].infinite, 1 - 2.0**-53) for cell in cells]
-        finite = sum(c.times * math.log1p(-mass) for c, mass in zip(cells, infinite, strict=True))
-        if -math.expm1(finite) >= self.delta:
-            return math.inf
-        first, size = self._window(cells)
-        spectrum = np.zeros(size // 2 + 1, np.complex128)
-        for cell in cells:
-            spectrum += cell.times * self._log_transform(cell, size)
-        # The masses at first, first + 1, ...: a shift of the grid is a phase.
-        spectrum = np.exp(spectrum) * _roots(-first, size)
-        masses = np.maximum(np.fft.irfft(spectrum, size), 0.0)
-        # What lies beyond the grid wraps around. From below it comes back as a larger loss, which
-        # is safe; from above as a smaller one, so its mass is counted at infinity once more.
-        # Rounding: each transform is right to 2^-52, so their product to count * 2^-52 at each
-        # frequency and (Parseval, Cauchy-Schwarz) the sum of all masses to sqrt(size) times that.
-        rounding = math.sqrt(size) * (sum(c.times for c in cells) + 64) * 2.0**-52
-        lost = -math.expm1(finite) + self.delta * _TAIL + rounding
-        if lost >= self.delta:
-            return math.inf
-        pmf = DensePLDPmf(self.step, first, masses, lost, True)
-        return float(pmf.get_epsilon_for_delta(self.delta))
 
-    def _cell(self, cell: Cell) -> tuple[bytes, _Atoms]:
-        key = np.concatenate([cell.log_p, cell.log_q]).astype(np.float64).tobytes()
-        if key not in self._atoms:
-            self._atoms[key] = connect_dots(cell.log_p, cell.log_q, self.step)
-        return key, self._atoms[key]
+def _heard(moves: Moves, times: Floats, allowed: float) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Leave out moves that nobody could notice: which stay, and what that adds to delta.
 
-    def _window(self, cells: Sequence[Cell]) -> tuple[int, int]:
+    With t the total variation of P and Q, M = min(P, Q) and R, S the other moves,
+    PR(A) - e QS(A) <= t + MR(A) - e MS(A) for every set A: leaving it out adds t at most.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        more = np.exp(moves.log_q) * np.expm1(moves.log_p - moves.log_q)
+        more = np.where(np.isfinite(more), np.maximum(more, 0.0), 1.0)
+    apart = more.sum(axis=1) * (1 + 1e-9)
+    order = np.argsort(apart, kind="stable")
+    stays = np.ones(len(apart), np.bool_)
+    stays[order[np.cumsum(apart[order] * times.max(axis=0)[order]) <= allowed]] = False
+    return stays, times[:, ~stays] @ apart[~stays]
+
+
+class _Grid:
+    """A grid of losses wide enough for some voters, and their distributions on it."""
+
+    def __init__(self, moves: Moves, times: Floats, delta: float, step: float) -> None:
+        stays, self._unheard = _heard(moves, times, delta * _TAIL)
+        moves = Moves(moves.log_p[stays], moves.log_q[stays])
+        self._times, self._delta = times[:, stays], delta
+        while True:
+            self.step = step
+            self._atoms = connect_dots(moves, step)
+            self.first, self.size = self._window()
+            if self.size <= _LARGEST:
+                break
+            step *= 2  # any grid is valid
+
+    def _window(self) -> tuple[int, int]:
         """Return the grid's first place and its size: all but delta * 1e-6 at either end.
 
         Chernoff: Pr[L >= u] <= E[e^{sL}] e^{-su} for every s > 0, and alike below.
         """
         slopes = np.concatenate([-_SLOPES, _SLOPES])
-        moments = np.zeros(len(slopes))
-        for cell in cells:
-            atoms = self._cell(cell)[1]
-            with np.errstate(divide="ignore"):
-                terms = np.log(atoms.masses) + slopes[:, None] * atoms.places * self.step
-            moments += cell.times * np.logaddexp.reduce(terms, axis=1)
-        ends = (moments - math.log(self.delta * _TAIL)) / slopes
-        low, high = float(ends[slopes < 0].max()), float(ends[slopes > 0].min())
-        first = math.floor(low / self.step) - 1
-        points = math.ceil(high / self.step) + 2 - first
-        size = 2 ** max(6, math.ceil(math.log2(max(points, 2))))
-        if size > _LARGEST:
-            raise InputError(
-                f"discretization {self.step:g} needs a grid of {points} points, more than "
-                f"{_LARGEST}: choose a larger one"
-            )
-        return first, size
-
-    def _log_transform(self, cell: Cell, size: int) -> npt.NDArray[np.complex128]:
-        """Return the log of the transform of one cell; a multiple of 2*pi*i does not matter."""
-        key, atoms = self._cell(cell)
-        if (key, size) in self._transforms:
-            return self._transforms[key, size]
-        total = np.zeros(size // 2 + 1, np.complex128)
-        for place, mass in zip(atoms.places, atoms.masses, strict=True):
-            if mass > 0.0:
-                total += mass * _roots(int(place), size)
         with np.errstate(divide="ignore"):
-            value: npt.NDArray[np.complex128] = np.log(total)
-        if self._kept + len(value) <= _KEPT:
-            self._transforms[key, size] = value
-            self._kept += len(value)
-        return value
+            logs = np.log(self._atoms.masses)
+        moments = np.stack(
+            [
+                np.logaddexp.reduce(logs + slope * self.step * self._atoms.places, axis=1)
+                for slope in slopes
+            ],
+            axis=1,
+        )
+        # A move that only ever has infinite loss has no finite moment: -inf, and no end either.
+        moments = np.maximum(moments, -1e9)
+        ends = (self._times @ moments - math.log(self._delta * _TAIL)) / slopes
+        low = float(ends[:, slopes < 0].max(axis=1).min())
+        high = float(ends[:, slopes > 0].min(axis=1).max())
+        first = math.floor(low / self.step) - 1
+        points = math.ceil(max(high, low) / self.step) + 2 - first
+        return first, int(2 ** max(6, math.ceil(math.log2(max(points, 2)))))
+
+    def compositions(self) -> Iterator[tuple[int, Floats, float]]:
+        """Yield each voter, its masses on the grid, and what to count at an infinite loss."""
+        width = self.size // 2 + 1
+        group = max(1, _ROOM // width)
+        for start in range(0, len(self._times), group):
+            times = self._times[start : start + group]
+            spectra, errors = self._spectra(times)
+            # Beyond the grid: what lies below wraps around and comes back as a larger loss, which
+            # is safe; what lies above as a smaller one, so its mass is counted once more.
+            kept = np.log1p(-np.minimum(self._atoms.infinite, 1 - _UNIT)) @ times.T
+            lost = -np.expm1(kept) + self._delta * _TAIL + errors
+            lost += self._unheard[start : start + group]
+            for voter, row in enumerate(spectra):
+                masses = np.maximum(np.fft.irfft(row, self.size), 0.0)
+                yield start + voter, masses, float(lost[voter])
+
+    def _spectra(self, times: Floats) -> tuple[Complexes, Floats]:
+        """Return the transforms of the composed masses, (voters, size/2 + 1), and their error.
+
+        A transform z of one move is right to about 32 units, its logarithm and the sum over moves
+        to one unit of the terms each; so the product X has an error of |X| units * sum of times *
+        ((moves + 8) |log z| + 32 / |z|). By Parseval and Cauchy-Schwarz the masses are together
+        off by no more than the root of the sum of squares of these. 64 units times the root of
+        the size are the inverse transform's own, 4 units a point those of adding up the masses.
+        """
+        roots = np.exp(-2j * np.pi / self.size * np.arange(self.size))
+        spectra = np.zeros((len(times), self.size // 2 + 1), np.complex128)
+        squares, moves = np.zeros(len(times)), times.shape[1]
+        loud = self._loud(times, roots)
+        chunk = max(1, _CACHED // max(1, moves))
+        for start in range(0, len(loud), chunk):
+            frequencies = loud[start : start + chunk]
+            transforms = self._transforms(slice(None), frequencies, roots)
+            size = np.maximum(np.abs(transforms), 1e-300)
+            logs = np.log(np.where(transforms == 0, 1e-300, transforms))
+            units = times @ ((moves + 8) * np.abs(logs) + 32 / size) + 64
+            total = times @ logs.real + 1j * (times @ logs.imag)
+            # The masses at first, first + 1, ...: a shift of the grid is a phase.
+            turns = ((-self.first & (self.size - 1)) * frequencies) & (self.size - 1)
+            part = np.exp(total) * roots[turns]
+            squares += 2 * np.square(np.abs(part) * np.minimum(units, 1e150) * _UNIT).sum(axis=1)
+            spectra[:, frequencies] = part
+        rounding = 64 * math.sqrt(self.size) + 4 * self.size
+        return spectra, np.sqrt(squares) + rounding * _UNIT
+
+    def _transforms(self, which: Any, frequencies: Any, roots: Complexes) -> Complexes:
+        """Return the transforms of the losses of some moves: (moves, frequencies)."""
+        places, masses = self._atoms.places[which], self._atoms.masses[which]
+        found = np.zeros((len(places), len(frequencies)), np.complex128)
+        for place, mass in zip(places.T, masses.T, strict=True):
+            # The size is a power of two, so this is the remainder of the angle, in integers.
+            turns = ((place & (self.size - 1))[:, None] * frequencies) & (self.size - 1)
+            found += mass[:, None] * roots[turns]
+        return found
+
+    def _loud(self, times: Floats, roots: Complexes) -> npt.NDArray[np.int64]:
+        """Return the frequencies at which some voter's transform is not below e^-90, or 1e-39.
+
+        No transform exceeds 1, so a few moves that all voters make often bound the product. What
+        is left out is far below a unit of rounding.
+        """
+        places, masses = self._atoms.places.astype(np.float64), self._atoms.masses
+        spread = (masses * places**2).sum(axis=1) - (masses * places).sum(axis=1) ** 2
+        few = np.argsort(-(times.min(axis=0) * spread), kind="stable")[:_FEW]
+        frequencies = np.arange(self.size // 2 + 1)
+        sizes = np.maximum(np.abs(self._transforms(few, frequencies, roots)), 1e-300)
+        bound = times[:, few] @ np.minimum(np.log(sizes), 0.0)
+        return np.flatnonzero((bound > -90.0).any(axis=0))
 
 
-def _roots(place: int, size: int) -> npt.NDArray[np.complex128]:
-    """Return e^{-2 pi i f place / size} for f = 0 .. size/2, the angle reduced in integers."""
-    turns = np.arange(size // 2 + 1, dtype=np.int64) * (place % size) % size
-    return np.asarray(np.exp(-2j * np.pi / size * turns))
+def _smallest_epsilon(masses: Floats, first: int, step: float, lost: float, delta: float) -> float:
+    """Solve lost + sum over losses above eps of mass (1 - e^{eps - loss}) = delta for eps >= 0.
 
-
-def analytic_gaussian(ratio: float, delta: float) -> float:
-    """Return the exact epsilon of a Gaussian mechanism (Balle and Wang 2018, Theorem 8).
-
-    delta = Phi(m/2 - e/m) - e^e Phi(-m/2 - e/m), solved for e, with m = ``ratio`` = shift / noise.
-
-    Parameters
-    ----------
-    ratio
-        Length of the shift over the standard deviation of each noise. With ``sigma`` on every
-        count as everywhere here, a label whose vote flips moves two counts: sqrt(2) / sigma; v
-        such labels: sqrt(2 v) / sigma.
-    delta
-        Strictly between 0 and 1.
+    The sum is linear in e^eps between two grid points. Only losses from 0 on have a part in it.
     """
-    delta = check_delta(delta)
-    if ratio == 0:
-        return 0.0
-    ratio = positive("ratio", ratio)
-
-    def log_excess(eps: float) -> float:
-        first = float(log_ndtr(ratio / 2 - eps / ratio))
-        second = eps + float(log_ndtr(-ratio / 2 - eps / ratio))
-        if second >= first:
-            return -math.inf  # they agree to rounding: far below any delta
-        return first + math.log(-math.expm1(second - first)) - math.log(delta)
-
-    if log_excess(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while log_excess(high) > 0:
-        high *= 2
-    root = float(brentq(lambda e: max(log_excess(e), -1e3), 0.0, high, xtol=1e-12, rtol=1e-13))
-    while log_excess(root) > 0:  # brentq may stop on either side of the root
-        root = root * (1 + 1e-12) + 1e-12
-    return root
+    if lost >= delta:
+        return math.inf
+    masses = masses[max(0, -first) :]
+    losses = step * (max(first, 0) + np.arange(len(masses)))
+    # Beyond 700 the second term is left out: too large a sum, and no overflow.
+    shares = np.where(losses <= 700.0, masses * np.exp(-losses), 0.0)
+    above = np.append(lost + np.cumsum(masses[::-1])[::-1], lost)
+    weighted = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
+    spent = above[1:] - np.exp(np.minimum(losses, 700.0)) * weighted[1:]
+    fits = np.flatnonzero(spent <= delta)
+    if not len(fits):
+        return 0.0  # no loss is above 0
+    place = int(fits[0])
+    if weighted[place] <= 0:
+        return float(losses[place])
+    return math.log(max(1.0, (above[place] - delta) / weighted[place]))

@@ -28,6 +28,7 @@ from .sanitize import UNSURE, check_table, expected_cost, windowed_max
 
 _FAR = 700.0  # logits end here: 1 - pi is then 1e-304
 _DEEPEST = 12  # how many ballots of slack a plan may ask for
+_PARTS = 2**40  # of F: a cost is rounded up to one of these
 _LOWEST = 1.01  # dp-accounting converts no order below
 
 
@@ -60,15 +61,26 @@ def distance(
     costs, histogram
         (levels,) cost of a cell, and number of cells, at each level.
     threshold
-        F, public.
+        F, public and positive.
     """
     table, cells = check_table(costs, histogram)
-    furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
-    for ballots in range(furthest + 1):
-        if float(cells @ table) > threshold:
-            return ballots - 1
-        table = windowed_max(table, reach)
-    return furthest
+    threshold = positive("threshold", threshold)
+    # In whole parts of F, rounded up: sums of integers are exact, so rounding can neither move D
+    # by more than 1 between neighbours nor let a cost above F pass. One cell above F is enough.
+    shares = np.minimum(table, 2 * threshold) / threshold * (1 + 1e-15)
+    parts = np.ceil(shares * _PARTS)
+
+    def fits(ballots: int) -> bool:
+        high, low = np.divmod(windowed_max(parts, ballots * reach).astype(np.int64), 2**20)
+        return int(cells @ high) * 2**20 + int(cells @ low) <= _PARTS
+
+    # A_d does not fall with d, so the last d that fits is found by halving.
+    fitting, furthest = -1, -(-(len(table) - 1) // reach)  # there the window is the whole table
+    failing = furthest + 1
+    while failing - fitting > 1:
+        middle = (fitting + failing) // 2
+        fitting, failing = (middle, failing) if fits(middle) else (fitting, middle)
+    return fitting
 
 
 def joint_divergence(
@@ -132,22 +144,23 @@ def _pair(logit: float) -> tuple[float, float]:
 
 
 def _next(logit: float, threshold: float, total: float, order: float) -> float:
-    here = _pair(logit)
+    """Return the largest logit whose :func:`joint_divergence` with this one is within the total."""
+    fail, passed = _pair(logit)
+    gain, most, other = (order - 1) * threshold, (order - 1) * total, 1 - order
 
-    def fits(other: float) -> bool:
-        there = _pair(other)
-        return (
-            max(
-                joint_divergence(here, there, threshold, order),
-                joint_divergence(there, here, threshold, order),
-            )
-            <= total
-        )
+    def within(x: float, y: float) -> bool:
+        return max(x, y) + math.log1p(math.exp(-abs(x - y))) <= most
+
+    def fits(candidate: float) -> bool:
+        fails, passes = _pair(candidate)
+        return within(
+            order * fail + other * fails, order * passed + other * passes + gain
+        ) and within(order * fails + other * fail, order * passes + other * passed + gain)
 
     low, high = logit, _FAR
     if low >= high or fits(high):
         return high
-    for _ in range(64):
+    for _ in range(48):
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low  # the side that was seen to fit

@@ -37,13 +37,20 @@ def check_orders(orders: Orders | None) -> Floats:
     """Return ``orders`` as a checked 1-D array; ``None`` means ``DEFAULT_ORDERS``."""
     if orders is None:
         return DEFAULT_ORDERS
-    array = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    array = np.atleast_1d(_numbers("orders", orders))
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"orders must be a non-empty 1-D sequence, got shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 1).all()):
         bad = array[~(np.isfinite(array) & (array > 1))][0]
         raise InputError(f"orders must be finite and above 1, got {bad}")
     return array
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers, got {values!r:.60}") from None
 
 
 def _expm2(x: Floats) -> Floats:
@@ -133,7 +140,7 @@ def check_delta(delta: float) -> float:
 
 def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
     orders = check_orders(orders)
-    curve = np.asarray(rdp, dtype=np.float64)
+    curve = _numbers("rdp", rdp)
     if curve.ndim == 0 or curve.shape[-1] != len(orders):
         raise InputError(
             f"rdp must have one value per order on its last axis ({len(orders)}), "
@@ -141,6 +148,13 @@ def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Flo
         )
     if np.isnan(curve).any() or (curve < 0).any():
         raise InputError("rdp must hold no NaN and no negative value")
+    return curve, orders
+
+
+def _check_one(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
+    curve, orders = _check_curve(rdp, orders)
+    if curve.ndim != 1:  # a minimum over several would be the epsilon of the cheapest
+        raise InputError(f"rdp must be one curve (orders,), got shape {curve.shape}")
     return curve, orders
 
 
@@ -172,7 +186,7 @@ def epsilon(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float | 
 
 def best_order(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:
     """Return the order at which ``epsilon`` is attained."""
-    curve, orders = _check_curve(rdp, orders)
+    curve, orders = _check_one(rdp, orders)
     return _compute_epsilon(curve, orders, check_delta(delta))[1]
 
 
@@ -192,5 +206,5 @@ def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> flo
 
     Looser than :func:`epsilon`; here only to reproduce published figures (Mironov 2017, Prop. 3).
     """
-    curve, orders = _check_curve(rdp, orders)
+    curve, orders = _check_one(rdp, orders)
     return float(np.min(curve - math.log(check_delta(delta)) / (orders - 1)))

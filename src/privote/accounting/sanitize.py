@@ -12,6 +12,7 @@ end of its range. The price here is the exact divergence of the two Gaussians.
 
 from __future__ import annotations
 
+import heapq
 import math
 
 import numpy as np
@@ -102,12 +103,31 @@ def smooth_sensitivity(
     table, cells = check_table(costs, histogram)
     beta = positive("beta", beta)
     change = local_sensitivity(table, 0, reach)
-    best = 0.0
-    for distance in range(len(table)):
-        best = max(best, math.exp(-beta * distance) * float(cells @ change))
-        if distance * reach >= len(table) - 1:
-            break  # the window is the whole table
-        change = windowed_max(change, reach)
+    seen = np.flatnonzero(cells)
+    furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
+
+    def total(distance: int) -> float:
+        return float(cells[seen] @ windowed_max(change, distance * reach)[seen])
+
+    last = total(furthest)
+    best = max(total(0), math.exp(-beta * furthest) * last)
+    # The sums do not fall with d, so within (low, high) nothing exceeds e^(-beta (low + 1)) times
+    # the sum at high. Halve the most promising stretch until none can exceed the best seen: the
+    # result is the maximum over all d, of which few are looked at.
+    stretches = [(-math.exp(-beta) * last, 0, furthest, last)]
+    while stretches and -stretches[0][0] > best:
+        _, low, high, above = heapq.heappop(stretches)
+        if best > 0:
+            high = min(high, math.ceil((math.log(above) - math.log(best)) / beta) + 1)
+        if high - low < 2:
+            continue
+        middle = (low + high) // 2
+        here = total(middle)
+        best = max(best, math.exp(-beta * middle) * here)
+        for start, end, limit in ((low, middle, here), (middle, high, above)):
+            if end - start > 1:
+                bound = math.exp(-beta * (start + 1)) * limit
+                heapq.heappush(stretches, (-bound, start, end, limit))
     return best
 
 
@@ -218,7 +238,8 @@ def sanitized_upper(f: float, sensitivity: float, sigma_s: float, z: float, gamm
     """
     upper = f + sensitivity * positive("sigma_s", sigma_s) * (z + z_value(gamma))
     # Rounding and cutting are post-processing; neither makes an upper bound on a cost too small.
-    return max(0.0, math.ceil(upper * _PARTS) / _PARTS)
+    # The least is one part, not 0: whether a tiny cost underflowed must not show.
+    return max(1, math.ceil(upper * _PARTS)) / _PARTS
 
 
 def statement_epsilon(upper: float, cost: float, order: float, delta: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
-from ..errors import InputError
+from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from ..surprises import effective_votes
@@ -100,6 +100,9 @@ def adaptive(
         The cost stated is ``factor * V * surprise_rdp``: 2 is the theorem, 1 is wrong.
     """
     check_electorate(voters, labels)
+    for name, value in (("allowance", allowance), ("queries", queries), ("runs", runs)):
+        whole(name, value)
+    whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
     book = Textbook(mechanism, voters, labels)
     if len(book.outcomes) ** queries > _MOST_TRANSCRIPTS:

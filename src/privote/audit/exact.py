@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
-from ..errors import InputError
+from ..errors import whole
 from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
 from ..mechanisms.base import check_electorate
 from .elections import random_elections
@@ -128,8 +128,8 @@ def exact(
         A claim to audit instead of ``worst_case_rdp``: orders -> cost of any one query.
     """
     check_electorate(voters, labels)
-    if elections < 1:
-        raise InputError(f"elections must be at least 1, got {elections}")
+    whole("elections", elections)
+    whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
     book = Textbook(mechanism, voters, labels, missing=missing)
     cast = random_elections(book, elections, np.random.default_rng(seed))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from ..accounting.renyi import Orders, check_delta, check_orders, epsilon
-from ..errors import InputError
+from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 
 Ints = npt.NDArray[np.int64]
@@ -91,8 +91,9 @@ def sampled(
         )
     if len(np.unique(np.nonzero(here != there)[1])) > 1:
         raise InputError("votes and neighbour_votes must differ in one voter's ballots only")
-    if draws < 2:
-        raise InputError(f"draws must be at least 2, got {draws}")
+    if not isinstance(mechanism, Mechanism):
+        raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r:.60}")
+    whole("draws", draws, 2)
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence}")
     check_delta(delta)

@@ -62,6 +62,8 @@ class Textbook:
     def __init__(
         self, mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False
     ) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r:.60}")
         if (3 if missing else 2) ** labels > _MOST_BALLOTS:
             raise InputError(
                 f"labels={labels} is too many to list every ballot; an exact audit takes up to "

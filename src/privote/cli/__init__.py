@@ -20,7 +20,10 @@ from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .plan import plan
+from .predict import predict
 from .sanitize import sanitize
+from .train import train
+from .tune import app as tune
 
 
 class _Verbs(TyperGroup):
@@ -67,9 +70,10 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, compare, audit, sanitize, demo):
+for verb in (label, plan, compare, audit, sanitize, train, predict, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
+app.add_typer(tune, name="tune")
 
 
 def main() -> None:

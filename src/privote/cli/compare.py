@@ -21,9 +21,11 @@ OWNERS = "for the owner's eyes: these numbers depend on the votes"
 _HEADINGS = {
     "mechanism": "mechanism",
     "worst_case": "worst\ncase",
-    "allowance": "allowance",
-    "exact_per_query": "exact per\nquery",
-    "exact_by_voter": "exact by\nvoter",
+    "gaussian": "Gaus-\nsian",
+    "allowance": "allow-\nance",
+    "exact_per_query": "per\nquery",
+    "exact_by_voter": "by\nvoter",
+    "pld_by_voter": "PLD by\nvoter",
     "pate2018": "pate\n2018",
     "agreement": "agree-\nment",
     "agreement_on_yes": "on\nyes",
@@ -55,10 +57,13 @@ def compare(
     """Compare all mechanisms and bounds on a file of votes.
 
     Each number says how many of the file's queries fit the budget. "worst case" holds whatever the
-    votes. "allowance" is after how many the first voter runs out. The other three price these very
-    votes: query by query, exactly for each voter, and by the bound published in 2018, which covers
-    one direction only. "agreement" is how much of a simulated release agrees with the noise-free
-    majority, over all cells and over those where the majority says yes.
+    votes, by exact Rényi costs, and so does "Gaussian", by the exact epsilon of the noisy counts
+    behind the labels: a comparison, releases are charged by the former. "allowance" is after how
+    many the first voter runs out. The others price these very votes: "per query" and "by voter"
+    by exact Rényi costs, "PLD by voter" by the distribution of the privacy loss where that is
+    smaller (Binary only), "pate 2018" by the bound published then, which covers one direction
+    only. "agreement" is how much of a simulated release agrees with the noise-free majority, over
+    all cells and over those where the majority says yes.
 
     These numbers depend on the votes, so they are for the owner's eyes. Choosing a mechanism by
     them voids the guarantee: compare on public votes, or on votes that are paid for.
@@ -123,6 +128,7 @@ def _row(fitting: Any, name: str, mechanism: Mechanism, seed: int) -> dict[str, 
     row: dict[str, Any] = {"mechanism": name, "parameters": mechanism.parameters()}
     with working(f"{name}: worst case"):
         row["worst_case"] = fitting.worst_case(mechanism)
+        row["gaussian"] = fitting.gaussian(mechanism)
         row["allowance"] = fitting.allowance(mechanism)
     total = len(fitting.votes)
     for key, bound in (("exact_per_query", "exact"), ("pate2018", "pate2018")):
@@ -130,6 +136,8 @@ def _row(fitting: Any, name: str, mechanism: Mechanism, seed: int) -> dict[str, 
             row[key] = fitting.per_query(mechanism, bound, tick)
     with working(f"{name}: exact, by voter", total) as tick:
         row["exact_by_voter"] = fitting.by_voter(mechanism, tick)
+    with working(f"{name}: privacy loss, by voter", total) as tick:
+        row["pld_by_voter"] = fitting.by_voter_pld(mechanism, row["exact_by_voter"], tick)
     with working(f"{name}: simulated release"):
         row["agreement"], row["agreement_on_yes"] = fitting.agreement(mechanism, seed)
     return row

@@ -6,7 +6,8 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,15 @@ def write_labels(release: Release, path: Path) -> None:
         write_label_csv(release.labels, path)
 
 
-def check_statement(path: Path, *, force: bool) -> None:
+def check_statement(path: Path, output: Path, *, force: bool) -> None:
     """Refuse a statement's place before anything is released."""
+    if not path.name:
+        raise InputError(f"--statement must be a file, got {str(path)!r}")
     for file in (path, path.with_suffix(".json")):
+        if file.is_dir():
+            raise InputError(f"--statement must be a file, and {str(file)!r} is a folder")
+        if file.absolute() == output.absolute():
+            raise InputError(f"--statement and --output must differ, both are {str(file)!r}")
         if file.exists() and not force:
             raise InputError(f"--statement {str(file)!r} exists; give --force to replace it")
     if path.suffix == ".json":
@@ -124,3 +131,51 @@ def read_baseline(path: Path) -> npt.NDArray[Any]:
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
     return table[:, 1:] if named else table
+
+
+def read_names(path: Path) -> list[str]:
+    """Read the voters' names, in the order of the votes.
+
+    ``.npz``: array ``voter_ids``; ``.npy``: a 1-D array; ``.csv``: the column ``voter``; any other
+    file: a text with one name a line. Texts or integers; blanks around a name do not count.
+    """
+    try:
+        names = _NAME_READERS.get(path.suffix, _lines)(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"--voter-ids {str(path)!r} cannot be read: {error}") from None
+    return [str(name).strip() for name in names]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8-sig").rstrip().splitlines()
+
+
+def _column(path: Path) -> list[str]:
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        table = csv.DictReader(stream)
+        if "voter" not in (table.fieldnames or ()):
+            raise ValueError(
+                f"it has no column 'voter'; it has: {', '.join(table.fieldnames or ())}"
+            )
+        return [row["voter"] or "" for row in table]
+
+
+def _array(path: Path) -> list[Any]:
+    data: Any = np.load(path, allow_pickle=False)
+    if path.suffix == ".npz":
+        with data:
+            if "voter_ids" not in data:
+                raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(data.files)}")
+            data = data["voter_ids"]
+    if data.ndim != 1 or data.dtype.kind not in "iuU":
+        raise ValueError(
+            f"names must be one axis of texts or integers, got {data.dtype} of shape {data.shape}"
+        )
+    return list(data.tolist())
+
+
+_NAME_READERS: dict[str, Callable[[Path], list[Any]]] = {
+    ".csv": _column,
+    ".npy": _array,
+    ".npz": _array,
+}

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privote.accounting.gaussian import largest_count, shift_of
+from privote.accounting.pld import DISCRETIZATION, epsilon_by_voter_max
 from privote.accounting.renyi import Floats, check_orders
 from privote.accounting.renyi import epsilon as to_epsilon
 from privote.ballots import BallotSource
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for
+from privote.errors import UnavailableError
+from privote.guardian.voters import voter_moves
 from privote.mechanisms import Mechanism
 from privote.surprises import effective_votes
 
@@ -61,6 +65,17 @@ class Fitting:
         fit = queries_for(mechanism, voters, labels, self.epsilon, self.delta)
         return min(fit, len(self.votes))
 
+    def gaussian(self, mechanism: Mechanism) -> int | None:
+        """Return the same by the Gaussian bound and its exact epsilon; None where it has none."""
+        _, voters, labels = self.votes.shape
+        orders = check_orders(None)
+        try:
+            curve = mechanism.worst_case_rdp(voters, labels, orders, bound="gaussian")
+        except UnavailableError:  # an optimal link has no Gaussian noise behind it
+            return None
+        fit = largest_count(shift_of(curve, orders), self.epsilon, self.delta)
+        return min(fit, len(self.votes))
+
     def allowance(self, mechanism: Mechanism) -> int:
         """Return how many queries all voters can afford before the first one runs out."""
         _, voters, labels = self.votes.shape
@@ -102,6 +117,35 @@ class Fitting:
                 return start
             start += 1
         return start
+
+    def by_voter_pld(self, mechanism: Mechanism, known: int, tick: Tick) -> int | None:
+        """Return the same by the privacy-loss distribution; None where there is only the curve.
+
+        ``known`` is how many fit by the curve: no fewer do by the better of both.
+        """
+        if voter_moves(mechanism, self.votes[:1]) is None:
+            return None
+        low, high, step = known, len(self.votes) + 1, max(1, known // 16)
+        while high - low > 1:
+            tick(low)
+            # Upwards in growing steps, then halving what is left: few tries lie far above.
+            middle = min(low + step, high - 1) if high > len(self.votes) else (low + high) // 2
+            if self._losses_fit(mechanism, self.votes[:middle]):
+                low, step = middle, 2 * step
+            else:
+                high = middle
+        return low
+
+    def _losses_fit(self, mechanism: Mechanism, votes: npt.NDArray[Any]) -> bool:
+        orders, found = check_orders(None), voter_moves(mechanism, votes)
+        if found is None:
+            return False
+        each = to_epsilon(mechanism.rdp_by_voter(votes, orders), orders, self.delta)
+        return any(
+            # A coarse grid overstates, so it can say yes at once but not no.
+            epsilon_by_voter_max(*found, each, self.delta, grid) <= self.epsilon
+            for grid in (10 * DISCRETIZATION, DISCRETIZATION)
+        )
 
     def _all_fit(self, bills: Floats, orders: Floats) -> bool:
         # The pointwise maximum is above every bill: if it fits, all do, at the price of one.

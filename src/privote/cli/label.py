@@ -12,6 +12,12 @@ from privote.errors import InputError
 from . import options
 from .mechanism import MechanismFlags
 
+_FEW = 5  # voters named on one line
+_KNOWN = {
+    "place": "their place in the file: keep their order in every run, or give --voter-ids",
+    "name": "their names, whatever their order in the file",
+}
+
 
 def label(
     votes: options.VotesFile,
@@ -70,18 +76,30 @@ def label(
         ),
     ] = None,
     ledger: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Charge this ledger: the budget is then the data set's, over all runs.",
+            metavar="FILE|ADDRESS",
+            help="Charge this ledger: the budget is then the data set's, over all runs. A file, "
+            "or a postgresql:// address with --beside.",
             rich_help_panel="Budget",
         ),
     ] = None,
+    beside: options.Beside = None,
     dataset: Annotated[
         str, typer.Option(help="The data set's name in the ledger.", rich_help_panel="Budget")
     ] = "default",
     consumer: Annotated[
         str | None,
         typer.Option(help="For whom, by name in the ledger.", rich_help_panel="Budget"),
+    ] = None,
+    voter_ids: Annotated[
+        Path | None,
+        typer.Option(
+            help="allowance: names of the voters in the order of the votes, by which a ledger "
+            "knows them again: a text file with one a line, a .csv with the column 'voter', a "
+            ".npy, or a .npz with the array 'voter_ids'.",
+            rich_help_panel="Budget",
+        ),
     ] = None,
     statement: Annotated[
         Path | None,
@@ -123,6 +141,7 @@ def label(
         check_statement,
         claimed,
         read_baseline,
+        read_names,
         write_labels,
         write_statement,
     )
@@ -145,11 +164,16 @@ def label(
         raise InputError("--clip goes with --max-positives: give both")
     if ledger is None and (consumer is not None or dataset != "default"):
         raise InputError("--dataset and --consumer are names in a ledger: give --ledger too")
+    if beside is not None and ledger is None:
+        raise InputError("--beside goes with --ledger: give both")
+    if voter_ids is not None and guarantee != "allowance":
+        raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
     mech, guess = flags.build(), None if baseline is None else read_baseline(baseline)
+    names = None if voter_ids is None else read_names(voter_ids)
     if statement is not None:
-        check_statement(statement, force=force)
+        check_statement(statement, output, force=force)
     with claimed(output, force=force) as draft:
         with working(f"reading {votes.name}"):
             ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
@@ -165,31 +189,38 @@ def label(
                 queries=queries,
                 baseline=guess,
                 bound=bound or "exact",
-                ledger=ledger,
+                ledger=None if ledger is None else privote.ledger.Place.of(ledger, beside),
                 dataset=dataset,
                 consumer=consumer,
+                voter_ids=names,
                 seed=seed,
             )
         write_labels(release, draft)
     if statement is not None:
         write_statement(release, statement)
-    sealed = _sealed(release, mech, ballots, guess) if show_sealed else None
-    _show_json(release, output, sealed) if json else _show(release, output, sealed)
+    known_by = None
+    if release.ledger is not None and guarantee == "allowance":
+        known_by = "place" if names is None else "name"
+    sealed = _sealed(release, names) if show_sealed else None
+    show = _show_json if json else _show
+    show(release, output, known_by, sealed)
 
 
-def _sealed(release: Any, mechanism: Any, ballots: Any, baseline: Any) -> dict[str, Any]:
+def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 
-    from .fitting import surprises_wanted
     from .progress import working
 
     if release.guarantee == "allowance":
-        with working("counting surprises"):
-            wanted = surprises_wanted(ballots.head(release.answered), mechanism, baseline)
-        spent = release.sealed.spent
+        spent, refused = release.sealed.spent, release.sealed.refused
+        who = np.flatnonzero(refused)
         return {
-            "voters_who_ran_out": int(((wanted > spent) | release.sealed.exhausted).sum()),
+            "voters_who_ran_out": int(((refused > 0) | release.sealed.exhausted).sum()),
+            "ballots_refused": {
+                str(voter) if names is None else names[voter]: int(refused[voter])
+                for voter in who[np.argsort(-refused[who], kind="stable")]
+            },
             "surprises_cast_fewest": int(spent.min()),
             "surprises_cast_median": float(np.median(spent)),
             "surprises_cast_most": int(spent.max()),
@@ -206,7 +237,9 @@ def _sealed(release: Any, mechanism: Any, ballots: Any, baseline: Any) -> dict[s
     return {}
 
 
-def _show_json(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
+def _show_json(
+    release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None
+) -> None:
     from privote.report import OWNER_ONLY, mark
 
     from .output import print_json
@@ -214,6 +247,7 @@ def _show_json(release: Any, output: Path, sealed: dict[str, Any] | None) -> Non
     payload = {
         **release.facts(),
         "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
+        "voters_known_by": known_by,
         "output": str(output),
         "statement": release.statement(),
     }
@@ -222,7 +256,7 @@ def _show_json(release: Any, output: Path, sealed: dict[str, Any] | None) -> Non
     print_json(payload)
 
 
-def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
+def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None) -> None:
     from privote.mechanisms.base import describe
     from privote.report import OWNER_ONLY, mark
 
@@ -245,11 +279,15 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
         facts[name] = value
     caption = None
     if release.allowance is not None:
-        facts["allowance"] = f"{release.allowance:,} surprises a voter, for life"
+        each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance,)
+        span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
+        facts["allowance"] = f"{span} surprises a voter, for life"
         caption = (
-            f"The allowance is {release.allowance / release.answered:.2g} surprises a query. "
+            f"The allowance is {min(each) / release.answered:.2g} surprises a query. "
             "Voters who cast more run out, and then count as the baseline; who did is sealed."
         )
+    if known_by is not None:
+        facts["voters known by"] = _KNOWN[known_by]
     if release.abstained:
         facts["held back (ABSTAIN)"] = f"{release.abstained:,} labels"
     if release.simulated:
@@ -257,6 +295,15 @@ def _show(release: Any, output: Path, sealed: dict[str, Any] | None) -> None:
     facts["labels written to"] = str(output)
     print_facts(facts, title="Bill", caption=caption)
     if sealed is not None:
-        shown = {name.replace("_", " "): value for name, value in sealed.items()}
+        shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}
         print_facts(shown or nothing, title=OWNER_ONLY.capitalize())
+
+
+def _listed(value: Any) -> Any:
+    """Return a table of voters as one line: the first few, and how many more."""
+    if not isinstance(value, dict):
+        return value
+    shown = ", ".join(f"{count:,} of voter {name}" for name, count in [*value.items()][:_FEW])
+    more = f" and of {len(value) - _FEW:,} more" if len(value) > _FEW else ""
+    return f"{shown}{more}" if value else "none"

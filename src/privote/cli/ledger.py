@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,17 +21,32 @@ app = typer.Typer(
     help="Look at a ledger of charges, check that nobody edited it, copy it. "
     "Only the published view is ever shown: nothing that depends on votes.",
 )
-LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.")]
+LedgerPlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER",
+        show_default=False,
+        help="The ledger's file, or a postgresql:// address with --beside.",
+    ),
+]
+Beside = Annotated[Path | None, typer.Option(metavar="NAME", help=options.BESIDE)]
 
 
-def _opened(path: Path) -> Any:
-    from privote.ledger import Ledger
+@contextmanager
+def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
+    """Yield the ledger and what it is called on a screen: never with a password."""
+    from privote.ledger import Ledger, Place
 
-    return Ledger.open(path, create=False)
+    place = Place.of(path, beside)
+    ledger = Ledger.open(place, create=False)
+    try:
+        yield ledger, place.shown
+    finally:
+        ledger.close()
 
 
 @app.command()
-def show(path: LedgerFile, json: options.Json = False) -> None:
+def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Show every entry and what each data set has left.
 
     A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
@@ -39,8 +56,8 @@ def show(path: LedgerFile, json: options.Json = False) -> None:
 
         privote ledger show ledger.db
     """
-    ledger = _opened(path)
-    entries, budgets = ledger.published(), ledger.standing()
+    with _opened(path, beside) as (ledger, name):
+        entries, budgets = ledger.published(), ledger.standing()
     if json:
         print_json({"entries": entries, "budgets": budgets})
         return
@@ -56,12 +73,12 @@ def show(path: LedgerFile, json: options.Json = False) -> None:
         }
         for entry in entries
     ]
-    print_table(rows, title=f"{path.name}: {len(entries)} entries")
+    print_table(rows, title=f"{name}: {len(entries)} entries")
     print_table(budgets, title="Budgets")
 
 
 @app.command()
-def verify(path: LedgerFile, json: options.Json = False) -> None:
+def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
     Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
@@ -73,12 +90,12 @@ def verify(path: LedgerFile, json: options.Json = False) -> None:
         privote ledger verify ledger.db
     """
     try:
-        ledger = _opened(path)
+        with _opened(path, beside) as (ledger, name):
+            found = ledger.verify()
     except LedgerError as error:
-        if json and path.exists():
+        if json:
             print_json({"ok": False, "problems": [str(error)]})
         raise
-    found = ledger.verify()
     if json:
         print_json(
             {
@@ -90,7 +107,7 @@ def verify(path: LedgerFile, json: options.Json = False) -> None:
         )
     elif found.ok:
         print_facts(
-            {"entries": found.entries, "head": found.head}, title=f"{path.name}: nothing is wrong"
+            {"entries": found.entries, "head": found.head}, title=f"{name}: nothing is wrong"
         )
     if not found.ok:
         raise LedgerError("; ".join(found.problems))
@@ -98,8 +115,9 @@ def verify(path: LedgerFile, json: options.Json = False) -> None:
 
 @app.command()
 def export(
-    path: LedgerFile,
+    path: LedgerPlace,
     output: Annotated[Path, typer.Option(show_default=False, help="A .json file to write.")],
+    beside: Beside = None,
     json: options.Json = False,
 ) -> None:
     """Write the published view as JSON: for auditors, without anything that is sealed.
@@ -110,22 +128,28 @@ def export(
     """
     if output.exists():
         raise InputError(f"--output {str(output)!r} exists already")
-    ledger = _opened(path)
-    found = ledger.verify()
-    payload = {
-        "entries": ledger.published(),
-        "budgets": ledger.standing(),
-        "verified": found.ok,
-        "head": found.head,
-    }
-    output.write_text(jsonlib.dumps(payload, indent=2))
+    with _opened(path, beside) as (ledger, _):
+        found = ledger.verify()
+        payload = {
+            "entries": ledger.published(),
+            "budgets": ledger.standing(),
+            "verified": found.ok,
+            "head": found.head,
+        }
+    try:
+        output.write_text(jsonlib.dumps(payload, indent=2), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"--output {str(output)!r} cannot be written: {error.strerror or error}"
+        ) from None
     _say(json, {"output": str(output), "entries": found.entries, "verified": found.ok})
 
 
 @app.command()
 def backup(
-    path: LedgerFile,
+    path: LedgerPlace,
     output: Annotated[Path, typer.Option(show_default=False, help="A new file to write.")],
+    beside: Beside = None,
     json: options.Json = False,
 ) -> None:
     """Write a consistent copy while the ledger is in use: entries and sealed parts, not the key.
@@ -134,9 +158,10 @@ def backup(
 
         privote ledger backup ledger.db --output copy.db
     """
-    ledger = _opened(path)
-    ledger.backup(output)
-    _say(json, {"output": str(output), "entries": ledger.verify().entries})
+    with _opened(path, beside) as (ledger, _):
+        ledger.backup(output)
+        entries = ledger.verify().entries
+    _say(json, {"output": str(output), "entries": entries})
 
 
 def _say(json: bool, facts: dict[str, Any]) -> None:

@@ -114,6 +114,22 @@ Delta = Annotated[
         rich_help_panel=_BUDGET,
     ),
 ]
+BESIDE = "For a ledger in PostgreSQL: its key and anchor lie here, as NAME.key and NAME.head."
+Beside = Annotated[Path | None, typer.Option(metavar="NAME", help=BESIDE, rich_help_panel=_BUDGET)]
+Guarantee = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What the budget promises: allowance, worst-case, ptr or data-dependent.",
+        rich_help_panel=_BUDGET,
+    ),
+]
+Dataset = Annotated[
+    str, typer.Option(help="The data set's name in the ledger.", rich_help_panel=_BUDGET)
+]
+Consumer = Annotated[
+    str | None, typer.Option(help="For whom, by name in the ledger.", rich_help_panel=_BUDGET)
+]
 Voters = Annotated[int, typer.Option(help="How many voters.")]
 Labels = Annotated[int, typer.Option(help="How many labels a ballot has.")]
 Seed = Annotated[

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,13 +16,17 @@ from privote.mechanisms import Mechanism
 from . import options
 from .mechanism import MechanismFlags
 
+Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
+
+_LOOKING = "On votes that may be looked at"
+
 
 def plan(
     mechanism: options.Name,
-    voters: options.Voters,
-    labels: options.Labels,
     epsilon: options.Epsilon,
     delta: options.Delta,
+    voters: Annotated[int | None, typer.Option(help="How many voters.")] = None,
+    labels: Annotated[int | None, typer.Option(help="How many labels a ballot has.")] = None,
     sigma: options.Sigma = None,
     tau: options.Tau = None,
     norm: options.Norm = None,
@@ -39,21 +46,96 @@ def plan(
     ] = None,
     wanted: Annotated[
         int | None,
-        typer.Option(help="Instead of --sigma: the smallest sigma for this many queries."),
+        typer.Option(
+            help="Instead of --sigma: the smallest sigma for this many queries. "
+            "For tau, instead of --tau: the largest tau."
+        ),
     ] = None,
+    votes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Choose the noise on these votes: .npy, .npz, .zarr or .parquet.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    votes_are_public: Annotated[
+        bool,
+        typer.Option(
+            "--votes-are-public",
+            help="Needed with --votes: they are public, or paid for, and not the ones to label.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P[,P...]",
+            help="The file holds probabilities: a yes is one at or above P; or one P per label.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    guarantee: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the budget promises: allowance unless told, worst-case, ptr or "
+            "data-dependent.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            help="The utility to reach; 0.95 unless told.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Utility is agreement over all cells unless told; agreement_on_yes; or balanced, "
+            "the mean over cells that should be 1 and cells that should be 0.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="True labels (queries, labels), .npy, to agree with instead of the noise-free "
+            "outcome.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = None,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Also try confidence gates.", rich_help_panel=_LOOKING),
+    ] = False,
+    beyond: Annotated[
+        bool,
+        typer.Option(
+            "--beyond",
+            help="allowance: also say how good labels are if all queries are answered.",
+            rich_help_panel=_LOOKING,
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     r"""Say how many queries a budget buys, or how much noise a number of queries needs.
 
-    No votes are read, so every number here may be published. "worst-case" is how many queries fit
-    whatever the votes are. "allowance" is how many surprises each voter may cast in its life; it
-    answers any number of queries, but a voter who has run out counts as the baseline from then on.
-    With --surprises-per-query the plan says when that happens: allowance / surprises. "missed" is
-    how often a label that every voter wants is not released: if it is large, there is too much
-    noise for so few voters.
+    Without --votes no votes are read, so every number may be published. "worst-case" is how many
+    queries fit whatever the votes are. "allowance" is how many surprises each voter may cast in its
+    life; it answers any number of queries, but a voter who has run out counts as the baseline from
+    then on. With --surprises-per-query the plan says when that happens: allowance / surprises.
+    "missed" is how often a label that every voter wants is not released: if it is large, there is
+    too much noise for so few voters.
 
     With --wanted sigma is solved for: under the allowance if --surprises-per-query is given, under
-    the worst case if not.
+    the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
+
+    With --votes and --votes-are-public the noise is chosen on votes that may be looked at (and the
+    link, tau, and with --gate the gate): what answers most queries at a floor of utility. Choosing
+    on the votes that are labelled next voids their guarantee.
 
     Example:
 
@@ -63,7 +145,7 @@ def plan(
     flags = MechanismFlags(
         name=mechanism,
         sigma=sigma,
-        tau=tau,
+        tau=1.0 if mechanism == "tau" and tau is None else tau,  # to be solved for
         norm=norm,
         max_positives=max_positives,
         quota=quota,
@@ -73,10 +155,31 @@ def plan(
         gate_threshold=gate_threshold,
         gate_sigma=gate_sigma,
     )
-    if wanted is not None and flags.noisy:
-        raise InputError("--wanted solves for sigma: leave out --sigma and --link-cost")
-    where = (voters, labels, epsilon, delta)
-    chosen = flags.build() if wanted is None else _solve(flags, where, wanted, surprises_per_query)
+    looking = {
+        "votes_are_public": votes_are_public or None,
+        "threshold": threshold,
+        "guarantee": guarantee,
+        "floor": floor,
+        "measure": measure,
+        "truth": truth,
+        "gate": gate or None,
+        "beyond": beyond or None,
+    }
+    if votes is not None:
+        from .plan_votes import plan_on_votes
+
+        public = {"voters": voters, "labels": labels, "wanted": wanted}
+        _refuse(public | {"surprises_per_query": surprises_per_query}, "--votes says that itself")
+        plan_on_votes(votes, flags, tau, (epsilon, delta), looking, json=json)
+        return
+    _refuse(looking, "it goes with --votes")
+    where = _size(voters, labels, epsilon, delta)
+    if wanted is None:
+        if mechanism == "tau" and tau is None:
+            raise InputError("--tau must be given for mechanism 'tau', or --wanted; got neither")
+        chosen = flags.build()
+    else:
+        chosen = _solve(flags, tau, where, wanted, surprises_per_query)
     numbers = _numbers(chosen, where, surprises_per_query)
     if wanted is not None:
         numbers["wanted"] = wanted
@@ -88,39 +191,66 @@ def plan(
         _show(chosen, numbers)
 
 
+def _refuse(flags: dict[str, Any], why: str) -> None:
+    """Refuse the first of these flags that was given."""
+    for name, value in flags.items():
+        if value is not None:
+            raise InputError(f"--{name.replace('_', '-')} cannot be given here: {why}")
+
+
+def _size(voters: int | None, labels: int | None, epsilon: float, delta: float) -> Size:
+    for name, value in (("--voters", voters), ("--labels", labels)):
+        if value is None:
+            raise InputError(f"{name} must be given unless --votes is, got none")
+    assert voters is not None
+    assert labels is not None
+    return voters, labels, epsilon, delta
+
+
 def _solve(
-    flags: MechanismFlags,
-    where: tuple[int, int, float, float],
-    wanted: int,
-    surprises: float | None,
+    flags: MechanismFlags, tau: float | None, where: Size, wanted: int, surprises: float | None
 ) -> Mechanism:
-    from privote.calibrate import sigma_for
+    """Return the mechanism with the least noise, or the least clipping, for so many queries."""
+    clip = flags.name == "tau" and tau is None
+    if flags.noisy and not clip:
+        free = "leave out --sigma and --link-cost" if flags.name != "tau" else "leave out --tau"
+        raise InputError(f"--wanted solves for sigma, or for tau given sigma: {free}")
+    if clip and not flags.noisy:
+        raise InputError("--sigma or --tau must be given with --wanted for mechanism 'tau'")
+    from privote.calibrate import sigma_for, tau_for
 
     from .progress import working
 
-    tries = 0
-    with working("solving for sigma") as tick:
+    def make(value: float) -> Mechanism:
+        return replace(flags, tau=value).build() if clip else flags.build(value)
 
-        def make(sigma: float) -> Mechanism:
+    solve: Callable[..., float] = tau_for if clip else sigma_for
+    tries = 0
+    with working(f"solving for {'tau' if clip else 'sigma'}") as tick:
+
+        def counted(value: float) -> Mechanism:
             nonlocal tries
             tries += 1
             tick(tries)
-            return flags.build(sigma)
+            return make(value)
 
-        sigma = sigma_for(
-            make,
+        value = solve(
+            counted,
             *where,
             wanted,
             guarantee="worst-case" if surprises is None else "allowance",
             surprises_per_query=surprises,
         )
-    digits = 3 - math.floor(math.log10(sigma))
-    return flags.build(math.ceil(sigma * 10.0**digits) / 10.0**digits)  # up: more noise still fits
+    return make(_rounded(value, up=not clip))
 
 
-def _numbers(
-    mechanism: Mechanism, where: tuple[int, int, float, float], surprises: float | None
-) -> dict[str, Any]:
+def _rounded(value: float, *, up: bool) -> float:
+    """Return four digits on the side that still fits: more noise, or more clipping."""
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return (math.ceil(value * scale) if up else math.floor(value * scale)) / scale
+
+
+def _numbers(mechanism: Mechanism, where: Size, surprises: float | None) -> dict[str, Any]:
     from privote.calibrate import allowance_for, queries_for, queries_until_out, unanimous_miss
 
     from .progress import working

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from privote.ballots import BallotSource
 from privote.blocks import Block
@@ -17,6 +18,29 @@ def working(what: str, total: int | None = None) -> Iterator[Tick]:
 
     Nothing is shown if stderr is not a terminal, and nothing stays when the work is done.
     """
+    with _bars(counted=total is not None) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int], None]]:
+    """Show one bar a stage; yields a function that takes the stage, how much is done, of how much.
+
+    For work whose stages are known only as they come.
+    """
+    with _bars(counted=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield tell
+
+
+def _bars(*, counted: bool) -> Any:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -28,19 +52,16 @@ def working(what: str, total: int | None = None) -> Iterator[Tick]:
     )
 
     console = Console(stderr=True)
-    counted = [] if total is None else [MofNCompleteColumn()]
-    with Progress(
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        *counted,
+        *([MofNCompleteColumn()] if counted else []),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
+    )
 
 
 class WatchedBallots:

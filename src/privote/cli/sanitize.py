@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from privote.mechanisms import BinaryVoting
+
 from . import options
 from .mechanism import MechanismFlags
+
+NOT_VALID = "for comparison only: not a valid bound"
 
 
 def sanitize(
@@ -23,6 +27,13 @@ def sanitize(
     gate_sigma: options.GateSigma = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
+    show_sealed: Annotated[
+        bool,
+        typer.Option(
+            "--show-sealed",
+            help="Also show the exact cost, and what PATE 2018 would have said: not to publish.",
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     r"""Publish what labels from these votes cost, with noise, as PATE 2018 proposed.
@@ -31,22 +42,22 @@ def sanitize(
     (epsilon, delta)-close to those of every neighbour of these votes. It is a statement about
     these votes, not differential privacy. Run it once: every run draws a new number and costs
     again. Binary voting only; `privote label --guarantee data-dependent` does the same along with
-    the labels. The price of the number itself is the exact one; beside it stands what the
-    published formula (PATE 2018, Theorem 23) would charge, for comparison only.
+    the labels. "price" is what the number itself costs, exactly; "price_2018" is what the formula
+    published in 2018 (Theorem 23) would charge, for comparison only.
+
+    With --show-sealed the owner also sees what is hidden: the exact epsilon, by both accountants,
+    and the figures of PATE 2018's own procedure on these votes. Those are tuned on the votes and
+    rest on bounds that do not hold: for comparison only.
 
     Example:
 
         privote sanitize votes.npz --sigma 7 --delta 1e-5 --queries 400
     """
     from privote.accounting.renyi import DEFAULT_ORDERS
-    from privote.accounting.sanitize import published_cost_2018
     from privote.ballots import Ballots
     from privote.entropy import Entropy
-    from privote.errors import InputError
     from privote.guardian.consensus import Levels
     from privote.guardian.consensus import sanitize as draw
-
-    from .output import print_facts, print_json
 
     flags = MechanismFlags(
         name="binary",
@@ -57,6 +68,7 @@ def sanitize(
         gate_sigma=gate_sigma,
     )
     mechanism = flags.build()
+    assert isinstance(mechanism, BinaryVoting)
     ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold)).head(queries)
     levels = Levels.of(mechanism, ballots)
     assert levels is not None
@@ -64,19 +76,61 @@ def sanitize(
         levels.add(mechanism.tally(block))
     epsilon, terms = draw(levels, DEFAULT_ORDERS, delta, Entropy(seed))
     facts = {"epsilon": epsilon, "delta": delta, "queries": queries, **terms}
-    try:
-        facts["published formula's price"] = published_cost_2018(
-            terms["order"], terms["beta"], terms["sigma_s"]
-        )
-    except InputError:
-        facts["published formula's price"] = None
-    facts["simulated"] = seed is not None
+    facts |= {"price_2018": terms.get("price_2018"), "simulated": seed is not None}
+    sealed = _sealed(mechanism, ballots, levels, delta) if show_sealed else None
+    _show(facts, sealed, json=json)
+
+
+def _sealed(mechanism: BinaryVoting, ballots: Any, levels: Any, delta: float) -> dict[str, Any]:
+    """Return the owner's numbers, and PATE 2018's where its procedure is defined."""
+    from privote.accounting.renyi import DEFAULT_ORDERS, epsilon
+    from privote.accounting.sanitize2018 import sanitized
+    from privote.guardian.voters import by_voter
+
+    from .progress import working
+
+    with working("pricing each voter"):
+        exact = by_voter(mechanism, ballots, delta)
+    sealed: dict[str, Any] = {
+        "epsilon": epsilon(levels.histogram @ levels.costs(DEFAULT_ORDERS).T, None, delta),
+        "epsilon_by_voter": exact.epsilon,
+        "accountant": exact.accountant,
+        "epsilon_rdp": exact.rdp,
+        "epsilon_pld": exact.pld,
+        "pate2018": None,
+    }
+    plain = mechanism.gate is None and mechanism.quota is None and mechanism.false_alarm is None
+    if plain and levels.reach == 1 and mechanism.sigma is not None:
+        found = sanitized(levels.histogram, mechanism.sigma, delta)
+        sealed["pate2018"] = {"note": NOT_VALID, **found._asdict()}
+    return sealed
+
+
+def _show(facts: dict[str, Any], sealed: dict[str, Any] | None, *, json: bool) -> None:
+    from privote.report import OWNER_ONLY
+
+    from .output import print_facts, print_json
+
     if json:
-        print_json(facts)
-    else:
+        shown = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
+        print_json({**facts, **shown})
+        return
+    print_facts(
+        facts,
+        title="Sanitized cost",
+        caption="About these votes and their neighbours; not differential privacy. price_2018 is "
+        f"{NOT_VALID}.",
+    )
+    if sealed is None:
+        return
+    old = sealed.pop("pate2018")
+    owner = f"{OWNER_ONLY[0].upper()}{OWNER_ONLY[1:]}"
+    print_facts(sealed, title="Exact cost", caption=f"{owner}: it depends on the votes.")
+    if old is not None:
+        del old["note"]
         print_facts(
-            facts,
-            title="Sanitized cost",
-            caption="About these votes and their neighbours; not differential privacy. The "
-            "published formula's price is for comparison: near its limit it is too small.",
+            old,
+            title="PATE 2018",
+            caption=f"{owner}; {NOT_VALID}. Its procedure on these votes: epsilon goes from before "
+            "to after, give or take a standard deviation; true_price is what that noise costs.",
         )

@@ -1,6 +1,40 @@
-"""Data to vote on: an embedded set that needs no download."""
+"""Data to vote on: an embedded set, and readers for data sets as their owners distribute them.
 
+Every reader returns :class:`MultiLabelData`; :func:`open` finds a reader by name. Nothing is
+downloaded: where a file is missing, the error says where to get it.
+"""
+
+from .chest import PAPER_LABELS
+from .chexpert import chexpert
+from .hashing import keyed_parts
+from .images import Images
+from .mimic import mimic
+from .mulan import mulan
+from .nih import nih
+from .padchest import padchest
+from .records import MultiLabelData, Split, union
+from .registry import DATASETS
+from .registry import open as open
 from .scene_teachers import scene_teachers
 from .scenes import Scenes, load_scenes
+from .voc import voc2012
 
-__all__ = ["Scenes", "load_scenes", "scene_teachers"]
+# Not `open`, which `import *` would put in place of Python's own.
+__all__ = [
+    "DATASETS",
+    "PAPER_LABELS",
+    "Images",
+    "MultiLabelData",
+    "Scenes",
+    "Split",
+    "chexpert",
+    "keyed_parts",
+    "load_scenes",
+    "mimic",
+    "mulan",
+    "nih",
+    "padchest",
+    "scene_teachers",
+    "union",
+    "voc2012",
+]

@@ -1,7 +1,7 @@
 """The guardian: the only door between votes and labels."""
 
-from .consensus import bills
 from .door import Guardian
 from .seats import seats
+from .voters import bills
 
 __all__ = ["Guardian", "bills", "seats"]

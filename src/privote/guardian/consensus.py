@@ -11,17 +11,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..accounting import ptr
 from ..accounting import sanitize as rules
-from ..accounting.renyi import Floats, check_orders, epsilon
+from ..accounting.renyi import Floats
 from ..ballots import BallotSource
 from ..blocks import Counts
 from ..entropy import Entropy
 from ..ledger import Budget
 from ..mechanisms import BinaryVoting, Mechanism
 from ..mechanisms.cells import CellTally
+
+_CHUNK = 2**14  # costs worked out at a time
+_TABLE = 2**20  # costs that are worked out to choose an order
 
 
 class Levels:
@@ -44,12 +48,27 @@ class Levels:
 
     def add(self, tally: CellTally) -> None:
         """Count the cells of a tally."""
-        places = (tally.margins.reshape(-1) + self._voters) // self._step
+        places = self.places(tally.margins.reshape(-1))
         self.histogram += np.bincount(places, minlength=len(self.margins))
+
+    def places(self, margins: npt.NDArray[Any]) -> Counts:
+        """Return where each margin stands among the levels."""
+        return np.asarray((margins + self._voters) // self._step)
 
     def costs(self, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at each order and margin: (orders, levels)."""
-        return self._mechanism.level_costs(self.margins, self._voters, self._missing, orders).T
+        chunk = max(1, _CHUNK // len(orders))
+        parts = [
+            self._mechanism.level_costs(
+                self.margins[start : start + chunk], self._voters, self._missing, orders
+            )
+            for start in range(0, len(self.margins), chunk)
+        ]
+        return np.concatenate(parts).T
+
+    def few(self, orders: Floats) -> Floats:
+        """Return the orders to choose one from: all, or fewer where tables are long. Public."""
+        return orders[:: max(1, len(self.margins) * len(orders) // _TABLE)]
 
     def passes(self, proposal: ptr.Proposal, entropy: Entropy) -> bool:
         """Draw whether the distance test lets the labels out."""
@@ -75,6 +94,7 @@ class Levels:
 
 def propose(levels: Levels, orders: Floats, ballots: BallotSource, budget: Budget) -> ptr.Proposal:
     """Choose order, threshold and reserve from public numbers only."""
+    orders = levels.few(orders)
     return ptr.propose(
         levels.costs(orders),
         orders,
@@ -91,6 +111,7 @@ def sanitize(
     """Return an epsilon that may be published, and its public terms; None where unproved."""
     if levels is None:
         return None, {}
+    orders = levels.few(orders)
     costs, cells = levels.costs(orders), int(levels.histogram.sum())
     order = rules.public_order(costs, orders, cells, delta)
     beta, gamma, sigma_s = rules.default_beta(order), rules.GAMMA, rules.SIGMA_S
@@ -104,11 +125,6 @@ def sanitize(
         gamma,
     )
     terms = {"order": order, "beta": beta, "sigma_s": sigma_s, "gamma": gamma, "price": price}
+    if 2 * order * beta < 1:  # where Theorem 23 says anything
+        terms["price_2018"] = rules.published_cost_2018(order, beta, sigma_s)
     return rules.statement_epsilon(upper, price, order, delta), terms
-
-
-def bills(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
-    """Return each voter's own epsilon for a batch: (voters,). Sealed: for the owner's eyes."""
-    orders = check_orders(None)
-    each = mechanism.rdp_by_voter(votes, orders)
-    return np.asarray(np.asarray(epsilon(each, orders, delta)).max(axis=1))

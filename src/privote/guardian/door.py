@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,13 +19,25 @@ from ..ballots import Ballots, BallotSource, check_head
 from ..blocks import Counts
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, UnavailableError
-from ..ledger import Budget, Ledger
-from ..ledger.book import Totals
+from ..ledger import Budget, Ledger, Place
+from ..ledger.totals import Totals, check_name, terms_of
 from ..mechanisms import Mechanism
-from ..release import GUARANTEES, Release, Sealed
+from ..release import GUARANTEES, Later, Release, Sealed
 from ..surprises import effective
-from .consensus import Levels, bills, propose, sanitize
-from .seats import check_baseline, check_guess, seated, seats
+from .consensus import Levels, propose, sanitize
+from .seats import (
+    check_baseline,
+    check_guess,
+    check_wanted,
+    find_account,
+    placed,
+    plain,
+    seated,
+    seats,
+    seats_of,
+    steady_blocks,
+)
+from .voters import bills, by_voter
 
 _MOST = 10**12  # an allowance of a cost that is zero
 
@@ -44,7 +57,8 @@ class Guardian:
     allowance
         For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
     voter_ids
-        Names of the voters, in the order of the votes' second axis.
+        Names of the voters (texts or integers), in the order of the votes' second axis. By them a
+        ledger knows voters again, whatever their order, also where some are absent.
     seed
         ``None``: secure. An integer makes a simulation.
     """
@@ -53,7 +67,7 @@ class Guardian:
         self,
         mechanism: Mechanism,
         budget: Budget,
-        ledger: Ledger | str | os.PathLike[str],
+        ledger: Ledger | Place | str | os.PathLike[str],
         *,
         guarantee: str = "allowance",
         dataset: str = "default",
@@ -68,16 +82,19 @@ class Guardian:
             raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
         if not isinstance(mechanism, Mechanism):
             raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
-        for name, value in (("dataset", dataset), ("consumer", consumer), ("owner", owner)):
-            if value is not None and (not isinstance(value, str) or not value):
-                raise InputError(f"{name} must be a name, got {value!r}")
-        if not isinstance(ledger, Ledger | str | os.PathLike):
-            raise InputError(f"ledger must be a Ledger or its path, got {ledger!r}")
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a privote.Budget, got {budget!r:.60}")
+        check_name("dataset", dataset)
+        for name, value in (("consumer", consumer), ("owner", owner)):
+            if value is not None:
+                check_name(name, value)
+        if not isinstance(ledger, Ledger | Place | str | os.PathLike):
+            raise InputError(f"ledger must be a Ledger or its path, got {ledger!r:.60}")
         self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
         self.orders = check_orders(orders)
         self._wanted = allowance
         self._names = {"dataset": dataset, "consumer": consumer, "owner": owner}
-        self._ids = None if voter_ids is None else seats(voter_ids, len(voter_ids))
+        self._ids = None if voter_ids is None else seats(voter_ids)
         self._entropy = Entropy(seed)
         # Last: whoever calls with a bad argument leaves no new ledger behind.
         self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
@@ -108,6 +125,10 @@ class Guardian:
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing."""
         ballots = Ballots.of(votes)
+        if bound != "exact" and self.guarantee != "data-dependent":
+            raise InputError(
+                f"bound goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}"
+            )
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         if self.guarantee == "allowance":
@@ -164,12 +185,17 @@ class Guardian:
         with self._ledger.writing() as totals:
             self._authorise(totals)
             self._charge(None, ballots, queries=ballots.queries, sealed={"rdp": total.tolist()})
+        exact = Later(lambda: by_voter(self.mechanism, ballots, delta))
         sealed = Sealed(
             epsilon=epsilon(total, self.orders, delta),
             rdp=total,
             orders=self.orders,
             bound=bound,
-            bills=lambda: bills(self.mechanism, ballots, delta),
+            bills=partial(bills, self.mechanism, ballots, delta),
+            epsilon_by_voter=Later(lambda: exact.value.epsilon),
+            accountant=Later(lambda: exact.value.accountant),
+            epsilon_rdp=Later(lambda: exact.value.rdp),
+            epsilon_pld=Later(lambda: exact.value.pld),
         )
         return self._publish(
             np.concatenate(drawn), ballots.voters, None, shown=shown, terms=terms, sealed=sealed
@@ -220,33 +246,36 @@ class Guardian:
     def _allowance(
         self, ballots: BallotSource, baseline: Any, voter_ids: Sequence[Any] | None
     ) -> Release:
-        places = self._places(ballots, voter_ids)
-        voters = ballots.voters if self._ids is None else len(self._ids)
+        here = placed(self._ids, ballots.voters, voter_ids)
         guess = check_baseline(baseline, ballots, self.mechanism)
         self.mechanism.check(ballots)
-        account, allowance = self.register(voters, ballots.labels)
-        labels, start = [], 0
-        for block in ballots.blocks():
+        named = ballots.voters if self._ids is None else len(self._ids)
+        account, allowance, at = self._register(named, ballots.labels)
+        own = allowance if at is None else allowance[at]
+        if here is not None:
+            at = here if at is None else at[here]
+        voters, labels, start = len(allowance), [], 0
+        for block in steady_blocks(ballots, voters):
             rows = guess[start : start + block.queries]
             start += block.queries
             with self._ledger.writing() as totals:
-                left = allowance - totals.spending(account, voters)
-                counted, spent = effective(
-                    seated(block, places, voters),
+                left = allowance - totals.accounts[account].spent
+                counted, spent, refused = effective(
+                    seated(block, at, voters),
                     rows,
                     left,
                     unit=self.mechanism.surprise_unit,
                     silence_is_zeros=self.mechanism.name != "powerset",
                 )
-                self._answer(account, block.queries, spent)
+                self._answer(account, block.queries, spent, refused)
             labels.append(self.mechanism.draw(self.mechanism.tally(counted), self._entropy))
         surprise = self.mechanism.surprise_rdp(voters, ballots.labels, self.orders)
         return self._publish(
             np.concatenate(labels),
             voters,
             FACTOR * int(allowance.max()) * surprise,
-            allowance=_plain(allowance),
-            sealed=self.spending(account, allowance),
+            allowance=plain(allowance),
+            sealed=self.spending(account, own),
         )
 
     def register(self, voters: int, labels: int) -> tuple[str, Counts]:
@@ -254,91 +283,84 @@ class Guardian:
 
         Returns the account's name and every voter's lifetime allowance (voters,).
         """
+        account, allowance, at = self._register(voters, labels)
+        if len(allowance) != voters:
+            raise InputError(
+                f"voters must be all {len(allowance)} who were registered together, got {voters} "
+                "of them"
+            )
+        return account, allowance if at is None else allowance[at]
+
+    def _register(self, voters: int, labels: int) -> tuple[str, Counts, Counts | None]:
+        """Return account, allowance by seat, and the seats of this guardian's voters."""
+        wanted, roll = check_wanted(self._wanted, voters), self._roll
         surprise = self.mechanism.surprise_rdp(voters, labels, self.orders)
-        account = self._ledger.name_account(
-            {
-                **self._names,
-                "mechanism": self.mechanism.parameters(),
-                "simulated": self._entropy.simulated,
-                "voters": voters,
-                "labels": labels,
-                "ids": None if self._ids is None else [repr(name) for name in self._ids],
-            }
-        )
+        body = {**self._entry("charge"), "voters": voters, "labels": labels}
+        terms = terms_of(body)
         with self._ledger.writing() as totals:
             self._authorise(totals)
-            known = totals.accounts.get(account)
-            if known is not None and (
-                self._wanted is None or (known == np.asarray(self._wanted)).all()
-            ):
-                return account, known
-            if known is not None:
-                raise BudgetError("this electorate has an allowance already, and it stays")
+            account = find_account(totals.accounts, terms, voters, roll)
+            if account is not None:
+                known = totals.accounts[account]
+                at = seats_of(known, roll)
+                own = known.allowance if at is None else known.allowance[at]
+                if wanted is not None and (own != wanted).any():
+                    raise BudgetError("this electorate has an allowance already, and it stays")
+                return account, known.allowance, at
             largest = self._ledger.room(totals, FACTOR * surprise, self.orders, self._scope, _MOST)
             if largest < 1:
                 raise BudgetError(
                     f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} buys not one "
                     f"surprise a voter with {self.mechanism}: use a larger sigma or budget"
                 )
-            allowance = self._check_allowance(voters, largest)
+            if wanted is not None and wanted.max() > largest:
+                raise InputError(
+                    f"allowance must lie in 0..{largest}, the largest that keeps "
+                    f"epsilon={self.budget.epsilon:g}; got {wanted.max()}"
+                )
+            allowance = np.full(voters, largest, np.int64) if wanted is None else wanted
+            digests = None if roll is None else list(roll.values())
+            account = self._ledger.name_account({"terms": terms, "voters": voters, "roll": digests})
             self._ledger.append(
                 {
-                    **self._entry("charge"),
-                    "voters": voters,
-                    "labels": labels,
+                    **body,
                     "orders": self.orders.tolist(),
                     "rdp": (FACTOR * int(allowance.max()) * surprise).tolist(),
                     "account": account,
-                    "allowance": _plain(allowance),
-                }
+                    "allowance": plain(allowance),
+                },
+                sealed=None if digests is None else {"roll": digests},
             )
-        return account, allowance
+        return account, allowance, None
+
+    @cached_property
+    def _roll(self) -> dict[str, str] | None:
+        if self._ids is None:
+            return None
+        return {name: self._ledger.name_voter(name) for name in self._ids}
 
     def spending(self, account: str, allowance: Counts) -> Sealed:
-        """Return what each voter has spent: for the owner's eyes."""
+        """Return what each voter has done with its allowance: for the owner's eyes.
+
+        ``spent`` counts surprises, ``refused`` the ballots that counted as the baseline because
+        what was left did not pay for them; both (voters,), in the order the voters were named.
+        """
         with self._ledger.writing() as totals:
-            spent = totals.spending(account, len(allowance))
-        return Sealed(spent=spent, allowance=allowance.copy())
-
-    def _answer(self, account: str, queries: int, spent: Counts) -> None:
-        who = np.flatnonzero(spent)
-        self._ledger.append(
-            {**self._entry("answer"), "account": account, "queries": queries},
-            sealed={"spent": np.stack([who, spent[who]], axis=1).tolist()},
-        )
-
-    def _check_allowance(self, voters: int, largest: int) -> Counts:
-        if self._wanted is None:
-            return np.full(voters, largest, np.int64)
-        array = np.asarray(self._wanted)
-        if array.dtype.kind not in "iu" or array.shape not in ((), (voters,)):
-            raise InputError(
-                f"allowance must be one integer or one per voter ({voters}), "
-                f"got {array.dtype} of shape {array.shape}"
+            known = totals.accounts[account]
+            at = seats_of(known, self._roll)
+            return Sealed(
+                spent=known.spent.copy() if at is None else known.spent[at],
+                refused=known.refused.copy() if at is None else known.refused[at],
+                allowance=allowance.copy(),
             )
-        if array.min() < 0 or array.max() > largest:
-            raise InputError(
-                f"allowance must lie in 0..{largest}, the largest that keeps "
-                f"epsilon={self.budget.epsilon:g}; got {int(array.min())}..{int(array.max())}"
-            )
-        return np.broadcast_to(array, (voters,)).astype(np.int64)
 
-    def _places(self, ballots: BallotSource, voter_ids: Sequence[Any] | None) -> Counts | None:
-        """Return the seat of each voter of the batch; None if they sit as registered."""
-        if voter_ids is None:
-            if self._ids is not None and ballots.voters != len(self._ids):
-                raise InputError(
-                    f"votes must have {len(self._ids)} voters, got {ballots.voters}; "
-                    "name them with voter_ids if some are absent"
-                )
-            return None
-        if self._ids is None:
-            raise InputError("voter_ids given, but the voters were registered without names")
-        seats(voter_ids, ballots.voters)
-        unknown = [name for name in voter_ids if name not in self._ids]
-        if unknown:
-            raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
-        return np.array([self._ids[name] for name in voter_ids], np.int64)
+    def _answer(self, account: str, queries: int, spent: Counts, refused: Counts) -> None:
+        sealed = {}
+        for name, counts in (("spent", spent), ("refused", refused)):
+            who = np.flatnonzero(counts)
+            sealed[name] = np.stack([who, counts[who]], axis=1).tolist()
+        body = {**self._entry("answer"), "account": account, "queries": queries}
+        self._ledger.append(body, sealed)
 
     # -- entries -----------------------------------------------------------------------------------
 
@@ -407,8 +429,3 @@ class Guardian:
             ledger=self._ledger.place(),
             sealed=sealed or Sealed(),
         )
-
-
-def _plain(allowance: Counts) -> int | tuple[int, ...]:
-    first = int(allowance[0])
-    return first if (allowance == first).all() else tuple(allowance.tolist())

@@ -2,30 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import BallotSource
+from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
 from ..errors import InputError
+from ..ledger.totals import Account
 from ..mechanisms import Mechanism
 
 
-def seats(names: Sequence[Any], voters: int) -> dict[Any, int]:
-    """Return each named voter's seat; refuse names that do not tell voters apart."""
-    try:
-        places = {name: place for place, name in enumerate(names)}
-    except TypeError:
-        raise InputError(f"voter_ids must be a sequence of names, got {names!r:.60}") from None
-    if len(names) != voters or len(places) != voters:
+def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
+    """Return each named voter's place; refuse names that do not tell voters apart.
+
+    Names are texts or integers, and are compared as texts: 7 and "7" name one voter.
+    """
+    if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
+        raise InputError(f"voter_ids must be a sequence of names, got {names!r:.60}")
+    texts = [_name(name, place) for place, name in enumerate(names)]
+    places = {name: place for place, name in enumerate(texts)}
+    wanted = len(texts) if voters is None else voters
+    if not texts or len(texts) != wanted:
         raise InputError(
-            f"voter_ids must be {voters} different names, got {len(names)} of which "
-            f"{len(places)} differ"
+            f"voter_ids must be {wanted or 'one or more'} different names, got {len(texts)}"
         )
+    if len(places) < wanted:
+        twice = next(name for place, name in enumerate(texts) if places[name] != place)
+        raise InputError(f"voter_ids must be {wanted} different names, but {twice!r} comes twice")
     return places
+
+
+def _name(name: Any, place: int) -> str:
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        return str(int(name))
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(
+            "voter_ids must hold texts that are not empty, or integers; "
+            f"voter {place} has {name!r:.60}"
+        )
+    return str(name)
+
+
+def placed(
+    registered: dict[str, int] | None, voters: int, voter_ids: Sequence[Any] | None
+) -> Counts | None:
+    """Return the place of each of a batch's voters; None if they come as they were named."""
+    if voter_ids is None:
+        if registered is not None and voters != len(registered):
+            raise InputError(
+                f"votes must have {len(registered)} voters, got {voters}; "
+                "name them with voter_ids if some are absent"
+            )
+        return None
+    if registered is None:
+        raise InputError("voter_ids given, but the voters were registered without names")
+    batch = seats(voter_ids, voters)
+    unknown = [name for name in batch if name not in registered]
+    if unknown:
+        raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
+    return np.array([registered[name] for name in batch], np.int64)
+
+
+def find_account(
+    accounts: Mapping[str, Account], terms: str, voters: int, roll: Mapping[str, str] | None
+) -> str | None:
+    """Return the account these voters have under these terms; None if they have none.
+
+    Named voters are found whatever their order, and also if others of the same account are absent.
+    Whoever is named must be in it, or nobody: so a voter has one allowance under the same terms.
+
+    Parameters
+    ----------
+    roll
+        The digest of each voter's name, by name; None if voters are known by their place.
+    """
+    for account, known in accounts.items():
+        if known.terms != terms or (known.roll is None) != (roll is None):
+            continue
+        if known.roll is None or roll is None:
+            if len(known.allowance) == voters:
+                return account
+            continue
+        strangers = [name for name, digest in roll.items() if digest not in known.roll]
+        if not strangers:
+            return account
+        if len(strangers) < len(roll):
+            raise InputError(
+                f"voter_ids holds {strangers[0]!r}, who is not registered with the others: the "
+                "voters of an allowance are fixed when it is charged"
+            )
+    return None
+
+
+def seats_of(account: Account, roll: Mapping[str, str] | None) -> Counts | None:
+    """Return the registered seat of each named voter; None if they come as registered."""
+    if roll is None or account.roll is None:
+        return None
+    at = np.array([account.roll[digest] for digest in roll.values()], np.int64)
+    return None if np.array_equal(at, np.arange(len(account.roll))) else at
+
+
+def steady_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
+    """Yield blocks as if all registered voters were there: who is absent leaves no trace."""
+    if ballots.sparse or ballots.voters == registered:
+        yield from ballots.blocks()
+        return
+    step, start = block_queries(registered, ballots.labels), 0
+    waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
+    for block in ballots.blocks():
+        assert isinstance(block, DenseBlock)
+        waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
+        while len(waiting) >= step:
+            yield DenseBlock(waiting[:step], missing=True, start=start)
+            waiting, start = waiting[step:], start + step
+    if len(waiting):
+        yield DenseBlock(waiting, missing=True, start=start)
 
 
 def seated(block: Block, places: Counts | None, voters: int) -> Block:
@@ -62,7 +156,9 @@ def check_baseline(
     guess = np.asarray(baseline)
     if guess.shape != shape:
         raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
-    if guess.dtype != np.bool_ and not np.isin(guess, (0, 1)).all():
+    # A bool from outside may hide any byte.
+    values = guess.view(np.uint8) if guess.dtype == np.bool_ else guess
+    if not np.isin(values, (0, 1)).all():
         raise InputError("baseline must hold 0 and 1 only")
     if ballots.sparse and guess.any():
         raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
@@ -71,3 +167,25 @@ def check_baseline(
     if limit is not None and (guess.sum(axis=1) > limit).any():
         raise InputError(f"baseline may have at most {limit} positives a query here")
     return guess.astype(np.bool_)
+
+
+def check_wanted(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
+    """Return the allowance that was asked for, for every voter (voters,); None if none was."""
+    if wanted is None:
+        return None
+    try:
+        array = np.asarray(wanted)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    if array.dtype.kind not in "iu" or array.shape not in ((), (voters,)) or array.min() < 0:
+        raise InputError(
+            f"allowance must be one integer or one per voter ({voters}), none negative, "
+            f"got {wanted!r:.60}"
+        )
+    return np.broadcast_to(array, (voters,)).astype(np.int64)
+
+
+def plain(allowance: Counts) -> int | tuple[int, ...]:
+    """Return an allowance as one number if all voters have the same."""
+    first = int(allowance[0])
+    return first if (allowance == first).all() else tuple(allowance.tolist())

@@ -10,38 +10,22 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from ..accounting.renyi import Floats, check_delta, epsilon
-from ..errors import BudgetError, InputError, LedgerError, positive
+from ..accounting.renyi import Floats, epsilon
+from ..errors import BudgetError, InputError, LedgerError
 from .chain import START, Anchor, Chain, canonical
-from .postgres import PostgresStore
+from .place import Place
 from .store import Row, SQLiteStore, Store
+from .totals import Budget, Scope, Totals, check_name
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
-
-Counts = npt.NDArray[np.int64]
-Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """What a data set may cost: all consumers together, or one of them."""
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_delta(self.delta))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,28 +42,6 @@ class Verification:
         return not self.problems
 
 
-@dataclass
-class Totals:
-    """What the entries add up to, read once and then only continued."""
-
-    read: int = 0
-    digest: str = START
-    budgets: dict[Scope, Budget] = field(default_factory=dict)
-    conditional: dict[str, bool] = field(default_factory=dict)
-    curves: dict[Scope, Floats] = field(default_factory=dict)
-    orders: dict[str, Floats] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    accounts: dict[str, Counts] = field(default_factory=dict)
-    spent: dict[str, dict[int, int]] = field(default_factory=dict)
-
-    def spending(self, account: str, voters: int) -> Counts:
-        """Return what each voter of an account has spent: (voters,)."""
-        spent = np.zeros(voters, np.int64)
-        for voter, count in self.spent.get(account, {}).items():
-            spent[voter] = count
-        return spent
-
-
 class Ledger:
     """A record of charges that survives crashes and shows tampering.
 
@@ -93,7 +55,7 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: Place | str | os.PathLike[str],
         *,
         create: bool = True,
         beside: str | os.PathLike[str] | None = None,
@@ -103,39 +65,24 @@ class Ledger:
         With ``create``, make it if it is not there. Beside ``name.db`` lie ``name.db.key`` (keep it
         secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what.
         """
-        remote = str(path).startswith(("postgresql://", "postgresql+"))
-        if remote and beside is None:
-            raise InputError("beside must name a local file: a database's key and anchor lie there")
-        file = Path(os.fspath(path) if beside is None else os.fspath(beside))
-        head = file.with_name(file.name + ".head")
-        fresh = not head.exists() if remote else not file.exists()
-        if not file.parent.is_dir():
-            raise LedgerError(f"ledger {str(file)!r}: there is no folder {str(file.parent)!r}")
-        if fresh and not create:
-            raise LedgerError(f"ledger {str(file)!r} does not exist")
-        if fresh and head.exists():
-            raise LedgerError(f"ledger {str(file)!r} is gone, but its anchor is there: restore it")
-        chain = Chain.open(file.with_name(file.name + ".key"), create=fresh)
-        store = PostgresStore(str(path)) if remote else SQLiteStore(file, create=create)
-        ledger = cls(store, chain, Anchor(head, chain))
-        ledger._settle(fresh)
-        return ledger
+        place = path if isinstance(path, Place) else Place.of(path, beside)
+        Chain.from_environment()  # a bad key is found before anything is made
+        new = place.address is not None or not place.file.exists()
+        store = place.open_store(create=create)
+        try:
+            # Under the lock: also finishes what a crash between commit and anchor left open.
+            with store.transaction():
+                head = store.head() or (0, START)
+                chain, anchor = place.unlock(head, new=new, create=create)
+        except BaseException:
+            store.close()
+            raise
+        return cls(store, chain, anchor)
 
     @classmethod
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
-        return cls(SQLiteStore(Path(":memory:")), Chain(secrets.token_bytes(32)), None)
-
-    def _settle(self, fresh: bool) -> None:
-        """Finish what a crash between commit and anchor left open; refuse a rolled-back file."""
-        with self._store.transaction():
-            head = self._store.head() or (0, START)
-            assert self._anchor is not None
-            # Another process may have made the ledger since we looked: then its anchor is there.
-            problem = self._anchor.problem(head, new=fresh and head[0] == 0)
-            if problem:
-                raise LedgerError(problem)
-            self._anchor.write(head)
+        return cls(SQLiteStore(Path(":memory:")), Chain.new(), None)
 
     # A copy would let the same budget be spent twice.
     def _refuse(self, *_: Any) -> NoReturn:
@@ -174,35 +121,8 @@ class Ledger:
             expected = self._chain.digest(totals.digest, row.number, row.at, row.body)
             if row.number != totals.read + 1 or row.digest != expected:
                 raise LedgerError(f"entry {row.number} does not fit the chain: run verify")
-            self._take(row)
+            totals.take(row, self._chain)
         return totals
-
-    def _take(self, row: Row) -> None:
-        """Add one entry to the sums."""
-        totals, body = self._totals, json.loads(row.body)
-        totals.read, totals.digest = row.number, row.digest
-        scope = (body["dataset"], body.get("consumer"))
-        if body["kind"] == "budget":
-            totals.budgets[scope] = Budget(epsilon=body["epsilon"], delta=body["delta"])
-            return
-        if body["kind"] == "charge":
-            totals.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
-            if body.get("everything"):
-                totals.taken.add(scope[0])
-        if body["kind"] == "charge" and body["rdp"] is not None:
-            curve = np.array(body["rdp"])
-            totals.orders[scope[0]] = np.array(body["orders"])
-            for place in {scope, (scope[0], None)}:
-                totals.curves[place] = totals.curves.get(place, 0.0) + curve
-            if "account" in body:
-                allowance = np.broadcast_to(np.array(body["allowance"]), (body["voters"],))
-                totals.accounts[body["account"]] = allowance.astype(np.int64)
-        if body["kind"] == "answer":
-            if row.sealed is None or self._chain.seal(row.sealed) != body["seal"]:
-                raise LedgerError(f"the sealed part of entry {row.number} does not fit: run verify")
-            account = totals.spent.setdefault(body["account"], {})
-            for voter, count in json.loads(row.sealed)["spent"]:
-                account[voter] = account.get(voter, 0) + count
 
     def append(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> Row:
         """Add an entry; only inside :meth:`writing`."""
@@ -215,11 +135,16 @@ class Ledger:
             number, at, text, self._chain.digest(self._totals.digest, number, at, text), hidden
         )
         self._store.append(row)
-        self._take(row)
+        self._totals.take(row, self._chain)
         return row
 
     def set_budget(self, budget: Budget, *, dataset: str, consumer: str | None = None) -> None:
         """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a privote.Budget, got {budget!r:.60}")
+        check_name("dataset", dataset)
+        if consumer is not None:
+            check_name("consumer", consumer)
         with self.writing() as totals:
             self.fix_budget(totals, budget, (dataset, consumer))
 
@@ -272,6 +197,10 @@ class Ledger:
     def name_account(self, facts: dict[str, Any]) -> str:
         """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""
         return self._chain.seal(canonical(facts))[:32]
+
+    def name_voter(self, name: str) -> str:
+        """Return a voter's keyed digest: the same name is found again, and none can be read off."""
+        return self._chain.seal(canonical(["voter", name]))[:32]
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -332,11 +261,14 @@ class Ledger:
             problems.append(str(error))
         return Verification(entries=count, head=previous, problems=tuple(problems))
 
-    def backup(self, path: str | Path) -> None:
+    def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the entries while the ledger is in use; without the key."""
-        if Path(path).exists():
+        target = Place.of(path).file
+        if target.exists():
             raise InputError(f"backup {str(path)!r} exists already")
-        self._store.backup(Path(path))
+        if not target.parent.is_dir():
+            raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
+        self._store.backup(target)
 
     def close(self) -> None:
         """Let go of the file."""

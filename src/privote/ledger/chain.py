@@ -21,6 +21,7 @@ from ..errors import LedgerError
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 START = "0" * 64
+Head = tuple[int, str]  # number and digest of the last entry
 _SHORTEST = 16  # bytes of a key
 
 
@@ -36,23 +37,22 @@ class Chain:
         self._key = key
 
     @classmethod
-    def open(cls, path: Path, *, create: bool) -> Chain:
-        """Take the key from the environment or from the file; make it with a new ledger."""
+    def from_environment(cls) -> Chain | None:
+        """Return the chain whose key the environment names; None if it names none."""
         given = os.environ.get(KEY_VARIABLE)
-        if given is not None:
-            try:
-                key = bytes.fromhex(given)
-            except ValueError:
-                key = b""
-            if len(key) < _SHORTEST:
-                raise LedgerError(f"{KEY_VARIABLE} must be at least 32 hexadecimal digits")
-            return cls(key)
-        if not path.exists():
-            if not create:
-                raise LedgerError(
-                    f"the ledger's key {path.name!r} is missing: restore it, or set {KEY_VARIABLE}"
-                )
-            _write_new(path, secrets.token_hex(32).encode())
+        if given is None:
+            return None
+        try:
+            key = bytes.fromhex(given)
+        except ValueError:
+            key = b""
+        if len(key) < _SHORTEST:
+            raise LedgerError(f"{KEY_VARIABLE} must be at least 32 hexadecimal digits")
+        return cls(key)
+
+    @classmethod
+    def read(cls, path: Path) -> Chain:
+        """Take the key from its file."""
         try:
             key = bytes.fromhex(path.read_text().strip())
         except (ValueError, OSError) as error:
@@ -60,6 +60,15 @@ class Chain:
         if len(key) < _SHORTEST:
             raise LedgerError(f"the ledger's key {path.name!r} is too short: restore it")
         return cls(key)
+
+    @classmethod
+    def new(cls) -> Chain:
+        """Return a chain with a key of its own, not yet kept anywhere."""
+        return cls(secrets.token_bytes(32))
+
+    def keep(self, path: Path) -> None:
+        """Write the key to a file that is not there yet, readable by its owner only."""
+        _write_new(path, self._key.hex().encode())
 
     def digest(self, previous: str, number: int, at: str, body: str) -> str:
         """Return the digest that binds an entry to its predecessor."""
@@ -80,8 +89,6 @@ def _write_new(path: Path, content: bytes) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.link(name, path)
-        except FileExistsError:
-            pass  # another process was first; its key counts
         finally:
             os.unlink(name)
     except OSError as error:
@@ -107,7 +114,7 @@ class Anchor:
             raise LedgerError(f"the anchor {self._path.name!r} was edited: its mark does not fit")
         return record
 
-    def write(self, head: tuple[int, str], pending: tuple[int, str] | None = None) -> None:
+    def write(self, head: Head, pending: Head | None = None) -> None:
         """Replace the anchor as a whole, durably."""
         record: dict[str, Any] = {"head": list(head), "pending": pending and list(pending)}
         text = canonical({**record, "mark": self._chain.seal(canonical(record))})
@@ -135,11 +142,20 @@ class Anchor:
         finally:
             os.close(folder)
 
-    def problem(self, head: tuple[int, str], *, new: bool = False) -> str | None:
+    @staticmethod
+    def peek(path: Path) -> int:
+        """Return the last number an anchor names, unchecked: for when its key is gone."""
+        try:
+            record = json.loads(path.read_text()) if path.exists() else {"head": (0, START)}
+            return max(int(head[0]) for head in (record["head"], record.get("pending")) if head)
+        except (ValueError, TypeError, KeyError, IndexError, OSError, AttributeError) as error:
+            raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
+
+    def problem(self, head: Head) -> str | None:
         """Say what is wrong if the ledger's head is neither the anchored nor the pending one."""
         record = self.read()
         if record is None:
-            return None if new else f"the anchor {self._path.name!r} is missing"
+            return f"the anchor {self._path.name!r} is missing"
         known = [tuple(record["head"])]
         if record["pending"]:
             known.append(tuple(record["pending"]))

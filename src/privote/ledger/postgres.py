@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import LedgerError, missing_extra
+from ..errors import InputError, LedgerError, missing_extra
 from .store import SCHEMA, Row, SQLiteStore
 
 # One tuple of statements per schema version, as for SQLite.
@@ -32,28 +32,53 @@ _LOCK = 0x70726976  # of this application, taken for the length of a transaction
 class PostgresStore:
     """Entries in a PostgreSQL database, through SQLAlchemy Core."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, address: str, *, create: bool = True) -> None:
         try:
+            import psycopg  # noqa: F401 (SQLAlchemy loads it by name)
             import sqlalchemy
         except ImportError:
             raise missing_extra("postgres", "a ledger in PostgreSQL") from None
         self._text = sqlalchemy.text
         self._error = sqlalchemy.exc.SQLAlchemyError
-        address = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
+        self._secrets: tuple[str, ...] = ()
         try:
-            self._engine = sqlalchemy.create_engine(address)
+            url = sqlalchemy.make_url(address).set(drivername="postgresql+psycopg")
+        except (self._error, ValueError):
+            # What was given may hold a password, and the error repeats it.
+            raise InputError(
+                "ledger must be a postgresql:// address, and this one is none"
+            ) from None
+        self._secrets = tuple(
+            text for text in (url.password, url.query.get("password")) if isinstance(text, str)
+        )
+        self._engine = sqlalchemy.create_engine(url)
+        try:
             self._connection = self._engine.connect()
-            self._migrate()
+            self._migrate(create)
         except self._error as error:
-            raise LedgerError(f"the ledger's database cannot be used: {_first(error)}") from None
+            self._engine.dispose()
+            raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
+        except LedgerError:
+            self.close()
+            raise
+
+    def _say(self, error: Exception) -> str:
+        """Return an error's first line without a password."""
+        said = str(error).splitlines()[0]
+        for secret in self._secrets:
+            said = said.replace(secret, "***") if secret else said
+        return said
 
     def _run(self, statement: str, **values: Any) -> Any:
         return self._connection.execute(self._text(statement), values)
 
-    def _migrate(self) -> None:
+    def _migrate(self, create: bool) -> None:
         """Bring an older database to the present schema; refuse one from the future."""
         with self.transaction():
-            self._run("CREATE TABLE IF NOT EXISTS meta (version BIGINT NOT NULL)")
+            if self._run("SELECT to_regclass('meta')").scalar() is None:
+                if not create:
+                    raise LedgerError("the database holds no ledger")
+                self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
             found = self._run("SELECT coalesce(max(version), 0) FROM meta").scalar()
             if found > SCHEMA:
                 raise LedgerError(
@@ -74,13 +99,13 @@ class PostgresStore:
             self._connection.begin()
             self._run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
         except self._error as error:
-            raise LedgerError(f"the ledger cannot be written: {_first(error)}") from None
+            raise LedgerError(f"the ledger cannot be written: {self._say(error)}") from None
         try:
             yield
             self._connection.commit()
         except self._error as error:
             self._undo()
-            raise LedgerError(f"the ledger cannot be written: {_first(error)}") from None
+            raise LedgerError(f"the ledger cannot be written: {self._say(error)}") from None
         except BaseException:
             self._undo()
             raise
@@ -133,7 +158,7 @@ class PostgresStore:
             if not open_already:
                 self._connection.rollback()  # a read must not hold an old view
         except self._error as error:
-            raise LedgerError(f"the ledger cannot be read: {_first(error)}") from None
+            raise LedgerError(f"the ledger cannot be read: {self._say(error)}") from None
         return found
 
     def backup(self, path: Path) -> None:
@@ -148,7 +173,3 @@ class PostgresStore:
         """Let go of the database."""
         self._connection.close()
         self._engine.dispose()
-
-
-def _first(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -80,25 +81,58 @@ class SQLiteStore:
                 # The sealed table is in there: for its owner only, like the key.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode=WAL")
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"ledger {str(path)!r} cannot be opened: {error}") from None
+        try:
+            self._check(path, create)
+            self._keep_log(patience)
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.execute("PRAGMA foreign_keys=ON")
             self._migrate()
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
+            self._connection.close()
             raise LedgerError(f"ledger {str(path)!r} cannot be opened: {error}") from None
+        except LedgerError:
+            self._connection.close()
+            raise
 
-    def _migrate(self) -> None:
-        """Bring an older file to the present schema; refuse one from the future."""
-        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+    def _keep_log(self, patience: float) -> None:
+        """Switch to a write-ahead log; SQLite itself does not wait for others who do the same."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check(self, path: Path, create: bool) -> None:
+        """Refuse another application's database, and one from the future, before any change."""
+        self._connection.execute("BEGIN")  # both from one moment: another process may be making it
+        found = self._version()
+        listed = self._connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        tables = {name for (name,) in listed.fetchall()}
+        self._connection.execute("COMMIT")
+        if not create and not tables:
+            raise LedgerError(f"ledger {str(path)!r} does not exist: the file is empty")
+        if (found == 0 and tables) or (found > 0 and not {"entries", "sealed"} <= tables):
+            raise LedgerError(f"{str(path)!r} is a database, but not a ledger")
         if found > SCHEMA:
             raise LedgerError(
                 f"the ledger has schema {found}, this privote knows {SCHEMA}: use a newer privote"
             )
-        if found < SCHEMA:
+
+    def _migrate(self) -> None:
+        """Bring an older file to the present schema."""
+        if self._version() < SCHEMA:
             with self.transaction():
                 # Read again under the lock: another process may have been first.
-                found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-                for statements in _VERSIONS[found:]:
+                for statements in _VERSIONS[self._version() :]:
                     for statement in statements:
                         self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version={SCHEMA}")
@@ -148,9 +182,12 @@ class SQLiteStore:
 
     def head(self) -> tuple[int, str] | None:
         """Return number and digest of the last row; None if there is none."""
-        found = self._connection.execute(
-            "SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1"
-        ).fetchone()
+        try:
+            found = self._connection.execute(
+                "SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise LedgerError(f"the ledger cannot be read: {error}") from None
         return None if found is None else (int(found[0]), str(found[1]))
 
     def problems(self) -> list[str]:
@@ -168,11 +205,15 @@ class SQLiteStore:
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy while the ledger is in use."""
-        target = sqlite3.connect(path)
         try:
-            self._connection.backup(target)
-        finally:
-            target.close()
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # sealed parts too
+            target = sqlite3.connect(path)
+            try:
+                self._connection.backup(target)
+            finally:
+                target.close()
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"backup {str(path)!r} cannot be written: {error}") from None
 
     def close(self) -> None:
         """Let go of the file."""

@@ -13,7 +13,7 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..ballots import Ballots, BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import InputError
+from ..errors import InputError, whole
 from .gate import Gate
 
 #: A released label the gate held back.
@@ -168,9 +168,8 @@ class Mechanism(ABC):
 
 def check_electorate(voters: int, labels: int) -> None:
     """Refuse sizes that are not positive integers."""
-    for name, value in (("voters", voters), ("labels", labels)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    whole("voters", voters)
+    whole("labels", labels)
 
 
 def describe(parameters: dict[str, Any]) -> str:

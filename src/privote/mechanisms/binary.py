@@ -189,6 +189,7 @@ class BinaryVoting(CellMechanism):
 
     def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
         """Return what one surprising *vote* costs at most."""
+        check_electorate(voters, labels)
         return self.worst_case_rdp(voters, 1, orders)
 
 

@@ -14,7 +14,7 @@ from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
-from ..errors import InputError, positive
+from ..errors import InputError, positive, whole
 from ..links import GaussianLink, Link
 from .base import check_electorate
 from .cells import CellMechanism, CellTally
@@ -53,7 +53,7 @@ class TauVoting(CellMechanism):
         super().__post_init__()
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         object.__setattr__(self, "tau", positive("tau", self.tau))
-        if self.norm not in (1, 2):
+        if whole("norm", self.norm) > 2:
             raise InputError(f"norm must be 1 or 2, got {self.norm!r}")
         object.__setattr__(self, "norm", int(self.norm))
 

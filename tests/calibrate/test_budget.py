@@ -51,47 +51,6 @@ def test_more_noise_or_budget_never_buys_less(
         assert count(binary(sigma), voters, labels, epsilon * more, DELTA) >= here
 
 
-@given(
-    wanted=st.integers(1, 5000),
-    epsilon=st.floats(0.05, 50),
-    delta=st.sampled_from([1e-9, 1e-5, 1e-2]),
-)
-def test_sigma_is_enough_and_a_little_less_is_not(
-    wanted: int, epsilon: float, delta: float
-) -> None:
-    sigma = calibrate.sigma_for(binary, 50, 10, epsilon, delta, wanted)
-    assert calibrate.queries_for(binary(sigma), 50, 10, epsilon, delta) >= wanted
-    assert calibrate.queries_for(binary(0.99 * sigma), 50, 10, epsilon, delta) < wanted
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda s: pv.TauVoting(sigma=s, tau=1.8),
-        lambda s: pv.PowersetVoting(sigma=s),
-        lambda s: pv.BinaryVoting(sigma=s, gate=pv.Gate(threshold=15, sigma=30)),
-    ],
-)
-def test_sigma_for_every_mechanism(make: object) -> None:
-    assert callable(make)
-    sigma = calibrate.sigma_for(make, 20, 4, 8.0, DELTA, 40)
-    assert calibrate.queries_for(make(sigma), 20, 4, 8.0, DELTA) >= 40
-    assert calibrate.queries_for(make(0.98 * sigma), 20, 4, 8.0, DELTA) < 40
-
-
-@pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])
-def test_sigma_under_the_allowance(surprises: float) -> None:
-    options = {"guarantee": "allowance", "surprises_per_query": surprises}
-    sigma = calibrate.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
-
-    def lasts(sigma: float) -> int:
-        allowance = calibrate.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
-        return calibrate.queries_until_out(binary(sigma), 10, allowance, surprises)
-
-    assert lasts(sigma) >= 100
-    assert lasts(0.98 * sigma) < 100
-
-
 def test_queries_until_out() -> None:
     assert calibrate.queries_until_out(binary(7.0), 10, 46, 2.0) == 23
     assert calibrate.queries_until_out(pv.PowersetVoting(sigma=7.0), 10, 46, 0.5) == 92
@@ -108,29 +67,6 @@ def test_queries_until_out() -> None:
 def test_impossible_surprises(mechanism: pv.Mechanism, surprises: float, message: str) -> None:
     with pytest.raises(pv.InputError, match=message):
         calibrate.queries_until_out(mechanism, 10, 46, surprises)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"wanted": 0}, "wanted must be an integer of at least 1, got 0"),
-        ({"wanted": True}, "wanted must be an integer"),
-        ({"guarantee": "hope"}, "guarantee must be worst-case or allowance, got 'hope'"),
-        ({"guarantee": "allowance"}, "surprises_per_query goes with"),
-        ({"surprises_per_query": 1.0}, "surprises_per_query goes with"),
-        ({"epsilon": 0.0}, "epsilon must be finite and positive"),
-        ({"delta": 1.0}, "delta must lie strictly"),
-    ],
-)
-def test_bad_arguments(change: dict[str, object], message: str) -> None:
-    good = {"voters": 50, "labels": 10, "epsilon": 8.0, "delta": DELTA, "wanted": 5}
-    with pytest.raises(pv.InputError, match=message):
-        calibrate.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
-
-
-def test_a_budget_beyond_reach_is_refused() -> None:
-    with pytest.raises(pv.BudgetError, match="no sigma"):
-        calibrate.sigma_for(binary, 50, 10, 1e-7, 1e-12, 100)
 
 
 @pytest.mark.parametrize(

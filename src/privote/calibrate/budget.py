@@ -1,0 +1,90 @@
+"""What a budget buys before a vote is cast.
+
+Only public numbers go in: the mechanism, the size of the electorate, the budget. So everything here
+may be looked at, and published, before the votes exist.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..accounting.allowance import largest_allowance, largest_count
+from ..accounting.renyi import check_delta, check_orders
+from ..errors import InputError, positive
+from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
+from ..mechanisms.base import check_electorate
+from ..mechanisms.cells import CellMechanism
+
+
+def queries_for(
+    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
+) -> int:
+    """Return how many queries fit under plain worst-case composition.
+
+    Parameters
+    ----------
+    mechanism
+        E.g. ``BinaryVoting(sigma=7.0)``; sigma is PATE's sigma_GNMax.
+    voters, labels
+        The size of the electorate and of a ballot.
+    epsilon, delta
+        The budget, for replacing one voter's ballots on all queries.
+    """
+    orders = check_orders(None)
+    curve = mechanism.worst_case_rdp(voters, labels, orders)
+    return largest_count(curve, orders, positive("epsilon", epsilon), check_delta(delta))
+
+
+def allowance_for(
+    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
+) -> int:
+    """Return how many surprises each voter may cast in its life; parameters as `queries_for`."""
+    orders = check_orders(None)
+    curve = mechanism.surprise_rdp(voters, labels, orders)
+    return largest_allowance(curve, orders, positive("epsilon", epsilon), check_delta(delta))
+
+
+def queries_until_out(
+    mechanism: Mechanism, labels: int, allowance: int, surprises_per_query: float
+) -> int:
+    """Return after how many queries a voter with this many surprises a query runs out.
+
+    Take the surprises of the busiest voter to forecast the first who runs out, the mean to forecast
+    a typical one. It is a forecast and no promise: epsilon holds whether it is right or not.
+    """
+    return math.floor(allowance / check_surprises(mechanism, labels, surprises_per_query))
+
+
+def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: float) -> float:
+    """Return ``surprises_per_query`` if a ballot can hold that many."""
+    value = positive("surprises_per_query", surprises_per_query)
+    most = labels if mechanism.surprise_unit == "vote" else 1
+    if value > most:
+        unit = "single votes" if mechanism.surprise_unit == "vote" else "whole ballots"
+        raise InputError(
+            f"surprises_per_query must be at most {most} for {mechanism.name}, which counts "
+            f"{unit}; got {value:g}"
+        )
+    return value
+
+
+def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
+    """Return how often one label that every voter wants, and nothing else, is not released as 1.
+
+    The plainest measure of how much the noise hurts: a mechanism that misses this often will serve
+    a divided electorate worse.
+    """
+    check_electorate(voters, labels)
+    votes = np.zeros((1, voters, labels), np.bool_)
+    votes[:, :, 0] = True
+    if isinstance(mechanism, PowersetVoting):
+        hit = mechanism.outcome_probabilities(votes)[0][(0,)]
+    elif isinstance(mechanism, PluralityVoting):
+        hit = mechanism.outcome_probabilities(votes)[0, 0]
+    elif isinstance(mechanism, CellMechanism):
+        hit = mechanism.outcome_probabilities(votes)[0, 0, 1]
+    else:
+        raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+    return float(1 - hit)

@@ -1,0 +1,195 @@
+"""How much noise, or how much clipping, a wanted number of answers needs: by bisection.
+
+Public numbers only, as in :mod:`privote.calibrate.budget`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from ..accounting.allowance import FACTOR
+from ..accounting.renyi import check_delta
+from ..errors import BudgetError, InputError, positive
+from ..mechanisms import Mechanism, TauVoting
+from .budget import check_surprises
+from .orders import FewOrders
+
+_TOLERANCE = 1e-3  # relative, on sigma and tau: the number of answers then is right to 0.2 percent
+_START, _SMALLEST, _LARGEST = 10.0, 1e-3, 1e8
+_PATIENCE = 4  # so many guesses, then a halving: a guess may creep along one end
+_LEAST_TAU = 0.5  # with less, a label that every voter names alone stays below half the voters
+
+Priced = tuple[float, float]  # a sigma or tau, and the epsilon of the wanted queries with it
+
+
+def sigma_for(
+    make: Callable[[float], Mechanism],
+    voters: int,
+    labels: int,
+    epsilon: float,
+    delta: float,
+    wanted: int,
+    *,
+    guarantee: str = "worst-case",
+    surprises_per_query: float | None = None,
+) -> float:
+    """Return the smallest sigma, to a thousandth, with which ``wanted`` queries fit.
+
+    Parameters
+    ----------
+    make
+        From a sigma to the mechanism, e.g. ``lambda s: BinaryVoting(sigma=s)``. More noise must not
+        buy fewer queries, which holds for every mechanism here.
+    voters, labels, epsilon, delta
+        As in `queries_for`.
+    wanted
+        How many queries.
+    guarantee
+        ``"worst-case"``: ``wanted`` queries fit whatever the votes. ``"allowance"``: the allowance
+        lasts ``wanted`` queries for a voter with ``surprises_per_query``.
+
+    Returns
+    -------
+    A sigma that was seen to be enough; the bracket's lower end was seen not to be.
+    """
+    budget = positive("epsilon", epsilon)
+    where = (voters, labels, budget, check_delta(delta))
+    price = _price(make, where, wanted, guarantee, surprises_per_query)
+    few, enough = _bracket(price, budget)
+    return _bisected(price, budget, enough, few)[0]
+
+
+def tau_for(
+    make: Callable[[float], TauVoting],
+    voters: int,
+    labels: int,
+    epsilon: float,
+    delta: float,
+    wanted: int,
+    *,
+    guarantee: str = "worst-case",
+    surprises_per_query: float | None = None,
+) -> float:
+    """Return the largest tau, to a thousandth, with which ``wanted`` queries fit.
+
+    A smaller tau is cheaper and clips more ballots, so the largest that fits is the one to use. If
+    whole ballots fit, that is the norm of a ballot that says yes to everything: no tau beyond it
+    changes anything. Which of several pairs (sigma, tau) for the same number of queries gives
+    the better labels depends on the votes: `best` finds out on public ones.
+
+    Parameters
+    ----------
+    make
+        From a tau to the mechanism, e.g. ``lambda t: TauVoting(sigma=9.0, tau=t)``.
+    voters, labels, epsilon, delta, wanted, guarantee, surprises_per_query
+        As in `sigma_for`; an allowance counts whole ballots here.
+
+    Returns
+    -------
+    A tau that was seen to fit; unless it is the whole norm, the bracket's upper end was seen not
+    to. A refusal if it would have to be below 1/2, where a label that every voter names alone does
+    not reach half of the voters.
+    """
+    budget = positive("epsilon", epsilon)
+    where = (voters, labels, budget, check_delta(delta))
+    price = _price(make, where, wanted, guarantee, surprises_per_query)
+    shown = make(1.0)
+    if not isinstance(shown, TauVoting):
+        raise InputError(f"make must return a TauVoting, got {shown!r}")
+    whole = float(labels ** (1 / shown.norm))
+    here = (whole, price(whole))
+    if here[1] <= budget:
+        return whole
+    least = (_LEAST_TAU, price(_LEAST_TAU))
+    if least[1] > budget:
+        raise BudgetError(
+            f"no tau from {_LEAST_TAU:g} is small enough: at {_LEAST_TAU:g} the {wanted} queries "
+            f"cost epsilon {least[1]:.3g}, and the budget is {budget:g}; with a smaller tau no "
+            "label could win half of the voters, so use a larger sigma or fewer queries"
+        )
+    return _bisected(price, budget, least, here)[0]
+
+
+def _price(
+    make: Callable[[float], Mechanism],
+    where: tuple[int, int, float, float],
+    wanted: int,
+    guarantee: str,
+    surprises_per_query: float | None,
+) -> Callable[[float], float]:
+    """Return the epsilon of the wanted queries as a function of sigma, or of tau."""
+    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
+        raise InputError(f"wanted must be an integer of at least 1, got {wanted!r}")
+    if guarantee not in ("worst-case", "allowance"):
+        raise InputError(f"guarantee must be worst-case or allowance, got {guarantee!r}")
+    if (guarantee == "allowance") != (surprises_per_query is not None):
+        raise InputError(
+            f"surprises_per_query goes with guarantee 'allowance' and only with it, got "
+            f"{surprises_per_query!r} with {guarantee!r}"
+        )
+    voters, labels, budget, delta = where
+    few = FewOrders(budget, delta)
+
+    def price(value: float) -> float:
+        mechanism = make(value)
+        if surprises_per_query is None:
+            return few.epsilon(partial(mechanism.worst_case_rdp, voters, labels), wanted)
+        each = check_surprises(mechanism, labels, surprises_per_query)
+        surprise = partial(mechanism.surprise_rdp, voters, labels)
+        return few.epsilon(surprise, FACTOR * math.ceil(wanted * each))
+
+    return price
+
+
+def _bracket(price: Callable[[float], float], budget: float) -> tuple[Priced, Priced]:
+    """Return a sigma that is not enough and one that is, by steps scaled to what was seen."""
+    here = (_START, price(_START))
+    enough = here[1] <= budget
+    while True:
+        # Epsilon falls about as sigma grows; a fifth further, to land on the other side.
+        ratio = min(max(here[1] / budget, 1e-2), 1e2)
+        sigma = here[0] * (min(ratio, 1.0) / 1.2 if enough else max(ratio, 1.0) * 1.2)
+        if not _SMALLEST < sigma < _LARGEST:
+            raise BudgetError(
+                f"no sigma from {_SMALLEST:g} to {_LARGEST:g} is just enough: at {here[0]:.3g} the "
+                f"wanted queries cost epsilon {here[1]:.3g}, and the budget is {budget:g}"
+            )
+        there = (sigma, price(sigma))
+        if (there[1] <= budget) != enough:
+            return (there, here) if enough else (here, there)
+        here = there
+
+
+def _bisected(
+    price: Callable[[float], float], budget: float, fits: Priced, exceeds: Priced
+) -> Priced:
+    """Narrow a bracket, whichever end of it fits, and return that end."""
+    tries = 0
+    while abs(math.log(exceeds[0] / fits[0])) > _TOLERANCE:
+        tries += 1
+        share = 0.5 if tries % _PATIENCE == 0 else _share(fits, exceeds, budget)
+        middle = _between(fits, exceeds, share)
+        seen = (middle, price(middle))
+        fits, exceeds = (seen, exceeds) if seen[1] <= budget else (fits, seen)
+    return fits
+
+
+def _share(fits: Priced, exceeds: Priced, budget: float) -> float:
+    """Return how far from the end that fits epsilon meets the budget, if it is a power law."""
+    if not (math.isfinite(exceeds[1]) and fits[1] > 0):
+        return 0.5
+    return math.log(budget / fits[1]) / math.log(exceeds[1] / fits[1])
+
+
+def _between(fits: Priced, exceeds: Priced, share: float) -> float:
+    """Return a value so far along the bracket, on logarithms.
+
+    It keeps almost the tolerance away from either end: if it falls on the other side, that is it.
+    """
+    way = math.log(exceeds[0] / fits[0])
+    edge = min(0.9 * _TOLERANCE / abs(way), 0.5)
+    return fits[0] * math.exp(way * min(max(share, edge), 1 - edge))

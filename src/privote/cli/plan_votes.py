@@ -1,0 +1,139 @@
+"""``privote plan --votes``: choose the noise on votes that may be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privote.errors import InputError
+
+from . import options
+from .mechanism import MechanismFlags
+
+if TYPE_CHECKING:
+    from privote.calibrate import Calibration, Candidate
+
+# What the search finds by itself, or cannot fix.
+_SEARCHED = {
+    "false_alarm": "a bar that moves with the noise is not searched: give --quota",
+    "link_cost": "links are tried without being asked for",
+    "link_order": "links are tried without being asked for",
+    "gate_threshold": "give --gate, and gates are tried",
+    "gate_sigma": "give --gate, and gates are tried",
+}
+_FREE = {"sigma": "sigmas", "norm": "norms", "quota": "quotas", "max_positives": "max_positives"}
+_APART = 0.9  # of the queries of the row above: closer candidates are left out of the table
+
+
+def plan_on_votes(
+    votes: Path,
+    flags: MechanismFlags,
+    tau: float | None,
+    budget: tuple[float, float],
+    looking: Mapping[str, Any],
+    *,
+    json: bool,
+) -> None:
+    """Choose the noise on these votes, and print what was chosen and what else there is."""
+    if looking["votes_are_public"] is None:
+        raise InputError(
+            "--votes-are-public must be given with --votes: choosing on private votes voids their "
+            "guarantee, so they must be public, or paid for, and not the ones to label"
+        )
+    for field in fields(flags):
+        if field.name in _SEARCHED and getattr(flags, field.name) is not None:
+            spelled = field.name.replace("_", "-")
+            raise InputError(f"--{spelled} does not go with --votes: {_SEARCHED[field.name]}")
+    from privote.calibrate import best
+
+    from .progress import stages
+
+    wishes = {
+        name: looking[name]
+        for name in ("guarantee", "floor", "measure", "gate", "beyond")
+        if looking[name] is not None
+    }
+    wishes |= {theirs: getattr(flags, ours) for ours, theirs in _FREE.items()}
+    if looking["truth"] is not None:
+        wishes["truth"] = _read_truth(looking["truth"])
+    with stages() as tell:
+        found = best(
+            votes,
+            mechanism=flags.name,
+            epsilon=budget[0],
+            delta=budget[1],
+            threshold=options.parse_threshold(looking["threshold"]),
+            taus=tau,
+            progress=lambda done, total: tell(f"calibrating on {votes.name}", done, total),
+            **wishes,
+        )
+    if json:
+        from .output import print_json
+
+        print_json(_numbers(found))
+    else:
+        _show(found)
+
+
+def _read_truth(path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"--truth {str(path)!r} cannot be read: {error}") from None
+
+
+def _numbers(found: Calibration) -> dict[str, Any]:
+    from privote.calibrate import LOOKED
+
+    return {
+        "note": LOOKED,
+        "guarantee": found.guarantee,
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "floor": found.floor,
+        "measure": found.measure,
+        "against": found.against,
+        "voters": found.voters,
+        "labels": found.labels,
+        "queries_looked_at": found.available,
+        "chosen": found.chosen.row(),
+        "candidates": [candidate.row() for candidate in found.table],
+    }
+
+
+def _show(found: Calibration) -> None:
+    from privote.calibrate import LOOKED
+    from privote.report import Column
+
+    from .output import print_facts, print_table
+
+    print_facts(found.facts(), title="Plan", caption=f"{LOOKED}.".capitalize())
+    rows = [
+        {**candidate.row(), "chosen": "<-" if candidate == found.chosen else ""}
+        for candidate in _spread(found.front, found.chosen)
+    ]
+    shown = ["mechanism", "queries", "utility"]
+    shown += ["answered"] if any(row["answered"] < 1 for row in rows) else []
+    shown += [name for name in ("allowance", "beyond") if getattr(found.chosen, name) is not None]
+    print_table(
+        rows,
+        columns=[*(Column(key=name) for name in shown), Column(key="chosen", heading="")],
+        title="What else there is: queries against utility",
+    )
+
+
+def _spread(front: Iterable[Candidate], chosen: Candidate) -> list[Candidate]:
+    """Return the front without crowds: the search leaves many candidates around the chosen one."""
+    shown: list[Candidate] = []
+    for candidate in front:
+        if shown and candidate.worth > _APART * shown[-1].worth:
+            if candidate != chosen:
+                continue
+            shown.pop()
+        shown.append(candidate)
+    return shown

@@ -1,0 +1,107 @@
+"""``privote predict``: a saved student on new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privote.errors import InputError
+
+from . import options
+
+
+def predict(
+    student: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDENT", show_default=False, help="A .student file of `privote train`."
+        ),
+    ],
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS",
+            show_default=False,
+            help="Rows to judge: .csv, .parquet or .npz (array X) with the student's features.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option(show_default=False, help="Where the predictions go: .csv or .npz.")
+    ],
+    threshold: Annotated[
+        str,
+        typer.Option(
+            metavar="P[,P...]", help="A label is 1 at or above this probability; one, or by label."
+        ),
+    ] = "0.5",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="Columns of the table that are features, in order; else all."
+        ),
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(help="A type in the file to allow, as package.module.Class; repeat for more."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the output if it exists.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Predict with a saved student: for each label its probability and a 1 or a 0.
+
+    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
+    from released labels and public rows, and its file says under which guarantee.
+
+    Example:
+
+        privote predict run/student.student new.csv --output predictions.csv
+    """
+    import numpy as np
+
+    from privote.ballots import check_threshold
+    from privote.datasets.tables import table
+    from privote.learning.saving import load_student
+
+    from .files import claimed
+    from .output import print_facts, print_json
+
+    saved = load_student(student, trusted=trust or ())
+    bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
+    data = table(rows, features=None if columns is None else columns.split(","))
+    try:
+        chance = saved.predict_proba(data.X)
+    except ValueError as error:  # scikit-learn's own words for rows of another width
+        raise InputError(f"{rows.name} does not fit this student: {error}") from None
+    answers = (chance >= bar).astype(np.int8)
+    with claimed(output, force=force) as draft:
+        if output.suffix == ".npz":
+            names = np.array(saved.label_names)
+            np.savez_compressed(draft, probabilities=chance, labels=answers, label_names=names)
+        else:
+            _write_csv(draft, saved.label_names, chance, answers)
+    facts = {
+        "rows": len(chance),
+        "labels": len(saved.label_names),
+        "student's epsilon": saved.privacy.get("epsilon"),
+        "student's delta": saved.privacy.get("delta"),
+        "student's guarantee": saved.privacy.get("guarantee"),
+        "written to": str(output),
+    }
+    print_json(facts) if json else print_facts(facts, title="Predicted")
+
+
+def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: object) -> None:
+    import csv
+
+    import numpy as np
+
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["row", *names, *(f"{name} probability" for name in names)])
+        both = zip(np.asarray(answers), np.asarray(chance), strict=True)
+        for row, (said, how) in enumerate(both):
+            writer.writerow([row, *said.tolist(), *(f"{p:.6g}" for p in how)])

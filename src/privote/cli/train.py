@@ -1,0 +1,259 @@
+"""``privote train``: private data in; a student, its labels, a statement and a report out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privote.errors import InputError
+
+from . import options
+from .mechanism import MechanismFlags
+
+_DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
+STUDENTS = ("logistic", "mixmatch")
+
+
+def train(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            show_default=False,
+            help="Private data: a .npz, .csv or .parquet table; or a data set by name: scenes, "
+            "mulan:FILE, voc2012:FOLDER, chexpert:FOLDER, mimic:FOLDER, padchest:FOLDER.",
+        ),
+    ],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    output: Annotated[
+        Path, typer.Option(show_default=False, help="A new folder for everything that is made.")
+    ],
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public rows to label: a table with the same features. A data set by name is "
+            "split instead.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Rows with true labels to judge by.", rich_help_panel=_DATA),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="Which columns of a table are labels.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="The column that names a record.", rich_help_panel=_DATA)
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that names the person a record belongs to: the promise is then for "
+            "persons.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    voters: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="teachers, each trained on its own part; or neighbours: the records vote.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = "teachers",
+    teachers: Annotated[int, typer.Option(help="How many teachers.", rich_help_panel=_VOTERS)] = 50,
+    threshold: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="A teacher's probabilities into votes: prevalence, tuned, P, or P,P,... by label.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = "prevalence",
+    share: Annotated[
+        float,
+        typer.Option(
+            help="neighbours: the radius, as a quantile of the distances between public rows.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = 0.01,
+    student: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help=f"What learns from the labels: {' or '.join(STUDENTS)} (semi-supervised, torch).",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = "logistic",
+    rounds: Annotated[
+        int,
+        typer.Option(
+            help="Label in so many batches; the student so far is the baseline of the next.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = 1,
+    choose: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="Which rows come next: random, or uncertainty of the student so far.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = "random",
+    random_state: Annotated[
+        int,
+        typer.Option(help="For partition and training, not for noise.", rich_help_panel=_VOTERS),
+    ] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes to train in.", rich_help_panel=_VOTERS)
+    ] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How votes become labels: binary, tau, powerset or plurality, with --sigma; "
+            "binary with a noise that suits the voters unless told.",
+            rich_help_panel="Mechanism",
+        ),
+    ] = None,
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    norm: options.Norm = None,
+    max_positives: options.MaxPositives = None,
+    quota: options.Quota = None,
+    false_alarm: options.FalseAlarm = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    guarantee: options.Guarantee = "allowance",
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            help="How many public rows to label; needed for ptr and data-dependent.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|ADDRESS",
+            help="Charge this ledger: the budget is then the data set's, over all runs.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
+    beside: options.Beside = None,
+    dataset: options.Dataset = "default",
+    consumer: options.Consumer = None,
+    seed: options.Seed = None,
+    json: options.Json = False,
+) -> None:
+    r"""Train voters on private data, label public rows privately, and train a student on them.
+
+    Writes into the output folder: student.student (for `privote predict`; holds no code),
+    labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
+    report.html. A table needs --labels and --public. Features of private rows must not be scaled
+    or encoded by looking at other private rows: one record must reach one voter only.
+
+    Examples
+    --------
+        privote train scenes --epsilon 8 --delta 1e-5 --output run
+
+        privote train records.csv --labels flu,cold --group-column patient \
+          --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
+    """
+    from privote.ledger import Place
+
+    from .training import Job, run_training
+
+    flags = _mechanism(
+        mechanism,
+        sigma=sigma,
+        tau=tau,
+        norm=norm,
+        max_positives=max_positives,
+        quota=quota,
+        false_alarm=false_alarm,
+        gate_threshold=gate_threshold,
+        gate_sigma=gate_sigma,
+    )
+    if student not in STUDENTS:
+        raise InputError(f"--student must be one of {', '.join(STUDENTS)}, got {student!r}")
+    if ledger is None and (consumer is not None or dataset != "default" or beside is not None):
+        raise InputError("--dataset, --consumer and --beside go with --ledger: give it too")
+    job = Job(
+        data=data,
+        public=public,
+        test=test,
+        labels=() if labels is None else tuple(name.strip() for name in labels.split(",")),
+        id_column=id_column,
+        group_column=group_column,
+        student=student,
+        output=output,
+        ledger=None if ledger is None else Place.of(ledger, beside),
+        dataset=dataset,
+        consumer=consumer,
+        seed=seed,
+        settings={
+            "mechanism": flags,
+            "voters": voters,
+            "n_teachers": teachers,
+            "threshold": _rule(threshold),
+            "share": share,
+            "epsilon": epsilon,
+            "delta": delta,
+            "guarantee": guarantee,
+            "rounds": rounds,
+            "choose": choose,
+            "queries": queries,
+            "n_jobs": jobs,
+            "random_state": random_state,
+        },
+    )
+    outcome = run_training(job)
+    _show_json(outcome) if json else _show(outcome)
+
+
+def _mechanism(name: str | None, **given: Any) -> Any:
+    if name is None:
+        stray = [flag for flag, value in given.items() if value is not None]
+        if stray:
+            raise InputError(f"--{stray[0].replace('_', '-')} goes with --mechanism: give it too")
+        return None
+    return MechanismFlags(name=name, **given).build()
+
+
+def _rule(text: str) -> Any:
+    return text if text in ("prevalence", "tuned") else options.parse_threshold(text)
+
+
+def _show_json(outcome: Any) -> None:
+    from .output import print_json
+
+    print_json(outcome.facts())
+
+
+def _show(outcome: Any) -> None:
+    from .output import print_facts, print_table
+
+    facts = outcome.release.facts()
+    print_facts(
+        {
+            "public rows labelled": outcome.release.answered,
+            "guarantee": facts["guarantee"],
+            "epsilon": "sealed" if facts["epsilon"] is None else float(facts["epsilon"]),
+            "delta": facts["delta"],
+            "voters": facts["voters"],
+            **({"SIMULATED": "a seed was given"} if facts["simulated"] else {}),
+        },
+        title="Released",
+    )
+    if outcome.figures:
+        print_table(outcome.figures, title="On the test rows")
+    typer.echo(f"Written to {outcome.job.output}: {', '.join(outcome.written)}")
+    typer.echo(f"Next: privote predict {outcome.job.output}/student.student ROWS --output FILE.csv")

@@ -1,0 +1,173 @@
+"""The work of ``privote train``: read, fit, judge and write."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privote import metrics
+from privote.datasets import MultiLabelData, tables
+from privote.datasets import open as open_data
+from privote.errors import InputError
+from privote.learning import PATEClassifier, save_student
+from privote.release import Release
+
+from .files import write_statement
+from .progress import stages
+
+FIGURES = ("ACC", "BAC", "AUC", "MAP")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What was asked for."""
+
+    data: str
+    public: Path | None
+    test: Path | None
+    labels: tuple[str, ...]
+    id_column: str | None
+    group_column: str | None
+    student: str
+    output: Path
+    ledger: Any
+    dataset: str
+    consumer: str | None
+    seed: int | None
+    settings: Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of it: all of it may be published."""
+
+    job: Job
+    release: Release
+    label_names: tuple[str, ...]
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "release": self.release.facts(),
+            "label_names": list(self.label_names),
+            "test": self.figures,
+            "output": str(self.job.output),
+            "written": self.written,
+        }
+
+
+def run_training(job: Job) -> Outcome:
+    """Do everything but showing it."""
+    if job.output.exists() and any(job.output.iterdir() if job.output.is_dir() else [job.output]):
+        raise InputError(f"--output {str(job.output)!r} exists and is not an empty folder")
+    private, public, test = _read(job)
+    if not private.label_names:
+        raise InputError("--labels must name the columns of the private table that are labels")
+    pate = PATEClassifier(student=_student(job.student), **job.settings)
+    try:  # before anything is charged
+        job.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--output {str(job.output)!r} cannot be a folder: {error.strerror or error}"
+        ) from None
+    with stages() as progress:
+        pate.fit(
+            _rows(private),
+            private.Y,
+            _rows(public),
+            ids=private.ids,
+            groups=private.groups,
+            ledger=job.ledger,
+            dataset=job.dataset,
+            consumer=job.consumer,
+            seed=job.seed,
+            progress=progress,
+        )
+    outcome = Outcome(job=job, release=pate.release_, label_names=private.label_names)
+    if test is not None and len(test):
+        found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
+        outcome.figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
+    _write(outcome, pate)
+    return outcome
+
+
+def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData | None]:
+    """Return private, public and test rows."""
+    if Path(job.data).suffix not in tables.SUFFIXES:
+        if job.public is not None or job.test is not None:
+            raise InputError("--public and --test go with a table: a data set by name is split")
+        sides = open_data(job.data).split()
+        return _embedded(sides.private, sides.public, sides.test)
+    if job.public is None:
+        raise InputError("--public must be given with a table: the rows to label")
+    names = {"id_column": job.id_column, "group_column": job.group_column}
+    private = tables.table(job.data, labels=job.labels, **names)
+    others = [_like(private, job, path) for path in (job.public, job.test) if path is not None]
+    return private, others[0], others[1] if len(others) > 1 else None
+
+
+def _embedded(*sides: MultiLabelData) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData]:
+    """Return the sides with features; pixels of scenes become similarities to public ones."""
+    private, public, test = sides
+    if private.name != "scenes":
+        return private, public, test
+    from privote.datasets.landmarks import Landmarks
+
+    landmarks = Landmarks().fit(public.X)
+    first, second, third = (replace(side, X=landmarks.transform(side.X)) for side in sides)
+    return first, second, third
+
+
+def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
+    """Read a table with the features of the private one; its other columns do not matter."""
+    if path.suffix == ".npz" or private.feature_names is None:
+        return tables.table(path, labels=private.label_names)
+    labels = job.labels if path == job.test else ()
+    return tables.table(path, labels=labels, features=private.feature_names)
+
+
+def _student(kind: str) -> Any:
+    if kind == "logistic":
+        return None
+    from privote.learning.mixmatch import MixMatchClassifier
+
+    return MixMatchClassifier()
+
+
+def _rows(data: MultiLabelData) -> Any:
+    if data.X is None:
+        raise InputError(f"{data.name} has labels only, and no features to learn from")
+    return data.X
+
+
+def _write(outcome: Outcome, pate: PATEClassifier) -> None:
+    from .train_page import write_report
+
+    folder = outcome.job.output
+    save_student(
+        folder / "student.student",
+        pate.student_,
+        label_names=outcome.label_names,
+        privacy=pate.privacy_,
+    )
+    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["row", *outcome.label_names])
+        rows = np.column_stack([pate.public_rows_, outcome.release.labels])
+        writer.writerows(rows.tolist())
+    write_statement(outcome.release, folder / "statement.txt")
+    write_report(folder / "report.html", outcome)
+    outcome.written = [
+        "student.student",
+        "labels.csv",
+        "statement.txt",
+        "statement.json",
+        "report.html",
+    ]

@@ -1,0 +1,209 @@
+"""The one type all data sets share: records, their labels, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privote.errors import InputError
+
+from .hashing import keyed_parts
+from .images import Images
+
+Labels = npt.NDArray[np.int8]
+
+MISSING = -1
+SIDES = ("private", "public", "test")
+
+# Which side a record is on is not a secret (a public record is seen to be one), so this key may be
+# public too. The cut of the private side into voters is another hash, under a key of its own.
+_KEY = b"privote: private, public, test"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MultiLabelData:
+    """Records with several labels each.
+
+    Attributes
+    ----------
+    X
+        Features (records, features) as a float32 array or a sparse ``csr_array``; or
+        :class:`Images`, which are read when they are indexed; or None if there are labels only.
+    Y
+        int8 (records, labels): 1, 0, or -1 where the label is not known.
+    label_names
+        (labels,) different names.
+    ids
+        (records,) a different name for each record.
+    groups
+        (records,) whose the record is (a patient), or None if every record stands for itself.
+        All records of one group stay together in every cut.
+    sides
+        (records,) ``"private"``, ``"public"`` or ``"test"`` if the data set fixes it, else None.
+    feature_names
+        (features,) names of the columns of ``X``, or None if they have none.
+    columns
+        Further facts about the records, each (records,): the view of an X-ray, for example.
+    name
+        What the data set is called.
+    """
+
+    X: Any
+    Y: Labels
+    label_names: tuple[str, ...]
+    ids: npt.NDArray[Any]
+    groups: npt.NDArray[Any] | None = None
+    sides: npt.NDArray[Any] | None = None
+    feature_names: tuple[str, ...] | None = None
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    name: str = "data"
+
+    def __post_init__(self) -> None:
+        Y = np.asarray(self.Y)
+        if Y.ndim != 2 or Y.shape[1] != len(self.label_names):
+            raise InputError(
+                f"Y must have the shape (records, {len(self.label_names)}), got {Y.shape}"
+            )
+        odd = np.argwhere((Y != 0) & (Y != 1) & (Y != MISSING))
+        if len(odd):
+            row, label = odd[0]
+            raise InputError(f"Y[{row}, {label}] must be 0, 1 or -1, got {Y[row, label]}")
+        if len(set(self.label_names)) != len(self.label_names):
+            raise InputError(f"label_names must differ, got {self.label_names}")
+        per_record = {"X": self.X, "ids": self.ids, "groups": self.groups, "sides": self.sides}
+        for what, value in (per_record | dict(self.columns)).items():
+            if value is not None and _length(value) != len(Y):
+                raise InputError(
+                    f"{what} must have {len(Y)} records as Y has, got {_length(value)}"
+                )
+        if self.feature_names is not None and len(self.feature_names) != self.X.shape[1]:
+            raise InputError(
+                f"feature_names must have {self.X.shape[1]} names as X has columns, "
+                f"got {len(self.feature_names)}"
+            )
+        if self.sides is not None and not np.isin(self.sides, SIDES).all():
+            raise InputError(f"sides must be some of {', '.join(SIDES)}")
+        if len(set(self.ids.tolist())) != len(self.ids):
+            raise InputError("ids must differ: two records have the same one")
+        object.__setattr__(self, "Y", Y.astype(np.int8, copy=False))
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def __repr__(self) -> str:
+        known = float((self.Y != MISSING).mean()) if self.Y.size else 1.0
+        size = f"{len(self)} records, {len(self.label_names)} labels"
+        owners = "" if self.groups is None else f", {len(set(self.groups.tolist()))} groups"
+        return f"MultiLabelData({self.name}: {size}{owners}, {known:.1%} known)"
+
+    def take(self, rows: Any) -> MultiLabelData:
+        """Return some of the records (indices, a slice or a mask); images are not read."""
+        X = self.X.take(rows) if isinstance(self.X, Images) else self.X
+        return replace(
+            self,
+            X=X if X is None or isinstance(X, Images) else X[rows],
+            Y=self.Y[rows],
+            ids=self.ids[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            sides=None if self.sides is None else self.sides[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+        )
+
+    def relabel(self, names: Sequence[str]) -> MultiLabelData:
+        """Return the data with these labels in this order; a label it does not have is missing."""
+        Y = np.full((len(self), len(names)), MISSING, dtype=np.int8)
+        for place, name in enumerate(names):
+            if name in self.label_names:
+                Y[:, place] = self.Y[:, self.label_names.index(name)]
+        return replace(self, Y=Y, label_names=tuple(names))
+
+    def split(
+        self,
+        *,
+        private: float | None = None,
+        public: float | None = None,
+        test: float | None = None,
+        key: bytes = _KEY,
+    ) -> Split:
+        """Cut the data into a private, a public and a test side; a group is on one side only.
+
+        Parameters
+        ----------
+        private, public, test
+            The share of each, adding up to 1; 0 leaves a side empty. By default the data set's own
+            sides if it has any, else 0.8, 0.1 and 0.1.
+        key
+            Key of the hash that decides; see :func:`keyed_parts`. A side depends on the record's
+            group (or id) and on nothing else, so adding a record never moves another.
+
+        Notes
+        -----
+        Sizes are random around the shares. A side asked for that gets nothing is an error.
+        """
+        shares = {"private": private, "public": public, "test": test}
+        given = {side: share for side, share in shares.items() if share is not None}
+        if self.sides is not None:
+            if given:
+                raise InputError(f"{self.name} fixes its own sides; give no shares, got {given}")
+            return Split(**{side: self.take(self.sides == side) for side in SIDES})
+        if not given:
+            shares = {"private": 0.8, "public": 0.1, "test": 0.1}
+        wanted = {side: share for side, share in shares.items() if share}
+        owners = self.ids if self.groups is None else self.groups
+        part = keyed_parts(owners, list(wanted.values()), key=key, purpose="split")
+        rows = {side: np.flatnonzero(part == place) for place, side in enumerate(wanted)}
+        for side, chosen in rows.items():
+            if not len(chosen):
+                raise InputError(
+                    f"{side}={wanted[side]} of {len(self)} records came out empty; "
+                    "give a larger share or another key"
+                )
+        nobody = np.array([], dtype=np.intp)
+        return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """Three sides of one data set.
+
+    ``private`` trains the voters. ``public`` is what they are asked about: its ``Y`` is the truth
+    and there for evaluation only. ``test`` is for the model at the end.
+    """
+
+    private: MultiLabelData
+    public: MultiLabelData
+    test: MultiLabelData
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{side}={len(getattr(self, side))}" for side in SIDES)
+        return f"Split({self.private.name}: {sizes})"
+
+
+def union(
+    *datasets: MultiLabelData, names: Sequence[str] | None = None
+) -> tuple[MultiLabelData, ...]:
+    """Give several data sets the same labels in the same order; what one lacks is missing (-1).
+
+    Parameters
+    ----------
+    datasets
+        Data sets that use the same name for the same label.
+    names
+        The labels to end with. By default all, in the order in which they first appear.
+    """
+    if not datasets:
+        raise InputError("union needs at least one data set, got none")
+    every = list(dict.fromkeys(name for data in datasets for name in data.label_names))
+    if names is not None:
+        unknown = [name for name in names if name not in every]
+        if unknown:
+            raise InputError(f"names must be labels of the data sets {every}, got {unknown}")
+    return tuple(data.relabel(every if names is None else names) for data in datasets)
+
+
+def _length(value: Any) -> int:
+    return int(value.shape[0]) if hasattr(value, "shape") else len(value)

@@ -1,0 +1,114 @@
+"""Where each data set comes from, and the error that says so when something is missing.
+
+privote reads data sets as their owners distribute them and brings none of them: most may not be
+passed on, and some ask for a signed agreement first.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from privote.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A data set's name, the page of its owner, and what the owner asks for."""
+
+    name: str
+    url: str
+    terms: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is at {self.url} ({self.terms})"
+
+
+MULAN = Source(
+    name="the Mulan collection",
+    url="https://mulan.sourceforge.net/datasets-mlc.html",
+    terms="open; an .arff file comes with an .xml file that names the labels",
+)
+VOC2012 = Source(
+    name="Pascal VOC 2012",
+    url="http://host.robots.ox.ac.uk/pascal/VOC/voc2012/",
+    terms="open; unpack VOCtrainval_11-May-2012.tar",
+)
+CHEXPERT = Source(
+    name="CheXpert",
+    url="https://stanfordmlgroup.github.io/competitions/chexpert/",
+    terms="Stanford, after registration and a research use agreement",
+)
+MIMIC = Source(
+    name="MIMIC-CXR-JPG",
+    url="https://physionet.org/content/mimic-cxr-jpg/",
+    terms="PhysioNet, credentialed access: training course and data use agreement",
+)
+PADCHEST = Source(
+    name="PadChest",
+    url="https://bimcv.cipf.es/bimcv-projects/padchest/",
+    terms="BIMCV and University of Alicante, after accepting the terms of use",
+)
+NIH = Source(
+    name="NIH ChestX-ray14",
+    url="https://nihcc.app.box.com/v/ChestXray-NIHCC",
+    terms="NIH Clinical Center, open",
+)
+
+
+def absent(what: str | Path, source: Source) -> InputError:
+    """Return the error that names what is missing and says where it can be had."""
+    return InputError(f"{what} is missing; {source}")
+
+
+def find(folder: Path, patterns: Sequence[str], source: Source) -> Path:
+    """Return the first file in ``folder`` that matches one of the patterns."""
+    if not folder.is_dir():
+        raise absent(f"the folder {folder}", source)
+    for pattern in patterns:
+        found = sorted(folder.glob(pattern))
+        if found:
+            return found[0]
+    raise absent(f"the file {patterns[0]} in {folder}", source)
+
+
+@contextmanager
+def opened(path: Path, source: Source) -> Iterator[TextIO]:
+    """Open a text file for reading, unpacking it if its name ends in ``.gz``."""
+    if not path.is_file():
+        raise absent(f"the file {path}", source)
+    # Names must survive whatever encoding a file is in; bytes that are not UTF-8 come back as is.
+    packed = path.suffix == ".gz"
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        text = io.TextIOWrapper(
+            cast(BinaryIO, stream), encoding="utf-8-sig", errors="surrogateescape", newline=""
+        )
+        try:
+            yield text
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path} is cut short or not gzip: {error}") from None
+
+
+def columns(path: Path, names: Sequence[str], source: Source) -> list[tuple[str, ...]]:
+    """Return the named columns of a .csv file, each as one text per row."""
+    with opened(path, source) as file:
+        reader = csv.reader(file)
+        header = [name.strip() for name in next(reader, [])]
+        for name in names:
+            if name not in header:
+                raise absent(f"the column {name!r} of {path}", source)
+        places = [header.index(name) for name in names]
+        pick = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
+        try:
+            rows = [pick(row) for row in reader if row]
+        except (IndexError, csv.Error) as error:
+            raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+    return list(zip(*rows, strict=True)) if rows else [() for _ in names]

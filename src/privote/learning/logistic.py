@@ -1,0 +1,233 @@
+"""Logistic regressions of all labels at once, on one part of the data.
+
+The loss is scikit-learn's: the sum of log-losses plus |w|^2 / (2 C), the intercept not penalised.
+The best weights are a combination of the records, w = X' a (representer theorem), so the search
+happens in records: one product with the Gram matrix X X' per iteration serves all labels, and the
+margins along a direction that was walked before are known without another product.
+
+Each iteration takes a Newton step in the space spanned by the gradient, the step before and the
+intercept: conjugate gradients whose two parameters are solved for instead of given by a formula. A
+step that does not lower the loss is halved. Nothing here reads another part's records or sizes: a
+part's weights are the same to the last bit, whatever the other parts hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Floats = npt.NDArray[Any]  # float32 or float64, as X is
+Doubles = npt.NDArray[np.float64]
+Product = Callable[[Floats], Floats]
+
+_USUAL = 15  # iterations, to tell whether a Gram matrix pays for itself
+_DENSE = 0.03  # share of non-zeros above which a dense Gram matrix is the quicker one
+_SLOWER = 30  # how many times as long a multiplication takes in a sparse product
+_HALVINGS = 30
+_SLACK = 1e-6  # rounding of a sum of losses
+_TINY = 1e-30
+
+
+def fit_logistic(
+    X: Any, Y: npt.NDArray[np.int8], *, C: float, tol: float, max_iter: int
+) -> tuple[Floats, Floats]:
+    """Fit one logistic regression per label.
+
+    Parameters
+    ----------
+    X
+        (records, features) float32 or float64, dense or CSR; computed in its precision.
+    Y
+        (records, labels) of 1, 0 and -1 (unknown: left out); every label has ones and zeros.
+    C
+        Inverse strength of the penalty.
+    tol
+        Stop where the gradient, per record and per unit of the records' length, is below it.
+    max_iter
+        Stop after so many iterations anyway.
+
+    Returns
+    -------
+    weights (labels, features), intercepts (labels,)
+    """
+    if sp.issparse(X) and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
+        X = X.toarray()
+    # With an intercept that is free, centred records have the same best weights, found sooner.
+    centre = np.asarray(X.mean(axis=0)).ravel().astype(X.dtype)
+    if not sp.issparse(X):
+        X = X - centre
+    product, length = _gram(X, centre, Y.shape[1])
+    # Overflow means a step far too long: its loss is infinite, and it is halved.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        sign = np.array([1, -1, 0], X.dtype)[np.ascontiguousarray(Y.T)]  # by Y = 0, 1, -1
+        duals, intercepts = _search(product, length, sign, 1.0 / C, tol, max_iter)
+    if sp.issparse(X):  # not centred: sum_i a_i (x_i - centre)
+        weights = np.asarray((X.T @ duals.T).T) - np.outer(duals.sum(axis=1), centre)
+    else:
+        weights = duals @ X
+    return weights, intercepts - weights @ centre
+
+
+def _gram(X: Any, centre: Floats, labels: int) -> tuple[Product, Any]:
+    """Return the product with the centred Gram matrix, and the records' root mean square length.
+
+    The matrix itself is made where that is quicker than a product with X' and one with X each time.
+    """
+    records, features = X.shape
+    if sp.issparse(X):
+        squares = float(X.multiply(X).sum()) - records * float(centre @ centre)
+        length = np.sqrt(max(squares, _TINY) / records)
+        turned = X.T.tocsr()
+        if records**2 > 2 * _SLOWER * X.nnz:
+            return lambda rows: _sparse_product(X, turned, rows), length
+        gram = (X @ turned).toarray()
+        gram -= gram.mean(axis=0)
+        gram -= gram.mean(axis=1)[:, None]
+        return lambda rows: _turned(gram @ rows.T), length
+    length = np.sqrt(max(float(np.vdot(X, X)), _TINY) / records)
+    if records * features < 2 * _USUAL * labels * (2 * features - records):
+        gram = X @ X.T
+        return lambda rows: _turned(gram @ rows.T), length
+    return lambda rows: _turned(X @ (rows @ X).T), length
+
+
+def _sparse_product(X: Any, turned: Any, rows: Floats) -> Floats:
+    """Return the product with the centred Gram matrix of sparse records, which stay sparse."""
+    out = np.asarray(X @ (turned @ (rows - rows.mean(axis=1)[:, None]).T))
+    return _turned(out - out.mean(axis=0))
+
+
+def _turned(columns: Floats) -> Floats:
+    return np.ascontiguousarray(columns.T)
+
+
+def _search(
+    product: Product, length: float, sign: Floats, penalty: float, tol: float, max_iter: int
+) -> tuple[Floats, Floats]:
+    """Return the best combination of records (labels, records) and intercepts (labels,)."""
+    state = _State.at_zero(sign, penalty)
+    bar = tol * np.abs(sign).sum(axis=1)
+    duals, intercepts = np.zeros_like(sign), np.zeros(len(sign), sign.dtype)
+    active = np.arange(len(sign))
+    for _ in range(max_iter):
+        residuals = state.sign * state.wrong
+        gradient = residuals + state.penalty * state.duals
+        along = product(gradient)
+        slopes, levels = _dots(gradient, along), _sums(residuals)
+        far = (slopes > (bar[active] * length) ** 2) | (np.abs(levels) > bar[active])
+        if not far.all():
+            duals[active], intercepts[active] = state.duals, state.intercepts
+            active, state = active[far], state.only(far)
+            gradient, along, slopes, levels = gradient[far], along[far], slopes[far], levels[far]
+        if not len(active):
+            break
+        state.walk(gradient, along, slopes, levels)
+    duals[active], intercepts[active] = state.duals, state.intercepts
+    return duals, intercepts
+
+
+@dataclass
+class _State:
+    """Where the search stands: one row per label still searched, one column per record."""
+
+    sign: Floats  # +1 where the label is 0, -1 where it is 1, 0 where it is unknown
+    penalty: Any
+    duals: Floats
+    margins: Floats  # without the intercept
+    intercepts: Floats
+    step: Floats  # the last one, in duals
+    step_margins: Floats
+    right: Floats  # probability of the true class
+    wrong: Floats  # one minus it
+    loss: Doubles  # with the penalty
+
+    @classmethod
+    def at_zero(cls, sign: Floats, penalty: float) -> _State:
+        """Start with every probability at 1/2, where curvature is largest and steps are safe."""
+        half, zeros = np.full_like(sign, 0.5), np.zeros_like(sign)
+        return cls(
+            sign=sign,
+            penalty=np.asarray(penalty, sign.dtype)[()],
+            duals=zeros,
+            margins=zeros,
+            intercepts=np.zeros(len(sign), sign.dtype),
+            step=zeros,
+            step_margins=zeros,
+            right=half,
+            wrong=half,
+            loss=np.abs(sign).sum(axis=1, dtype=np.float64) * np.log(2),
+        )
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> _State:
+        """Return the state of some of the labels."""
+        kept = {
+            name: value[rows] if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+        return _State(**kept)
+
+    def walk(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> None:
+        """Take one step in the space of gradient, last step and intercept.
+
+        ``along`` are the margins of ``gradient``, ``slopes`` its squared length and ``levels`` the
+        derivatives by the intercept.
+        """
+        first, second, lift = self._newton(gradient, along, slopes, levels)
+        step = first[:, None] * gradient + second[:, None] * self.step
+        step_margins = first[:, None] * along + second[:, None] * self.step_margins
+        constant, linear = _dots(self.duals, self.margins), _dots(self.duals, step_margins)
+        square = _dots(step, step_margins)
+        known, part = np.abs(self.sign), np.ones_like(lift)
+        for left in reversed(range(_HALVINGS)):
+            margins = self.margins + part[:, None] * step_margins
+            intercepts = self.intercepts + part * lift
+            odds = np.exp(self.sign * (margins + intercepts[:, None]))
+            right = 1 / (1 + odds)
+            norm = constant + 2 * part * linear + part**2 * square  # |w|^2
+            loss = self.penalty / 2 * norm - _sums(np.log(right) * known)
+            worse = ~(loss <= self.loss * (1 + _SLACK))
+            if not worse.any():
+                break
+            part[worse] *= 0.5 if left > 1 else 0.0
+        if (part < 1).any():
+            step, step_margins = part[:, None] * step, part[:, None] * step_margins
+        self.step, self.step_margins, self.duals = step, step_margins, self.duals + step
+        self.margins, self.intercepts = margins, intercepts
+        self.right, self.wrong, self.loss = right, odds * right, loss
+
+    def _newton(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> Floats:
+        """Return how far to go along gradient, last step and intercept: (3, labels)."""
+        weight = self.right * self.wrong * np.abs(self.sign)
+        one, two = weight * along, weight * self.step_margins
+        mixed = _dots(gradient, self.step_margins)
+        H = np.empty((len(weight), 3, 3))
+        H[:, 0, 0] = _dots(one, along) + self.penalty * slopes
+        H[:, 0, 1] = H[:, 1, 0] = _dots(one, self.step_margins) + self.penalty * mixed
+        H[:, 1, 1] = _dots(two, self.step_margins)
+        H[:, 1, 1] += self.penalty * _dots(self.step, self.step_margins)
+        H[:, 0, 2] = H[:, 2, 0] = _sums(one)
+        H[:, 1, 2] = H[:, 2, 1] = _sums(two)
+        H[:, 2, 2] = _sums(weight)
+        downhill = -np.stack([slopes, mixed, levels], axis=1)
+        scale = np.sqrt(np.maximum(H[:, range(3), range(3)], _TINY))
+        H /= scale[:, :, None] * scale[:, None, :]
+        # Parallel directions make it singular, and its rounding the step. A little more curvature
+        # shortens the step a little.
+        H[:, range(3), range(3)] += np.sqrt(np.finfo(gradient.dtype).eps)
+        steps = np.linalg.solve(H, (downhill / scale)[:, :, None])[:, :, 0] / scale
+        return np.ascontiguousarray(np.nan_to_num(steps).T.astype(gradient.dtype))
+
+
+def _dots(a: Floats, b: Floats) -> Doubles:
+    """Return the inner products of rows."""
+    return np.asarray(np.matmul(a[:, None, :], b[:, :, None])[:, 0, 0], np.float64)
+
+
+def _sums(a: Floats) -> Doubles:
+    """Return the sums of rows."""
+    return np.asarray(a @ np.ones(a.shape[1], a.dtype), np.float64)

@@ -1,0 +1,196 @@
+"""What one step of MixMatch computes, for labels that are yes or no each (Berthelot et al. 2019).
+
+Differences from print, all because every label is a question of its own: guesses are sharpened
+label by label; the losses are binary; a released label may be missing (ABSTAIN) and is then
+guessed, and left out of the supervised loss; guesses can be aligned with how often each label was
+released (as in ReMixMatch, Berthelot et al. 2020).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .architectures import last_layer, require_torch
+from .augment import Augmentation
+from .images import Rows, Scaling
+
+Labels = npt.NDArray[np.int8]
+History = dict[str, list[float]]
+
+_FORGET = 0.01  # how fast the running mean of guesses follows
+_POINTS = 100  # of the training curves
+
+
+def sharpen(chance: Any, temperature: float) -> Any:
+    """Return p^(1/T) / (p^(1/T) + (1−p)^(1/T)): towards 0 and 1 for T < 1."""
+    torch = require_torch("MixMatch")
+    tiny = torch.finfo(chance.dtype).tiny
+    odds = torch.log(chance.clamp(min=tiny)) - torch.log1p(-chance)
+    return torch.sigmoid(odds / temperature)
+
+
+def aligned(chance: Any, wanted: Any, running: Any) -> Any:
+    """Return guesses whose odds are scaled by those of ``wanted`` over those of ``running``."""
+    yes = chance * wanted / running
+    no = (1 - chance) * (1 - wanted) / (1 - running)
+    return yes / (yes + no)
+
+
+def mixed(inputs: Any, targets: Any, alpha: float, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Mix each row with another; the row itself has the larger share, max(λ, 1−λ)."""
+    torch = require_torch("MixMatch")
+    share = rng.beta(alpha, alpha, size=len(inputs))
+    share = torch.as_tensor(np.maximum(share, 1 - share), dtype=inputs.dtype)
+    partner = torch.as_tensor(rng.permutation(len(inputs)))
+    wide = share.reshape(-1, *[1] * (inputs.ndim - 1))
+    tall = share[:, None]
+    return (
+        wide * inputs + (1 - wide) * inputs[partner],
+        tall * targets + (1 - tall) * targets[partner],
+    )
+
+
+def masked_loss(logits: Any, targets: Any, known: Any) -> Any:
+    """Return the mean binary cross-entropy over the cells that are known."""
+    torch = require_torch("training")
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    return (loss * known).sum() / known.sum().clamp(min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train: see :class:`privote.learning.mixmatch.MixMatchClassifier`."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    augmentations: int
+    temperature: float
+    mixup: float
+    unlabelled_weight: float
+    ramp: float
+    alignment: bool
+    ema: float
+    augment: Augmentation
+
+
+class Training:
+    """A network in training: what it sees, what it guesses, and its running mean."""
+
+    def __init__(
+        self,
+        network: Any,
+        recipe: Recipe,
+        rows: tuple[Rows, Rows],
+        labels: Labels,
+        scaling: Scaling,
+        generators: tuple[np.random.Generator, Any],
+    ) -> None:
+        self._torch = require_torch("MixMatch")
+        self.network, self.recipe, self.scaling = network, recipe, scaling
+        self.labelled, self.unlabelled = rows
+        self.rng, self.generator = generators
+        self.known = self._torch.as_tensor(labels >= 0).float()
+        self.truth = self._torch.as_tensor(labels).clamp(min=0).float()
+        # One yes and one no more than were released: no share is 0 or 1.
+        self.wanted = (self.truth * self.known).sum(0).add(1) / self.known.sum(0).add(2)
+        self.running = self.wanted.clone()
+        with self._torch.no_grad():
+            last_layer(network).bias.copy_(self._torch.logit(self.wanted))
+        self.average = copy.deepcopy(network)
+        self.optimizer = self._torch.optim.AdamW(
+            network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+
+    def run(self, progress: Callable[[int, int], None] | None) -> tuple[Any, History]:
+        """Take all steps; return the averaged network and the curves of training."""
+        history: History = {"step": [], "supervised": [], "unlabelled": [], "weight": []}
+        steps = self.recipe.steps
+        every = max(1, steps // _POINTS)
+        self.network.train()
+        for step in range(steps):
+            figures = self._step(step)
+            self._follow(step)
+            if step % every == 0 or step == steps - 1:
+                history["step"].append(float(step))
+                for name, value in figures.items():
+                    history[name].append(value)
+            if progress is not None:
+                progress(step + 1, steps)
+        self.average.eval()
+        return self.average, history
+
+    def _step(self, step: int) -> Mapping[str, float]:
+        recipe = self.recipe
+        some = self.rng.integers(len(self.labelled), size=recipe.batch_size)
+        inputs = [self._changed(self.labelled, some)]
+        known = self.known[some]
+        targets = [self._filled(inputs[0], self.truth[some], known)]
+        if recipe.unlabelled_weight:
+            more = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
+            views = [self._changed(self.unlabelled, more) for _ in range(recipe.augmentations)]
+            inputs += views
+            targets += [self._guess(views)] * len(views)
+        x, y = self._torch.cat(inputs), self._torch.cat(targets)
+        if recipe.mixup:
+            x, y = mixed(x, y, recipe.mixup, self.rng)
+        logits = self.network(x)
+        supervised = masked_loss(logits[: len(some)], y[: len(some)], known)
+        weight = recipe.unlabelled_weight * min(1.0, step / max(1.0, recipe.ramp * recipe.steps))
+        loss, unlabelled = supervised, supervised.new_zeros(())
+        if recipe.unlabelled_weight:
+            unlabelled = (self._torch.sigmoid(logits[len(some) :]) - y[len(some) :]).pow(2).mean()
+            loss = supervised + weight * unlabelled
+        self._descend(loss, step)
+        return {
+            "supervised": supervised.item(),
+            "unlabelled": unlabelled.item(),
+            "weight": weight,
+        }
+
+    def _changed(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:
+        batch = self._torch.as_tensor(self.scaling(rows[index]))
+        return self.recipe.augment(batch, self.generator)
+
+    def _guess(self, views: list[Any]) -> Any:
+        """Return one sharpened guess for all views of the same rows: (rows, labels)."""
+        with self._torch.no_grad():
+            chance = sum(self._torch.sigmoid(self.network(view)) for view in views) / len(views)
+            if self.recipe.alignment:
+                self.running += _FORGET * (chance.mean(0) - self.running)
+                chance = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
+            return sharpen(chance, self.recipe.temperature)
+
+    def _filled(self, inputs: Any, truth: Any, known: Any) -> Any:
+        """Return released labels, with guesses where there is none, for others to mix with."""
+        if bool(known.all()):
+            return truth
+        with self._torch.no_grad():
+            guess = sharpen(self._torch.sigmoid(self.network(inputs)), self.recipe.temperature)
+        return self._torch.where(known > 0, truth, guess)
+
+    def _descend(self, loss: Any, step: int) -> None:
+        for group in self.optimizer.param_groups:
+            share = 7 * step / (16 * self.recipe.steps)
+            group["lr"] = self.recipe.learning_rate * float(np.cos(np.pi * share))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def _follow(self, step: int) -> None:
+        """Move the average towards the network; faster at first, when there is little to keep."""
+        keep = min(self.recipe.ema, (1 + step) / (10 + step)) if self.recipe.ema else 0.0
+        with self._torch.no_grad():
+            for mean, value in zip(
+                self.average.parameters(), self.network.parameters(), strict=True
+            ):
+                mean.mul_(keep).add_(value, alpha=1 - keep)
+            for mean, value in zip(self.average.buffers(), self.network.buffers(), strict=True):
+                mean.copy_(value)

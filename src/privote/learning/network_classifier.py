@@ -1,0 +1,181 @@
+"""What every trained network here can do: answer, and be kept as plain arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import InputError, UnavailableError
+from .architectures import (
+    IMAGE_NETWORKS,
+    build_network,
+    check_network,
+    require_torch,
+    set_weights,
+    weights_of,
+)
+from .images import Rows, Scaling
+
+Arrays = dict[str, npt.NDArray[Any]]
+Floats = npt.NDArray[np.float64]
+
+
+class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """A classifier of many labels whose answers come from a torch module.
+
+    A subclass trains ``network_`` and sets ``scaling_``, ``shape_`` (of one row), ``n_labels_`` and
+    ``thresholds_`` (labels,).
+    """
+
+    _named_by: ClassVar[str] = "network"  # the parameter that names the network
+
+    network_: Any
+    scaling_: Scaling
+    shape_: tuple[int, ...]
+    n_labels_: int
+    thresholds_: Floats
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        check_is_fitted(self, "network_")
+        rows = Rows(X)
+        if rows.shape != self.shape_:
+            raise InputError(f"X must have rows of shape {self.shape_}, got {rows.shape}")
+        return self._answers(rows)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
+        chance = self.predict_proba(X)
+        return np.asarray(chance >= self.thresholds_).astype(np.int8)
+
+    def to_arrays(self) -> Arrays:
+        """Return the fitted model as plain arrays, to be kept in a file that runs no code."""
+        check_is_fitted(self, "network_")
+        name = getattr(self, self._named_by)
+        if callable(name):
+            raise UnavailableError("a network made by a function cannot be kept as plain arrays")
+        config = {
+            "network": name,
+            **self._sizes(),
+            "shape": list(self.shape_),
+            "labels": self.n_labels_,
+        }
+        return {
+            "config": np.array(json.dumps(config)),
+            "thresholds": self.thresholds_,
+            **self.scaling_.to_arrays(),
+            **{f"weights/{part}": value for part, value in weights_of(self.network_).items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return the model that :meth:`to_arrays` described; nothing in it is executed."""
+        try:
+            config = json.loads(str(arrays["config"][()]))
+            name, labels = str(config["network"]), int(config["labels"])
+            shape = tuple(int(extent) for extent in config["shape"])
+            sizes = {"hidden": int(config["hidden"]), "dropout": float(config["dropout"])}
+            thresholds = np.asarray(arrays["thresholds"], np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"arrays must be those of a saved network: {error}") from None
+        weights = {
+            key.removeprefix("weights/"): np.asarray(value)
+            for key, value in arrays.items()
+            if key.startswith("weights/")
+        }
+        _check_sizes(name, shape, labels, int(sizes["hidden"]), weights)
+        if thresholds.shape != (labels,) or not np.isfinite(thresholds).all():
+            raise InputError(f"thresholds must be {labels} finite numbers, got {thresholds.shape}")
+        known = cls._get_param_names()
+        model = cls(**{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in known})
+        network = build_network(
+            name, shape, labels, hidden=int(sizes["hidden"]), dropout=sizes["dropout"]
+        )
+        network = cls._like(network, weights)
+        set_weights(network, weights)
+        return model._fitted(network, Scaling.from_arrays(arrays, shape[0]), shape, thresholds)
+
+    @classmethod
+    def _like(cls, network: Any, weights: Arrays) -> Any:
+        """Return the network as training would have changed it, to fit these weights."""
+        return network
+
+    def _fitted(
+        self, network: Any, scaling: Scaling, shape: tuple[int, ...], thresholds: Floats
+    ) -> Self:
+        network.eval()
+        self.network_, self.scaling_, self.shape_ = network, scaling, shape
+        self.thresholds_, self.n_labels_ = thresholds, len(thresholds)
+        self.n_features_in_ = shape[0]
+        return self
+
+    def _sizes(self) -> dict[str, Any]:
+        """Return what else a network of this name is made with."""
+        return {
+            "hidden": int(getattr(self, "hidden", 1)),
+            "dropout": float(getattr(self, "dropout", 0.0)),
+        }
+
+    def _answers(self, rows: Rows) -> Floats:
+        torch = require_torch("a network's prediction")
+        self.network_.eval()
+        with torch.no_grad():
+            parts = [
+                torch.sigmoid(self.network_(torch.as_tensor(self.scaling_(batch)))).numpy()
+                for batch in rows.batches()
+            ]
+        return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "progress": None}  # often a closure over somebody's screen
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: many labels; sparse rows or images."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def check_counts(model: Any, *names: str) -> None:
+    """Refuse parameters that are not whole numbers of at least 1."""
+    for name in names:
+        value = getattr(model, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name} must be a whole number >= 1, got {value!r}")
+
+
+def check_shares(model: Any, *names: str) -> None:
+    """Refuse parameters that are not numbers from 0 to 1."""
+    for name in names:
+        value = getattr(model, name)
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not number or not 0 <= value <= 1:
+            raise InputError(f"{name} must lie in [0, 1], got {value!r}")
+
+
+def _check_sizes(
+    name: str, shape: tuple[int, ...], labels: int, hidden: int, weights: Arrays
+) -> None:
+    """Refuse sizes that the arrays do not have, before a network of that size is built."""
+    check_network(name)
+    if len(shape) not in (1, 3) or min((*shape, labels, hidden)) < 1:
+        raise InputError(f"arrays must be those of a saved network, got sizes {shape}, {labels}")
+    held = sum(value.size for value in weights.values())
+    inputs = int(np.prod(np.array(shape, dtype=object)))
+    if name in IMAGE_NETWORKS:
+        needed = labels + shape[0]
+    elif name == "mlp":
+        needed = (inputs + 1) * hidden + (hidden + 1) * labels
+    else:
+        needed = (inputs + 1) * labels
+    if needed > held:
+        raise InputError(f"arrays hold {held} weights, a network of these sizes has {needed}")

@@ -1,0 +1,362 @@
+"""Multi-label PATE as a scikit-learn estimator: private data in, a public student out.
+
+Papernot et al. 2017 and 2018, with the multi-winner mechanisms of "Private Multi-Winner Voting for
+Machine Learning" in place of single-winner ones. Teachers learn from disjoint parts of the private
+data and vote on public rows; the guardian releases private labels; a student learns from those.
+Everything after the release is post-processing and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
+from sklearn.preprocessing import label_binarize
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..ballots import Ballots, BallotSource
+from ..calibrate import sigma_for
+from ..datasets import Images
+from ..errors import InputError
+from ..guardian import Guardian
+from ..ledger import Budget, Ledger
+from ..mechanisms import BinaryVoting, Mechanism
+from .neighbours import NeighbourBallots
+from .partition import partition
+from .probabilities import label_probabilities
+from .rounds import Pool, PoolLabelling, Rows, Schedule
+from .student import train_student
+from .teachers import train
+from .thresholds import cast
+
+_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
+VOTERS = ("teachers", "neighbours")
+Progress = Callable[[str, int, int], None]
+
+
+class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """Learn from private data through private votes on public data.
+
+    Parameters
+    ----------
+    teacher
+        Any scikit-learn multi-label classifier or skorch network; ``None`` for the fast linear
+        ensemble (:class:`privote.learning.LinearTeachers`). With ``voters="teachers"`` only.
+    student
+        Any scikit-learn multi-label classifier or skorch network; ``None`` for
+        :class:`privote.learning.LinearStudent`. One whose ``fit`` takes ``X_unlabelled`` gets the
+        rest of the public rows.
+    n_teachers
+        How many disjoint parts, and so voters.
+    mechanism
+        How votes become labels. By default Binary voting, with noise from public numbers alone:
+        under an allowance the least with which a voter may say yes to a tenth of all cells, at most
+        1.25 n_teachers; else n_teachers / 2. Of neighbours: a fifth of the expected number, and a
+        false alarm of 0.05.
+    voters
+        ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
+    threshold
+        Probabilities into votes: ``"prevalence"``, ``"tuned"``, one number or one per label; see
+        :func:`privote.learning.cast`.
+    epsilon, delta
+        The budget, for changing one record. It is spent in ``fit``.
+    guarantee
+        See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
+    rounds
+        Label in about this many batches; the student so far is the next batch's baseline.
+    choose
+        Which rows come next: ``"random"`` or ``"uncertainty"`` (of the student so far).
+    queries
+        How many public rows to label. By default, under an allowance, as many as released labels
+        say it lasts for; else all of them.
+    share, metric, embedding
+        For neighbours: see :class:`privote.NeighbourBallots`.
+    n_jobs, random_state
+        For the partition and for training. The noise is cryptographic whatever the random state;
+        ``fit(..., seed=...)`` makes a simulation.
+
+    Attributes
+    ----------
+    release_
+        The released labels and their guarantee; ``public_rows_`` says for which rows.
+    student_
+        The fitted student.
+    privacy_
+        What may be published about the run, as plain values.
+    classes_
+        (labels,) numbers of the labels, or the classes where y had one column.
+    """
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        student: Any = None,
+        *,
+        n_teachers: int = 50,
+        mechanism: Mechanism | None = None,
+        voters: str = "teachers",
+        threshold: Any = "prevalence",
+        epsilon: float = 8.0,
+        delta: float = 1e-6,
+        guarantee: str = "allowance",
+        rounds: int = 1,
+        choose: str = "random",
+        queries: int | None = None,
+        share: float = 0.01,
+        metric: str = "cosine",
+        embedding: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.n_teachers = n_teachers
+        self.mechanism = mechanism
+        self.voters = voters
+        self.threshold = threshold
+        self.epsilon = epsilon
+        self.delta = delta
+        self.guarantee = guarantee
+        self.rounds = rounds
+        self.choose = choose
+        self.queries = queries
+        self.share = share
+        self.metric = metric
+        self.embedding = embedding
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_public: Any = None,
+        *,
+        ids: Sequence[Any] | None = None,
+        groups: Sequence[Any] | None = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> PATEClassifier:
+        """Train voters on private data, label public data through the guardian, train the student.
+
+        Parameters
+        ----------
+        X, y
+            Private rows and labels: (records, features) and (records, labels) of 1, 0 and -1 for
+            unknown; or (records,) classes.
+        X_public
+            Public rows (queries, features): seen by everybody.
+        ids, groups
+            (records,) names of the records, or of the people they belong to; a person's records
+            then reach one teacher, and the promise is for persons. Without names a record is its
+            row number, which must stay the same where a ledger outlives this call.
+        ledger, dataset, consumer
+            Where the budget is kept, and under which names; see :func:`privote.label`.
+        seed
+            An integer makes a simulation that protects nobody.
+        progress
+            Called as ``progress(what, done, total)``.
+        """
+        schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
+        budget = Budget(epsilon=self.epsilon, delta=self.delta)
+        X, Y = self._check_private(X, y)
+        if X_public is None:
+            raise InputError(
+                "X_public must be given: the public rows that teachers label and the student sees"
+            )
+        X_public = _check_rows(self, X_public)
+        say = progress or (lambda *_: None)
+        random = check_random_state(self.random_state)
+        pool, names, mechanism = self._voters(X, Y, X_public, ids, groups, random, say)
+        order = random.permutation(X_public.shape[0]).astype(np.int64)
+
+        def student(rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
+            rest = X_public[np.setdiff1d(order, rows)]
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            return train_student(self.student, X_public[rows], labels, rest, seed)
+
+        with Guardian(
+            mechanism,
+            budget,
+            Ledger.in_memory() if ledger is None else ledger,
+            guarantee=self.guarantee,
+            dataset=dataset,
+            consumer=consumer,
+            voter_ids=names,
+            seed=seed,
+        ) as guardian:
+            self.public_rows_, self.release_ = PoolLabelling(
+                guardian=guardian,
+                pool=pool,
+                rows=X_public.shape[0],
+                schedule=schedule,
+                student=student,
+                ask=lambda model, rows: label_probabilities(model, X_public[rows], Y.shape[1]),
+                order=order,
+                progress=lambda done, total: say("labelling", done, total),
+            ).run()
+        say("training the student", 0, 1)
+        self.student_ = student(self.public_rows_, self.release_.labels)
+        say("training the student", 1, 1)
+        return self
+
+    @property
+    def privacy_(self) -> dict[str, Any]:
+        """What may be published about the run, as plain values."""
+        check_is_fitted(self, "release_")
+        return self.release_.facts()
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
+        check_is_fitted(self, "student_")
+        chance = label_probabilities(self.student_, _check_rows(self, X), self._columns)
+        if self._multilabel:
+            return chance
+        if self._columns == 1:
+            return np.hstack([1 - chance, chance])
+        total = chance.sum(axis=1, keepdims=True)
+        return np.where(total > 0, chance / np.maximum(total, 1e-300), 1 / self._columns)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the labels (rows, labels) more likely than not; or the likeliest class."""
+        chance = self.predict_proba(X)
+        if self._multilabel:
+            return np.asarray(chance >= 0.5).astype(np.int64)
+        return np.asarray(self.classes_[chance.argmax(axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: sparse rows, many labels."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+    # -- voters ------------------------------------------------------------------------------------
+
+    def _voters(
+        self,
+        X: Any,
+        Y: npt.NDArray[np.int8],
+        X_public: Any,
+        ids: Sequence[Any] | None,
+        groups: Sequence[Any] | None,
+        random: np.random.RandomState,
+        say: Progress,
+    ) -> tuple[Pool, list[str] | None, Mechanism]:
+        """Return ballots on the public pool, the voters' names, and the mechanism."""
+        if self.voters not in VOTERS:
+            raise InputError(f"voters must be one of {', '.join(VOTERS)}, got {self.voters!r}")
+        if self.voters == "neighbours":
+            if groups is not None:
+                raise InputError("groups go with voters='teachers': a neighbour is one record")
+            near = NeighbourBallots(
+                X,
+                Y,
+                X_public,
+                share=self.share,
+                metric=self.metric,
+                embedding=self.embedding,
+            )
+            names = None if ids is None else [repr(name) for name in ids]
+            return near, names, self.mechanism or _for_neighbours(X.shape[0], self.share)
+        key = random.bytes(32)
+        part = partition(X.shape[0], self.n_teachers, ids=ids, groups=groups, key=key)
+        teachers = train(
+            self.teacher,
+            X,
+            Y,
+            part,
+            self.n_teachers,
+            n_jobs=self.n_jobs,
+            random_state=int(random.randint(2**31 - 1)),
+            progress=lambda done, total: say("training teachers", done, total),
+            tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
+        )
+        votes = cast(teachers, X_public, self.threshold)
+        kind = "rows" if ids is None and groups is None else "ids" if groups is None else "groups"
+        # The same parts under the same names go on with their allowance; others begin anew.
+        mark = blake2b(f"{kind} {self.n_teachers}".encode(), key=key, digest_size=8).hexdigest()
+        names = [f"{mark}-{teacher}" for teacher in range(self.n_teachers)]
+        mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
+        return _Cube(votes), names, mechanism
+
+    def _for_teachers(self, rows: int, labels: int) -> Mechanism:
+        """Return Binary voting with noise that suits budget and pool: public numbers."""
+        if self.guarantee != "allowance":
+            return BinaryVoting(sigma=self.n_teachers / 2)
+        least = sigma_for(
+            lambda sigma: BinaryVoting(sigma=sigma),
+            self.n_teachers,
+            labels,
+            self.epsilon,
+            self.delta,
+            rows if self.queries is None else self.queries,
+            guarantee="allowance",
+            surprises_per_query=_YES * labels,
+        )
+        return BinaryVoting(sigma=float(f"{min(least, 1.25 * self.n_teachers):.3g}"))
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check_private(self, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.int8]]:
+        """Return private rows and (records, labels); note the classes."""
+        if y is None:
+            raise InputError("PATEClassifier requires y to be passed, but the target y is None")
+        X = _check_rows(self, X, reset=True)
+        Y = np.asarray(y)
+        if Y.ndim == 2 and Y.shape[1] >= 1 and np.isin(Y, (-1, 0, 1)).all():
+            self._multilabel, self._columns = True, Y.shape[1]
+            self.classes_ = np.arange(Y.shape[1])
+            Y = Y.astype(np.int8)
+        else:
+            Y = self._binarize(Y)
+        if len(Y) != X.shape[0]:
+            raise InputError(f"y must have {X.shape[0]} rows, as X, got {len(Y)}")
+        return X, Y
+
+    def _binarize(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+        check_classification_targets(y)
+        if y.ndim != 1 and not (y.ndim == 2 and y.shape[1] == 1):
+            raise InputError(f"y must hold 1, 0 and -1 (unknown), got {type_of_target(y)}")
+        self._multilabel, self.classes_ = False, np.unique(y)
+        if len(self.classes_) < 2:
+            raise InputError(f"y must have two classes or more, got one class: {self.classes_}")
+        Y = label_binarize(y.ravel(), classes=self.classes_).astype(np.int8)
+        self._columns = Y.shape[1]
+        return np.asarray(Y)
+
+
+class _Cube:
+    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
+
+    sparse = False
+
+    def __init__(self, votes: npt.NDArray[np.bool_]) -> None:
+        self.votes = votes
+        self.voters, self.labels = votes.shape[1:]
+
+    def take(self, rows: Rows) -> BallotSource:
+        return Ballots.from_array(self.votes[rows])
+
+
+def _for_neighbours(records: int, share: float) -> Mechanism:
+    """Return Binary voting whose noise suits the neighbours to be expected: public numbers."""
+    return BinaryVoting(sigma=max(1.0, share * records / 5), false_alarm=0.05)
+
+
+def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:
+    """Return rows as scikit-learn checks them; a lazy source of images passes as it is."""
+    if isinstance(X, Images):
+        return X
+    return validate_data(estimator, X, reset=reset, accept_sparse="csr", allow_nd=True)

@@ -1,0 +1,101 @@
+"""Noisy steps on Opacus' gradients. Needs torch and Opacus: import it where it is used.
+
+Opacus computes a gradient for each record and clips it. Noise and sampling come from
+:mod:`privote.entropy` instead of torch's Mersenne Twister (Opacus' secure mode needs torchcsprng,
+which has no release for current versions of torch). Adaptive clipping is written out here because
+``AdaClipDPOptimizer`` of Opacus 1.6 departs from the theorem it cites: it divides by the size of
+the sampled batch, which is private, and adds up 0 and 1, which one record more moves by 1 where the
+theorem allows 1/2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from opacus.validators import ModuleValidator
+
+from .dp_noise import Noise, next_clip, split_for_clipping
+from .mixing import masked_loss
+
+
+class PrivateOptimizer(DPOptimizer):
+    """Sum clipped gradients over any number of chunks, then release them once, with noise."""
+
+    max_grad_norm: float
+
+    def __init__(
+        self,
+        optimizer: Any,
+        *,
+        noise: Noise,
+        noise_multiplier: float,
+        clip: float,
+        batch: float,
+        quantile: float | None,
+    ) -> None:
+        self.noise, self.quantile, self.batch = noise, quantile, batch
+        self.below = self.count_noise = 0.0
+        if quantile is not None:
+            noise_multiplier, self.count_noise = split_for_clipping(noise_multiplier, batch)
+        super().__init__(
+            optimizer,
+            noise_multiplier=noise_multiplier,
+            max_grad_norm=clip,
+            expected_batch_size=batch,
+        )
+
+    def clip_and_accumulate(self) -> None:
+        """Add the clipped gradients of one chunk to the sum, and ±1/2 for each to the count."""
+        squares = sum(part.reshape(len(part), -1).pow(2).sum(1) for part in self.grad_samples)
+        small = (squares.sqrt() <= self.max_grad_norm).sum()
+        self.below += float(small) - len(squares) / 2
+        super().clip_and_accumulate()
+        for weight in self.params:
+            weight.grad_sample = None
+
+    def release(self) -> None:
+        """Add noise to the sum, take the step, and start over."""
+        deviation = self.noise_multiplier * self.max_grad_norm
+        for weight in self.params:
+            total = weight.summed_grad
+            total = torch.zeros_like(weight) if total is None else total  # an empty batch
+            noisy = self.noise.add(total.detach().double().numpy(), deviation)
+            # By the expected batch, which is public, and in units of the clipping norm.
+            noisy /= self.batch * self.max_grad_norm
+            weight.grad = torch.as_tensor(noisy).to(weight.dtype).view_as(weight)
+            weight.summed_grad = None
+        self.original_optimizer.step()
+        if self.quantile is not None:
+            below = float(self.noise.add(np.array([self.below]), self.count_noise)[0])
+            self.max_grad_norm = next_clip(
+                self.max_grad_norm, below, self.batch, quantile=self.quantile, rate=0.2
+            )
+        self.below = 0.0
+
+
+def without_mixing(network: Any) -> Any:
+    """Return a network without layers that mix records: group instead of batch normalisation."""
+    return ModuleValidator.fix(network)
+
+
+def private_module(network: Any) -> Any:
+    """Return a network that keeps one gradient a record."""
+    network = without_mixing(network)
+    for part in network.modules():
+        if getattr(part, "inplace", False):
+            part.inplace = False  # hooks need the values that it would overwrite
+    return GradSampleModule(network)
+
+
+def add_gradients(module: Any, optimizer: PrivateOptimizer, batch: Any, truth: Any) -> None:
+    """Add one chunk of records to the sum; a record's loss is the sum over its known labels."""
+    known = (truth >= 0).float()
+    # The module multiplies by the number of records in the chunk, as for a mean over them.
+    loss = masked_loss(module(batch), truth.clamp(min=0), known)
+    loss = loss * known.sum().clamp(min=1) / len(batch)
+    loss.backward()
+    optimizer.clip_and_accumulate()

@@ -1,0 +1,175 @@
+"""A saved student: one file that runs no code when it is loaded.
+
+The file is a zip with what may be published about the student (``facts.json``) and the student
+itself: scikit-learn estimators in skops' format, which refuses every type that is not known to be
+harmless; networks of privote as plain arrays. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._version import __version__
+from ..errors import InputError
+from .probabilities import label_probabilities
+
+SUFFIX = ".student"
+_FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
+# Types beyond scikit-learn's own that a file may hold: they only compute.
+_OURS = (
+    "privote.learning.linear_student.LinearStudent",
+    "privote.learning.student.PartialLabels",
+)
+# Networks, which are kept as arrays and the parameters they were made with.
+_NETWORKS = {"mixmatch": ("privote.learning.mixmatch", "MixMatchClassifier")}
+_MOST = 2 << 30  # bytes of a member: a zip may claim to unpack to anything
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedStudent:
+    """A student as it was published.
+
+    Attributes
+    ----------
+    model
+        The fitted classifier.
+    label_names
+        Names of the labels, in order.
+    privacy
+        The facts of the release it was trained on: epsilon, delta, guarantee and so on.
+    """
+
+    model: Any
+    label_names: tuple[str, ...]
+    privacy: dict[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return each label's probability: (rows, labels)."""
+        return label_probabilities(self.model, X, len(self.label_names))
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label is at least as likely as not: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+
+
+def save_student(
+    path: str | os.PathLike[str],
+    model: Any,
+    *,
+    label_names: Sequence[str],
+    privacy: dict[str, Any] | None = None,
+) -> None:
+    """Write a fitted student to a file that ends in ``.student``."""
+    target = _check_path(path)
+    name = _network_name(model)
+    facts = {
+        "version": __version__,
+        "label_names": [str(label) for label in label_names],
+        "privacy": privacy or {},
+        "network": name,
+    }
+    if name is None:
+        from skops.io import dumps
+
+        member, content = _SKOPS, dumps(model)
+    else:
+        facts["parameters"] = model.get_params()
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **model.to_arrays())
+        member, content = _ARRAYS, buffer.getvalue()
+    try:
+        described = json.dumps(facts, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"student cannot be saved without code: {error}") from None
+    partial = target.with_name(target.name + ".part")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(_FACTS, described)
+        file.writestr(member, content)
+    partial.replace(target)  # at once: a crash leaves the old file or the new one
+
+
+def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> SavedStudent:
+    """Read what :func:`save_student` wrote. Runs no code from the file.
+
+    Parameters
+    ----------
+    trusted
+        Names of further types to allow, as ``package.module.Class``. Name a type only if you know
+        where the file comes from.
+    """
+    target = _check_path(path)
+    try:
+        with zipfile.ZipFile(target) as file:
+            facts = json.loads(_read(file, _FACTS))
+            member = _ARRAYS if facts["network"] else _SKOPS
+            content = _read(file, member)
+    except FileNotFoundError:
+        raise InputError(f"{str(path)!r} does not exist") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
+    try:
+        model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
+        return SavedStudent(
+            model=model,
+            label_names=tuple(facts["label_names"]),
+            privacy=dict(facts["privacy"]),
+            version=str(facts["version"]),
+        )
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError) as error:
+        raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
+
+
+def _check_path(path: str | os.PathLike[str]) -> Path:
+    target = Path(path)
+    if target.suffix != SUFFIX:
+        raise InputError(f"a student's file must end in {SUFFIX}, got {str(path)!r}")
+    return target
+
+
+def _read(file: zipfile.ZipFile, name: str) -> bytes:
+    if file.getinfo(name).file_size > _MOST:
+        raise ValueError(f"{name} claims to hold more than {_MOST} bytes")
+    return file.read(name)
+
+
+def _network_name(model: Any) -> str | None:
+    for name, (module, kind) in _NETWORKS.items():
+        if type(model).__module__ == module and type(model).__name__ == kind:
+            return name
+    return None
+
+
+def _network(facts: dict[str, Any], content: bytes) -> Any:
+    if facts["network"] not in _NETWORKS:
+        raise InputError(f"unknown kind of network {facts['network']!r} in the student's file")
+    module, kind = _NETWORKS[facts["network"]]
+    model = getattr(import_module(module), kind)(**facts["parameters"])
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return model.from_arrays({name: arrays[name] for name in arrays.files})
+
+
+def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
+    from skops.io import get_untrusted_types, loads
+
+    allowed = {*_OURS, *trusted}
+    unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
+    if unknown:
+        raise InputError(
+            f"the student's file holds types that are not known to be harmless: "
+            f"{', '.join(sorted(unknown))}; name them as trusted if you know where it comes from"
+        )
+    return loads(content, trusted=sorted(allowed))

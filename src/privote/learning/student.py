@@ -1,0 +1,134 @@
+"""Students: classifiers trained on released labels, which costs no privacy.
+
+A released label may be ABSTAIN (-1): the gate held it back. A student that can leave such cells out
+of its own loss says so by taking ``X_unlabelled`` (semi-supervised, see
+:mod:`privote.learning.mixmatch`); every other classifier is fitted label by label, each on the rows
+where that label was answered.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..errors import InputError
+from ..mechanisms import ABSTAIN
+from .linear_student import LinearStudent
+
+Labels = npt.NDArray[np.int8]
+
+
+class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """One clone of a classifier a label, fitted on the rows where the label was answered.
+
+    Parameters
+    ----------
+    estimator
+        A binary classifier with ``predict_proba``; by default a logistic regression.
+    n_jobs
+        Processes, as joblib counts them.
+
+    Attributes
+    ----------
+    estimators_
+        One fitted classifier a label; a number where only one class was answered: the share of
+        ones among the answers and one more of either kind, so that no probability is 0 or 1.
+    """
+
+    def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
+        self.estimator = estimator
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
+        """Fit to (rows, labels) of 1, 0 and -1; rows without an answer are left out."""
+        from joblib import Parallel, delayed
+
+        X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+        Y = check_labels(y, X.shape[0])
+        model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_one)(clone(model), X, column) for column in Y.T
+        )
+        self.n_labels_ = Y.shape[1]
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return each label's probability: (rows, labels)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
+        return np.stack([_ask(model, X) for model in self.estimators_], axis=1)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label's probability is at least one half: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: sparse rows, many labels."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def check_labels(y: npt.ArrayLike, rows: int) -> Labels:
+    """Return released labels as (rows, labels) int8 of 1, 0 and -1."""
+    Y = np.asarray(y)
+    if Y.ndim == 1:
+        Y = Y[:, None]
+    if Y.ndim != 2 or Y.shape[0] != rows or Y.shape[1] < 1:
+        raise InputError(f"y must be (rows, labels) with {rows} rows, got shape {Y.shape}")
+    if Y.dtype.kind not in "biuf" or not np.isin(Y, (0, 1, ABSTAIN)).all():
+        raise InputError("y must hold 1, 0 and -1 (unknown) only")
+    return Y.astype(np.int8)
+
+
+def train_student(
+    student: Any, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, random_state: Any = None
+) -> Any:
+    """Fit a clone of ``student`` on released labels; with the unlabelled rows if it takes them.
+
+    Parameters
+    ----------
+    student
+        ``None`` for :class:`LinearStudent`, or any scikit-learn classifier or skorch network that
+        takes (rows, labels).
+    X, y
+        Rows and released labels; -1 where nothing was answered.
+    X_unlabelled
+        Further public rows, for students whose ``fit`` has a parameter of that name.
+    random_state
+        Given to the clone if it has such a parameter and its own is None.
+    """
+    Y = check_labels(y, X.shape[0])
+    model: Any = LinearStudent() if student is None else clone(student)
+    if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
+        model.set_params(random_state=random_state)
+    if "X_unlabelled" in inspect.signature(model.fit).parameters:
+        return model.fit(X, Y, X_unlabelled=X_unlabelled)
+    if isinstance(model, PartialLabels | LinearStudent):
+        return model.fit(X, Y)
+    # A label of which one class only was released stops most classifiers: label by label then.
+    if (Y == ABSTAIN).any() or any(len(np.unique(column)) < 2 for column in Y.T):
+        return PartialLabels(model).fit(X, Y)
+    return model.fit(X, Y)
+
+
+def _fit_one(model: Any, X: Any, column: Labels) -> Any:
+    known = np.flatnonzero(column != ABSTAIN)
+    truth = column[known]
+    if len(np.unique(truth)) < 2:
+        return (int((truth == 1).sum()) + 1) / (len(truth) + 2)
+    return model.fit(X[known], truth)
+
+
+def _ask(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    if isinstance(model, float):
+        return np.full(X.shape[0], model)
+    return np.asarray(model.predict_proba(X)[:, list(model.classes_).index(1)], np.float64)

@@ -1,0 +1,138 @@
+"""``privote train`` and ``privote predict``: from tables to a student and its predictions."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from privote.cli import app
+from privote.learning import load_student
+
+BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    for name, rows in (("private", 800), ("public", 150), ("test", 100)):
+        X = rng.normal(size=(rows, 3))
+        Y = (X[:, :2] + 0.2 * rng.normal(size=(rows, 2)) > 0.4).astype(int)
+        with (folder / f"{name}.csv").open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["who", "a", "b", "c", "flu", "cold"])
+            writer.writerows(
+                [i // 2, *map(float, x), *map(int, y)]
+                for i, (x, y) in enumerate(zip(X, Y, strict=True))
+            )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tables):
+    output = tables / "run"
+    result = invoke(
+        "train", tables / "private.csv", "--labels", "flu,cold", "--group-column", "who",
+        "--public", tables / "public.csv", "--test", tables / "test.csv",
+        "--teachers", "20", *BUDGET, "--output", output, "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return output, json.loads(result.stdout)
+
+
+def test_train_writes_all_it_says(trained):
+    output, facts = trained
+    assert sorted(path.name for path in output.iterdir()) == sorted(facts["written"])
+    assert facts["release"]["epsilon"] <= 8
+    assert facts["test"][0]["AUC"] > 0.8
+    with (output / "labels.csv").open() as stream:
+        rows = list(csv.reader(stream))
+    assert rows[0] == ["row", "flu", "cold"]
+    assert len(rows) - 1 == facts["release"]["answered"]
+    assert "PRIVACY STATEMENT" in (output / "statement.txt").read_text()
+    assert "epsilon" in (output / "report.html").read_text()
+    saved = load_student(output / "student.student")
+    assert saved.label_names == ("flu", "cold")
+    assert saved.privacy["epsilon"] == facts["release"]["epsilon"]
+
+
+def test_predict_uses_the_saved_student(trained, tables, tmp_path):
+    output, _ = trained
+    target = tmp_path / "p.csv"
+    command = ["predict", output / "student.student", tables / "test.csv", "--output", target]
+    result = invoke(*command, "--columns", "a,b,c")
+    assert result.exit_code == 0, result.output
+    with target.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 100
+    assert all((float(row["flu probability"]) >= 0.5) == (row["flu"] == "1") for row in rows)
+    assert invoke(*command, "--columns", "a,b,c").exit_code == 2  # it exists
+    wrong = invoke(*command, "--force")
+    assert wrong.exit_code == 2
+    assert "does not fit this student" in wrong.output
+
+
+def test_sealed_numbers_stay_out_of_everything_written(trained):
+    output, _ = trained
+    for path in output.iterdir():
+        content = path.read_bytes()
+        for word in (b"spent", b"exhausted", b"refused"):
+            assert word not in content
+
+
+def test_a_data_set_by_name(tmp_path):
+    result = invoke(
+        "train", "scenes", "--teachers", "20", "--queries", "30", *BUDGET, "--seed", "1",
+        "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "SIMULATED" in result.output
+    assert "AUC" in result.output
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--labels", "flu"], "--public must be given"),
+        (["--public", "PUBLIC"], "--labels must name"),
+        (["--labels", "flu", "--public", "PUBLIC", "--sigma", "3"], "--sigma goes with"),
+        (["--labels", "flu", "--public", "PUBLIC", "--student", "cat"], "--student must be"),
+        (["--labels", "sick", "--public", "PUBLIC"], "no column 'sick'"),
+        (["--labels", "flu", "--public", "PUBLIC", "--dataset", "x"], "go with --ledger"),
+        (["--labels", "flu", "--public", "PUBLIC", "--threshold", "high"], "--threshold must"),
+    ],
+)
+def test_usage_errors_name_the_option(tables, tmp_path, extra, words):
+    extra = [tables / "public.csv" if part == "PUBLIC" else part for part in extra]
+    output = tmp_path / "run"
+    result = invoke("train", tables / "private.csv", *BUDGET, "--output", output, *extra)
+    assert result.exit_code == 2, result.output
+    assert words in result.output
+    assert not output.exists()
+
+
+def test_an_output_that_is_there_is_left_alone(tables, tmp_path):
+    (tmp_path / "keep.txt").write_text("mine")
+    result = invoke(
+        "train", tables / "private.csv", "--labels", "flu", "--public", tables / "public.csv",
+        *BUDGET, "--output", tmp_path,
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert (tmp_path / "keep.txt").read_text() == "mine"
+
+
+def test_a_budget_that_is_used_up_is_refused(tables, tmp_path):
+    ledger = tmp_path / "a.ledger"
+    common = [
+        "train", tables / "private.csv", "--labels", "flu,cold", "--public", tables / "public.csv",
+        "--teachers", "20", *BUDGET, "--ledger", ledger, "--queries", "20",
+    ]  # fmt: skip
+    assert invoke(*common, "--output", tmp_path / "one").exit_code == 0
+    refused = invoke(*common, "--random-state", "5", "--output", tmp_path / "two")
+    assert refused.exit_code == 3, refused.output

@@ -1,0 +1,149 @@
+"""The common type: what it checks, how it is cut, and how labels are brought together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from privote.datasets import Images, MultiLabelData, Split, keyed_parts, union
+from privote.errors import InputError
+
+
+def data(records: int = 600, patients: int | None = None, **changes: Any) -> MultiLabelData:
+    rng = np.random.default_rng(0)
+    fields: dict[str, Any] = {
+        "X": np.arange(2 * records, dtype=np.float32).reshape(records, 2),
+        "Y": rng.integers(-1, 2, (records, 3)).astype(np.int8),
+        "label_names": ("a", "b", "c"),
+        "ids": np.array([f"r{i}" for i in range(records)]),
+        "groups": None if patients is None else np.arange(records) % patients,
+        "columns": {"row": np.arange(records)},
+        "name": "toy",
+    }
+    return MultiLabelData(**(fields | changes))
+
+
+def sides(split: Split) -> dict[str, MultiLabelData]:
+    return {"private": split.private, "public": split.public, "test": split.test}
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "images", "none"])
+def test_take_cuts_everything_alike(kind: str) -> None:
+    whole = data(50, 7)
+    X: Any = {
+        "array": whole.X,
+        "sparse": csr_array(whole.X),
+        "images": Images(paths=[f"{i}.png" for i in range(50)]),
+        "none": None,
+    }[kind]
+    rows = np.array([40, 3, 3 + 7])
+    some = data(50, 7, X=X).take(rows)
+    assert len(some) == 3
+    assert some.columns["row"].tolist() == rows.tolist()
+    assert some.ids.tolist() == ["r40", "r3", "r10"]
+    assert some.groups is not None
+    assert some.groups.tolist() == (rows % 7).tolist()
+    np.testing.assert_array_equal(some.Y, whole.Y[rows])
+    if kind == "images":
+        assert some.X.paths.tolist() == ["40.png", "3.png", "10.png"]
+    elif kind != "none":
+        dense = some.X.toarray() if kind == "sparse" else some.X
+        np.testing.assert_array_equal(dense, whole.X[rows])
+
+
+def test_a_split_covers_everything_once_in_about_the_shares_asked_for() -> None:
+    whole = data(4000)
+    parts = sides(whole.split(private=0.6, public=0.3, test=0.1))
+    rows = np.concatenate([part.columns["row"] for part in parts.values()])
+    assert sorted(rows.tolist()) == list(range(4000))
+    for part, share in zip(parts.values(), (0.6, 0.3, 0.1), strict=True):
+        assert len(part) / 4000 == pytest.approx(share, abs=0.03)
+
+
+def test_a_patient_is_on_one_side() -> None:
+    parts = sides(data(3000, 300).split(private=0.5, public=0.3, test=0.2))
+    patients = [set(part.groups.tolist()) for part in parts.values() if part.groups is not None]
+    assert sum(len(some) for some in patients) == 300
+    assert len(set.union(*patients)) == 300
+
+
+def test_a_new_record_moves_no_other() -> None:
+    before, after = (data(size).split() for size in (600, 601))
+    for side in ("private", "public", "test"):
+        old = set(getattr(before, side).ids.tolist())
+        assert old <= set(getattr(after, side).ids.tolist())
+
+
+def test_a_split_is_unrelated_to_the_partition_under_the_same_key() -> None:
+    # Otherwise the private side would fill only the first voters.
+    private = data(4000).split(private=0.5, public=0.5, key=b"one key").private
+    sizes = np.bincount(keyed_parts(private.ids, 10, key=b"one key"), minlength=10)
+    assert sizes.min() > 120
+
+
+def test_another_key_is_another_split() -> None:
+    one, two = (data().split(key=key) for key in (b"one", b"two"))
+    assert one.private.ids.tolist() != two.private.ids.tolist()
+
+
+def test_zero_leaves_a_side_empty_and_bad_luck_is_an_error() -> None:
+    split = data().split(private=0.9, public=0.1)
+    assert len(split.test) == 0
+    assert len(split.private) + len(split.public) == 600
+    with pytest.raises(InputError, match=r"test=0\.001 of 5 records came out empty"):
+        data(5).split(private=0.5, public=0.499, test=0.001)
+    with pytest.raises(InputError, match="must add up to 1"):
+        data().split(private=0.5, public=0.1)
+
+
+def test_sides_fixed_by_the_data_set_are_kept() -> None:
+    fixed = np.repeat(["private", "public", "test"], [300, 200, 100])
+    split = data(sides=fixed).split()
+    assert [len(side) for side in sides(split).values()] == [300, 200, 100]
+    assert split.public.columns["row"].tolist() == list(range(300, 500))
+    with pytest.raises(InputError, match="toy fixes its own sides"):
+        data(sides=fixed).split(private=0.5, public=0.5)
+
+
+def test_union_brings_labels_together() -> None:
+    one = data(4, Y=np.array([[0, 1, -1]] * 4), label_names=("x", "y", "z"))
+    two = data(2, Y=np.array([[1, 0]] * 2), label_names=("w", "y"))
+    first, second = union(one, two)
+    assert first.label_names == second.label_names == ("x", "y", "z", "w")
+    assert first.Y[0].tolist() == [0, 1, -1, -1]
+    assert second.Y[0].tolist() == [-1, 0, -1, 1]
+    chosen = union(one, two, names=["w", "x"])
+    assert [part.Y[0].tolist() for part in chosen] == [[-1, 0], [1, -1]]
+    with pytest.raises(InputError, match=r"got \['q'\]"):
+        union(one, two, names=["q"])
+    with pytest.raises(InputError, match="at least one data set"):
+        union()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"Y": np.full((600, 3), 2)}, r"Y\[0, 0\] must be 0, 1 or -1, got 2"),
+        ({"Y": np.full((600, 3), np.nan)}, r"Y\[0, 0\] must be 0, 1 or -1, got nan"),
+        ({"Y": np.zeros((600, 2))}, r"Y must have the shape \(records, 3\), got \(600, 2\)"),
+        ({"X": np.zeros((599, 2))}, "X must have 600 records as Y has, got 599"),
+        ({"feature_names": ("x",)}, "feature_names must have 2 names as X has columns, got 1"),
+        ({"groups": np.zeros(3)}, "groups must have 600 records"),
+        ({"columns": {"age": np.zeros(3)}}, "age must have 600 records"),
+        ({"ids": np.zeros(600, dtype=int)}, "ids must differ"),
+        ({"label_names": ("a", "b", "a")}, "label_names must differ"),
+        ({"sides": np.repeat("nowhere", 600)}, "sides must be some of private, public, test"),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        data(**changes)
+
+
+def test_it_says_what_it_is() -> None:
+    text = repr(data(10, 5, Y=np.array([[1, 0, -1]] * 10)))
+    assert text == "MultiLabelData(toy: 10 records, 3 labels, 5 groups, 66.7% known)"
+    assert "private=" in repr(data().split())

@@ -1,0 +1,256 @@
+"""The door: allowances follow names over runs, and whose ballots were refused is on record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote import ballots as room
+from privote.ledger.chain import canonical
+
+NAMES = ["north", "east", "south", "west"]
+MECHANISM = pv.BinaryVoting(sigma=5.0)
+
+
+def cube(*yes: int, queries: int = 1) -> np.ndarray:
+    """Return votes where voter i says yes to its first ``yes[i]`` of three labels."""
+    return np.repeat((np.arange(3) < np.array(yes)[:, None])[None], queries, axis=0)
+
+
+def label(ledger: Any, votes: np.ndarray, names: Any = NAMES, **changes: Any) -> pv.Release:
+    arguments: dict[str, Any] = {"mechanism": MECHANISM, "epsilon": 8.0, "delta": 1e-5}
+    return pv.label(votes, ledger=ledger, voter_ids=names, **{**arguments, **changes})
+
+
+def guardian(ledger: Any, **changes: Any) -> pv.Guardian:
+    budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    return pv.Guardian(MECHANISM, budget, ledger, **{"voter_ids": NAMES, **changes})
+
+
+@pytest.fixture
+def ledger() -> pv.Ledger:
+    return pv.Ledger.in_memory()
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_an_allowance_follows_its_voter_wherever_it_stands(ledger: pv.Ledger) -> None:
+    label(ledger, cube(3, 0, 1, 0))
+    turned = label(ledger, cube(0, 2, 0, 0), ["west", "north", "east", "south"])
+    assert turned.sealed.spent.tolist() == [0, 5, 0, 1]
+    again = label(ledger, cube(0, 0, 0, 0))
+    assert again.sealed.spent.tolist() == [5, 0, 1, 0]
+    assert [e["kind"] for e in ledger.published()].count("charge") == 1
+
+
+def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
+    whole = label(ledger, cube(1, 1, 1, 1))
+    part = label(ledger, cube(2, 3), ["south", "east"])
+    assert part.sealed.spent.tolist() == [3, 4]  # of the voters named, in their order
+    assert part.sealed.allowance.tolist() == [whole.allowance] * 2
+    assert (part.voters, part.epsilon) == (whole.voters, whole.epsilon) == (4, whole.epsilon)
+    assert label(ledger, cube(0, 0, 0, 0)).sealed.spent.tolist() == [1, 4, 3, 1]
+
+
+def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_BLOCK_CELLS", 8 * 4 * 3)
+    views = []
+    for names in (NAMES, NAMES[:3], NAMES[:1]):
+        label(ledger, cube(*[0] * len(names), queries=20), names)
+        answers = [e for e in ledger.published() if e["kind"] == "answer"]
+        views.append([{**e, "number": 0, "at": "", "digest": ""} for e in answers[-3:]])
+        assert sum(e["queries"] for e in answers[-3:]) == 20
+    assert views[0] == views[1] == views[2]
+
+
+def test_absent_counts_as_the_baseline(ledger: pv.Ledger) -> None:
+    loud = pv.BinaryVoting(sigma=0.05)  # next to no noise: the release shows the tally
+    guess = np.ones((1, 3))
+    both = {"mechanism": loud, "epsilon": 1e5, "baseline": guess}
+    label(ledger, cube(3, 3, 3, 3), **both)
+    part = label(ledger, cube(0), ["west"], **both)
+    assert part.labels.tolist() == [[1, 1, 1]]  # one no against three absent
+    assert part.sealed.spent.tolist() == [3]
+
+
+def test_strangers_are_refused_and_charged_nothing(ledger: pv.Ledger) -> None:
+    label(ledger, cube(1, 1, 1, 1))
+    before = ledger.published()
+    with pytest.raises(pv.InputError, match="'centre', who is not registered with the others"):
+        label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "centre"])
+    with pytest.raises(pv.InputError, match="'north' comes twice"):
+        label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "north"])
+    assert ledger.published() == before
+
+
+def test_other_voters_are_another_electorate_and_another_charge(ledger: pv.Ledger) -> None:
+    guardian(ledger, allowance=2).release(cube(1, 1, 1, 1))
+    others = guardian(ledger, allowance=2, voter_ids=["up", "down"])
+    assert others.release(cube(3, 1)).sealed.spent.tolist() == [0, 1]
+    charges = [e for e in ledger.published() if e["kind"] == "charge"]
+    assert len({charge["account"] for charge in charges}) == 2
+    with pytest.raises(pv.InputError, match="not registered with the others"):
+        guardian(ledger, voter_ids=["up", "north"]).release(cube(1, 1))
+
+
+def test_names_and_places_do_not_mix(ledger: pv.Ledger) -> None:
+    guardian(ledger, allowance=2).release(cube(2, 1, 1, 1))
+    placed = guardian(ledger, allowance=2, voter_ids=None).release(cube(1, 1, 1, 1))
+    assert placed.sealed.spent.tolist() == [1, 1, 1, 1]
+    assert [e["kind"] for e in ledger.published()].count("charge") == 2
+
+
+def test_an_electorate_is_resumed_as_a_whole(ledger: pv.Ledger) -> None:
+    arguments: dict[str, Any] = {
+        "mechanism": MECHANISM,
+        "labels": 3,
+        "epsilon": 8.0,
+        "delta": 1e-5,
+        "ledger": ledger,
+    }
+    first = pv.Electorate(voters=4, voter_ids=NAMES, allowance=[9, 8, 7, 6], **arguments)
+    first.answer(cube(0, 0, 0, 3))
+    again = pv.Electorate(voters=4, voter_ids=NAMES[::-1], **arguments)
+    assert again.sealed.spent.tolist() == [3, 0, 0, 0]
+    assert again.allowance == (6, 7, 8, 9)
+    # With fewer voters its own epsilon would be worked out for too small an electorate.
+    with pytest.raises(pv.InputError, match="all 4 who were registered together, got 2"):
+        pv.Electorate(voters=2, voter_ids=NAMES[:2], **arguments)
+
+
+def test_an_allowance_stays(ledger: pv.Ledger) -> None:
+    guardian(ledger, allowance=[3, 4, 5, 6]).release(cube(1, 1, 1, 1))
+    guardian(ledger, allowance=[6, 3], voter_ids=["west", "north"]).release(cube(1, 1))
+    for other in (3, [3, 4, 5, 7]):
+        with pytest.raises(pv.BudgetError, match="has an allowance already"):
+            guardian(ledger, allowance=other).release(cube(1, 1, 1, 1))
+    with pytest.raises(pv.InputError, match=r"one per voter \(4\)"):
+        guardian(ledger, allowance=[3, 4]).release(cube(1, 1, 1, 1))
+
+
+def test_no_name_is_written_down(tmp_path: Path) -> None:
+    for names in (NAMES, NAMES[::-1]):
+        label(tmp_path / "ledger.db", cube(1, 1, 1, 1), names)
+    for file in tmp_path.iterdir():
+        assert not any(name.encode() in file.read_bytes() for name in NAMES)
+
+
+# -- refused ballots -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_refused_ballots_are_counted(ledger: pv.Ledger, sparse: bool) -> None:
+    votes = np.concatenate([cube(3, 2, 0, 1), cube(2, 2, 0, 1), cube(1, 2, 0, 1)])
+    given: Any = votes
+    if sparse:
+        query, voter = np.nonzero(votes.any(axis=2))
+        given = pv.SparseBallots(query, voter, votes[query, voter], queries=3, voters=4)
+    release = guardian(ledger, allowance=4).release(given)
+    # north: 3, then 2 does not fit, then 1; east: 2 and 2, then nothing is left.
+    assert release.sealed.spent.tolist() == [4, 4, 0, 3]
+    assert release.sealed.refused.tolist() == [1, 1, 0, 0]
+    assert release.sealed.exhausted.tolist() == [True, True, False, False]
+
+
+def test_somebody_may_be_silenced_with_something_left(ledger: pv.Ledger) -> None:
+    door = guardian(ledger, allowance=4)
+    for count in range(1, 4):
+        release = door.release(cube(3, 0, 0, 0))
+        assert release.sealed.refused.tolist() == [count - 1, 0, 0, 0]
+    assert not release.sealed.exhausted.any()
+
+
+def test_whole_ballots_are_refused_where_they_are_the_unit(ledger: pv.Ledger) -> None:
+    budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    door = pv.Guardian(pv.TauVoting(sigma=9.0, tau=1.0), budget, ledger, allowance=1)
+    sealed = door.release(cube(3, 1, 0, 2, queries=3)).sealed
+    assert sealed.spent.tolist() == [1, 1, 0, 1]
+    assert sealed.refused.tolist() == [2, 2, 0, 2]
+
+
+def test_refused_ballots_are_resumed_from_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    for turn in range(3):
+        with guardian(path, allowance=3) as door:
+            sealed = door.release(cube(3, 2, 0, 0)).sealed
+        assert sealed.refused.tolist() == [turn, turn, 0, 0]
+    text = json.dumps(pv.Ledger.open(path).published())
+    for word in ("refused", "spent", "roll", "seal"):
+        assert f'"{word}"' not in text
+
+
+def test_what_is_refused_shows_nowhere_unasked(ledger: pv.Ledger, tmp_path: Path) -> None:
+    views = []
+    for name, yes in (("quiet", 0), ("loud", 3)):
+        door = guardian(ledger, dataset=name, allowance=4)
+        release = door.release(cube(yes, yes, yes, yes, queries=1234))
+        release.save(tmp_path / "saved.npz")
+        loaded = pv.Release.load(tmp_path / "saved.npz")
+        assert not vars(loaded.sealed)
+        views.append(
+            [
+                {**loaded.facts(), "ledger": None},
+                release.summary(),
+                repr((release, release.sealed, door.budget)),
+                [e for e in ledger.published() if e["dataset"] == name][-1].keys(),
+            ]
+        )
+    assert views[0] == views[1]  # whatever was refused, what shows is the same
+    assert release.sealed.refused.tolist() == [1233] * 4
+
+
+def test_entries_of_earlier_versions_have_no_refusals(ledger: pv.Ledger) -> None:
+    door = guardian(ledger, allowance=3)
+    door.release(cube(3, 3, 0, 0))
+    last = ledger.published()[-1]
+    with ledger.writing():
+        body = {k: v for k, v in last.items() if k not in ("number", "at", "digest")}
+        ledger.append(body, {"spent": [[2, 1]]})
+    sealed = door.release(cube(3, 0, 0, 0)).sealed
+    assert sealed.spent.tolist() == [3, 3, 1, 0]
+    assert sealed.refused.tolist() == [1, 0, 0, 0]
+    assert ledger.verify().ok
+
+
+def test_a_sealed_roll_that_was_edited_is_found(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "ledger.db"
+    label(path, cube(1, 1, 1, 1))
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE sealed SET body=? WHERE number=2", (canonical({"roll": ["0" * 32] * 4}),)
+        )
+    with pytest.raises(pv.LedgerError, match="sealed part of entry 2"):
+        label(path, cube(1, 1, 1, 1))
+
+
+# -- the order of things ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "ptr"])
+def test_the_charge_is_written_before_anything_is_drawn(ledger: pv.Ledger, guarantee: str) -> None:
+    seen = []
+
+    class Watched(pv.BinaryVoting):
+        def draw(self, tally: Any, entropy: Any) -> Any:
+            seen.append([e["kind"] for e in ledger.published()])
+            return super().draw(tally, entropy)
+
+    pv.label(
+        np.zeros((2, 20, 3), bool),
+        mechanism=Watched(sigma=5.0),
+        epsilon=20.0,
+        delta=1e-5,
+        guarantee=guarantee,
+        queries=2,
+        ledger=ledger,
+    )
+    assert seen
+    assert all("charge" in kinds for kinds in seen)

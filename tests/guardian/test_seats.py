@@ -1,0 +1,152 @@
+"""Who sits where: names follow voters, and who is absent leaves no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote import ballots as room
+from privote.ballots import Ballots, SparseBallots
+from privote.blocks import MISSING, DenseBlock
+from privote.errors import InputError
+from privote.guardian.seats import (
+    check_wanted,
+    find_account,
+    placed,
+    plain,
+    seated,
+    seats,
+    seats_of,
+    steady_blocks,
+)
+from privote.ledger.totals import Account
+
+
+def account(voters: int, roll: list[str] | None = None, terms: str = "t") -> Account:
+    zero = np.zeros(voters, np.int64)
+    known = None if roll is None else {name: seat for seat, name in enumerate(roll)}
+    return Account(
+        terms=terms, allowance=zero + 5, spent=zero, refused=zero.copy(), roll=known
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [["7", "8"], [7, 8], np.array([7, 8]), np.array(["7", "8"])])
+def test_a_name_is_the_same_however_it_is_typed(names: Any) -> None:
+    assert seats(names, 2) == {"7": 0, "8": 1}
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "a set": ({"a", "b"}, "must be a sequence"),
+    "a dict": ({"a": 0, "b": 1}, "must be a sequence"),
+    "a generator": ((name for name in "ab"), "must be a sequence"),
+    "a number": (2, "must be a sequence"),
+    "too few": (["a"], "2 different names, got 1"),
+    "twice": (["a", "a"], "'a' comes twice"),
+    "twice as text and number": ([1, "1"], "'1' comes twice"),
+    "empty": (["a", ""], "voter 1 has ''"),
+    "blank": ([" ", "b"], "voter 0 has ' '"),
+    "nothing": (["a", None], "voter 1 has None"),
+    "a float": ([1.0, 2.0], "voter 0 has 1.0"),
+    "not a number": ([float("nan"), "b"], "voter 0 has nan"),
+    "a truth": ([True, False], "voter 0 has True"),
+    "bytes": ([b"a", b"b"], "voter 0 has b'a'"),
+    "nested": ([["a"], ["b"]], "voter 0 has"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_names_that_do_not_tell_voters_apart_are_refused(name: str) -> None:
+    names, message = BAD[name]
+    with pytest.raises(InputError) as caught:
+        seats(names, 2)
+    assert "voter_ids must" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_batch_is_placed_by_name() -> None:
+    registered = seats("abc")
+    assert placed(None, 3, None) is None
+    assert placed(registered, 3, None) is None
+    found = placed(registered, 2, ["c", "a"])
+    assert found is not None
+    assert found.tolist() == [2, 0]
+    for voters, given_ids, message in (
+        (2, None, "must have 3 voters, got 2"),
+        (2, ["a", "z"], "'z', who is not registered"),
+        (3, ["a", "b"], "3 different names, got 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            placed(registered, voters, given_ids)
+    with pytest.raises(InputError, match="registered without names"):
+        placed(None, 3, "abc")
+
+
+def test_accounts_are_found_by_terms_and_by_all_names() -> None:
+    accounts = {"other": account(2, ["A", "B"], "u"), "named": account(3, ["A", "B", "C"])}
+    accounts["placed"] = account(3)
+    roll = {"a": "A", "b": "B", "c": "C", "x": "X", "y": "Y"}
+
+    def find(*names: str) -> str | None:
+        return find_account(accounts, "t", len(names), {name: roll[name] for name in names})
+
+    assert find("a", "b", "c") == find("c", "a", "b") == find("b") == "named"
+    assert find("x", "y") is None
+    assert find_account(accounts, "t", 3, None) == "placed"
+    assert find_account(accounts, "t", 4, None) is None
+    assert find_account(accounts, "v", 3, None) is None
+    with pytest.raises(InputError, match="holds 'x', who is not registered with the others"):
+        find("a", "x")
+
+
+def test_registered_seats() -> None:
+    known = account(3, ["A", "B", "C"])
+    assert seats_of(known, {"a": "A", "b": "B", "c": "C"}) is None  # as registered
+    moved = seats_of(known, {"c": "C", "a": "A"})
+    assert moved is not None
+    assert moved.tolist() == [2, 0]
+    assert seats_of(account(3), None) is None
+
+
+def test_empty_seats_are_missing() -> None:
+    votes = np.array([[[1, 0], [0, 1]]], np.int8)
+    full = seated(DenseBlock(votes, missing=False), np.array([2, 0]), 3)
+    assert isinstance(full, DenseBlock)
+    assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
+    assert full.missing
+    sparse = next(SparseBallots([0], [1], [[True]], queries=1, voters=2).blocks())
+    assert seated(sparse, np.array([2, 0]), 3).speakers()[1].tolist() == [0]
+
+
+@given(queries=st.integers(1, 60), present=st.integers(1, 6), step=st.integers(40, 400))
+def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, step: int) -> None:
+    votes = np.random.default_rng(queries).random((queries, present, 2)) < 0.5
+    everybody = np.zeros((queries, 6, 2), bool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_CELLS", step)
+        blocks = list(steady_blocks(Ballots.from_array(votes), 6))
+        expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
+    assert [block.queries for block in blocks] == expected
+    assert [block.start for block in blocks] == np.cumsum([0, *expected[:-1]]).tolist()
+    joined = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(joined, votes)
+
+
+@pytest.mark.parametrize(
+    "wanted", [-1, 1.5, True, "5", [1, 2], [[1]], [1, [2]], [1, -2, 3], np.nan, [None] * 3]
+)
+def test_an_allowance_is_one_integer_or_one_a_voter(wanted: Any) -> None:
+    with pytest.raises(InputError, match=r"one per voter \(3\), none negative, got"):
+        check_wanted(wanted, 3)
+
+
+def test_allowances_are_shown_as_plainly_as_they_are() -> None:
+    assert check_wanted(None, 3) is None
+    for wanted, shown in ((4, 4), ([4, 4, 4], 4), ([1, 2, 3], (1, 2, 3))):
+        each = check_wanted(wanted, 3)
+        assert each is not None
+        assert each.shape == (3,)
+        assert plain(each) == shown

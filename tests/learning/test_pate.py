@@ -1,0 +1,235 @@
+"""PATE as an estimator: private data in, a public student out."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import privote as pv
+from privote.learning import PATEClassifier
+from privote.learning.partition import partition
+
+RNG = np.random.default_rng(0)
+N, LABELS = 1500, 3
+X = RNG.normal(size=(N, 6)).astype(np.float32)
+Y = (X[:, :LABELS] + 0.3 * RNG.normal(size=(N, LABELS)) > 0.5).astype(np.int8)
+X_PUBLIC = RNG.normal(size=(300, 6)).astype(np.float32)
+X_TEST = RNG.normal(size=(400, 6)).astype(np.float32)
+Y_TEST = (X_TEST[:, :LABELS] > 0.5).astype(np.int8)
+
+
+def pate(**settings):
+    return PATEClassifier(**{"n_teachers": 40, "epsilon": 8.0, "delta": 1e-5, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return pate().fit(X, Y, X_PUBLIC, seed=0)
+
+
+class Checked(PATEClassifier):
+    """PATE whose public rows are its private ones: what scikit-learn's checks can call."""
+
+    def __init__(self, n_teachers=5, epsilon=1e4, queries=None, random_state=0):
+        super().__init__(
+            n_teachers=n_teachers,
+            epsilon=epsilon,
+            queries=queries,
+            random_state=random_state,
+            mechanism=pv.BinaryVoting(sigma=0.5),
+            threshold=0.5,
+            delta=1e-5,
+            guarantee="worst-case",
+        )
+
+    def fit(self, X, y):
+        super().fit(X, y, X_public=X, seed=0)
+        return self
+
+
+@parametrize_with_checks(
+    [Checked()],
+    expected_failed_checks=lambda _: {
+        "check_do_not_raise_errors_in_init_or_set_param": "the subclass of the tests sets more",
+    },
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_student_learns_and_the_promise_holds(fitted):
+    found = pv.metrics.multilabel(Y_TEST, fitted.predict_proba(X_TEST))
+    assert found["AUC"] > 0.9
+    assert fitted.privacy_["epsilon"] <= 8.0
+    assert fitted.privacy_["guarantee"] == "allowance"
+    assert fitted.predict(X_TEST).shape == (400, LABELS)
+    assert 0 < fitted.score(X_TEST, Y_TEST) <= 1
+    assert len(fitted.public_rows_) == fitted.release_.answered
+
+
+def test_noise_is_fresh_unless_a_seed_is_given_and_training_is_not():
+    one, two = (pate(queries=50).fit(X, Y, X_PUBLIC, seed=3) for _ in range(2))
+    assert np.array_equal(one.release_.labels, two.release_.labels)
+    assert one.release_.simulated
+    other = pate(queries=50).fit(X, Y, X_PUBLIC)
+    assert np.array_equal(other.public_rows_, one.public_rows_)
+    assert not np.array_equal(other.release_.labels, one.release_.labels)
+    assert not other.release_.simulated
+
+
+def test_one_record_reaches_one_voter_whatever_it_holds(monkeypatch):
+    """The adjacency: two data sets that differ in one record differ in one voter's ballots."""
+    import privote.learning.pate as room
+
+    cast, seen = room.cast, []
+    monkeypatch.setattr(room, "cast", lambda *a, **k: seen.append(cast(*a, **k)) or seen[-1])
+    other, wild = X.copy(), Y.copy()
+    other[17], wild[17] = 1e3, 1 - wild[17]
+    for rule in ("prevalence", 0.5, "tuned"):
+        seen.clear()
+        pate(threshold=rule, queries=20).fit(X, Y, X_PUBLIC, seed=0)
+        pate(threshold=rule, queries=20).fit(other, wild, X_PUBLIC, seed=0)
+        changed = (seen[0] != seen[1]).any(axis=(0, 2))
+        assert changed.sum() <= 1
+
+
+def test_groups_keep_a_person_with_one_teacher(monkeypatch):
+    import privote.learning.pate as room
+
+    parts = []
+    monkeypatch.setattr(
+        room, "partition", lambda *a, **k: parts.append(partition(*a, **k)) or parts[-1]
+    )
+    people = np.arange(N) // 5
+    pate(queries=5).fit(X, Y, X_PUBLIC, groups=people, seed=0)
+    assert all(len(set(parts[0][people == person])) == 1 for person in range(0, N // 5, 13))
+
+
+def test_a_ledger_holds_the_budget_over_fits(tmp_path):
+    path = tmp_path / "a.ledger"
+    first = pate(queries=30).fit(X, Y, X_PUBLIC, ledger=path)
+    again = pate(queries=30).fit(X, Y, X_PUBLIC, ledger=path)  # the same voters go on
+    assert again.release_.allowance == first.release_.allowance
+    assert again.release_.sealed.spent.sum() > first.release_.sealed.spent.sum()
+    with pytest.raises(pv.BudgetError):  # other parts are other voters: a new charge
+        pate(queries=30, random_state=1).fit(X, Y, X_PUBLIC, ledger=path)
+    with pytest.raises(pv.BudgetError):
+        pate(queries=30).fit(X, Y, X_PUBLIC, ids=np.arange(N), ledger=path)
+
+
+def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
+    blob = pickle.dumps(fitted)
+    back = pickle.loads(blob)
+    assert np.array_equal(back.predict(X_TEST), fitted.predict(X_TEST))
+    assert not hasattr(back.release_.sealed, "spent")
+    for word in (b"StackedTeachers", b"prevalence_", b"_Cube", b"Guardian"):
+        assert word not in blob
+
+
+def test_clone_set_output_and_feature_names():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    public = pd.DataFrame(X_PUBLIC, columns=list("abcdef"))
+    model = clone(pate(queries=20)).fit(frame, Y, public, seed=0)
+    assert model.feature_names_in_.tolist() == list("abcdef")
+
+
+def test_in_a_pipeline_of_public_preprocessing():
+    scaler = FrozenEstimator(StandardScaler().fit(X_PUBLIC))
+    pipe = make_pipeline(scaler, pate(queries=40))
+    pipe.fit(X, Y, pateclassifier__X_public=scaler.transform(X_PUBLIC), pateclassifier__seed=0)
+    assert pipe.predict(X_TEST).shape == (400, LABELS)
+    assert clone(pipe).get_params()["pateclassifier__queries"] == 40
+
+
+def test_sparse_rows_and_unknown_labels():
+    unknown = Y.copy()
+    unknown[RNG.random(Y.shape) < 0.1] = -1
+    model = pate(queries=60).fit(sparse.csr_matrix(X), unknown, sparse.csr_matrix(X_PUBLIC), seed=0)
+    assert model.predict(sparse.csr_matrix(X_TEST)).shape == (400, LABELS)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mechanism": pv.TauVoting(sigma=20.0, tau=1.2), "guarantee": "worst-case"},
+        {"mechanism": pv.PowersetVoting(sigma=5.0), "guarantee": "data-dependent", "queries": 30},
+        {"mechanism": pv.BinaryVoting(sigma=8.0), "guarantee": "ptr", "queries": 20},
+        {"mechanism": pv.BinaryVoting(sigma=8.0, gate=pv.Gate(threshold=30, sigma=10))},
+        {"teacher": RandomForestClassifier(5), "n_teachers": 6, "epsilon": 20.0},
+        {"student": RandomForestClassifier(10)},
+        {"rounds": 3, "choose": "uncertainty"},
+        {"threshold": [0.4, 0.5, 0.6]},
+    ],
+    ids=str,
+)
+def test_every_mechanism_guarantee_teacher_and_student(settings):
+    model = pate(**settings).fit(X, Y, X_PUBLIC, seed=1)
+    assert model.release_.labels.shape[1] == LABELS
+    chance = model.predict_proba(X_TEST)
+    assert chance.shape == (400, LABELS)
+    assert ((chance >= 0) & (chance <= 1)).all()
+
+
+def test_neighbours_vote_through_the_same_door():
+    model = pate(
+        voters="neighbours",
+        mechanism=pv.BinaryVoting(sigma=12.0, false_alarm=0.05),
+        share=0.05,
+        metric="euclidean",
+    ).fit(X, Y, X_PUBLIC, seed=0)
+    assert model.release_.voters == N
+    assert model.privacy_["epsilon"] <= 8.0
+    assert pv.metrics.multilabel(Y_TEST, model.predict_proba(X_TEST))["AUC"] > 0.85
+
+
+def test_one_column_of_classes():
+    y = np.array(["no", "yes", "maybe"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    model = pate(threshold=0.5).fit(X, y, X_PUBLIC, seed=0)
+    assert model.predict_proba(X_TEST).sum(axis=1) == pytest.approx(1.0)
+    truth = np.array(["no", "yes", "maybe"])[np.digitize(X_TEST[:, 0], [-0.5, 0.5])]
+    assert model.score(X_TEST, truth) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"X_public": None}, "X_public must be given"),
+        ({"X_public": X_PUBLIC[:, :2]}, "features"),
+        ({"y": Y[:5]}, "y must have|inconsistent"),
+        ({"y": Y + 1}, "1, 0 and -1"),
+        ({"ids": [1, 2]}, "ids must name every record"),
+    ],
+)
+def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
+    given = {"X": X, "y": Y, "X_public": X_PUBLIC, **change}
+    path = tmp_path / "b.ledger"
+    with pytest.raises(ValueError, match=words):
+        pate().fit(**given, ledger=path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"voters": "crowd"}, "voters must be one of"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"rounds": 0}, "rounds"),
+        ({"threshold": "high"}, "threshold"),
+        ({"n_teachers": 0}, "n_teachers"),
+        ({"guarantee": "maybe"}, "guarantee must be one of"),
+        ({"mechanism": "binary"}, "mechanism must be"),
+        ({"guarantee": "ptr"}, "queries must be given"),
+    ],
+)
+def test_bad_settings_are_refused_when_fitting(tmp_path, settings, words):
+    path = tmp_path / "c.ledger"
+    with pytest.raises(pv.PrivoteError, match=words):
+        pate(**settings).fit(X, Y, X_PUBLIC, ledger=path)

@@ -1,0 +1,70 @@
+"""Rows of whatever holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from privote.errors import InputError
+from privote.learning.rows import count_rows, row_size, take_rows
+
+TABLE = np.arange(24.0).reshape(6, 4)
+CHOSEN = np.array([4, 1])
+
+
+class OnDisk:
+    """Rows that are read when they are indexed."""
+
+    shape = (6, 2, 2)
+
+    def __init__(self, rows: Any = range(6)) -> None:
+        self.rows = np.asarray(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: Any) -> OnDisk:
+        return OnDisk(self.rows[rows])
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return TABLE[self.rows[rows]].reshape(-1, 2, 2)
+
+
+def test_arrays_and_sparse_matrices() -> None:
+    for rows in (CHOSEN, slice(1, 3)):
+        assert np.array_equal(take_rows(TABLE, rows), TABLE[rows])
+        assert np.array_equal(take_rows(sp.csr_array(TABLE), rows).toarray(), TABLE[rows])
+    assert count_rows(sp.csr_array(TABLE)) == 6
+    assert row_size(TABLE) == 4
+
+
+def test_lists() -> None:
+    texts = list("abcdef")
+    assert take_rows(texts, CHOSEN) == ["e", "b"]
+    assert take_rows(texts, slice(0, 2)) == ["a", "b"]
+    assert (count_rows(texts), row_size(texts)) == (6, 1)
+
+
+def test_data_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE, index=list("fedcba"))
+    assert list(take_rows(frame, CHOSEN).index) == ["b", "e"]
+    assert len(take_rows(frame, slice(0, 2))) == 2
+
+
+def test_rows_on_disk_are_read_only_to_be_asked() -> None:
+    part = take_rows(OnDisk(), CHOSEN)
+    assert isinstance(part, OnDisk)
+    assert part.rows.tolist() == [4, 1]
+    assert np.array_equal(take_rows(part, slice(0, 1)), TABLE[4:5].reshape(1, 2, 2))
+    assert row_size(part) == 4
+
+
+def test_what_has_no_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="X must have rows"):
+        count_rows(np.float64(3.0))
+    with pytest.raises(InputError, match="X must have rows, got int"):
+        count_rows(3)

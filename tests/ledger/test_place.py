@@ -1,0 +1,298 @@
+"""Where a ledger lies: what is new, what is in use, what was erased; and no password in sight."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.ledger import Place
+from privote.ledger.chain import START, Anchor, Chain
+from privote.ledger.postgres import PostgresStore
+
+VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
+SECRET = "hunter2-and-more"
+
+
+def label(ledger: Any, **changes: Any) -> pv.Release:
+    arguments: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0}
+    return pv.label(VOTES, delta=1e-5, ledger=ledger, **{**arguments, **changes})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://clerk:{SECRET}@db.example:5433/ledger",
+        f"postgres://clerk:{SECRET}@db.example:5433/ledger?sslmode=require",
+        f"postgresql+psycopg://db.example:5433/ledger?user=clerk&password={SECRET}",
+    ],
+)
+def test_an_address_is_shown_without_user_and_password(address: str, tmp_path: Path) -> None:
+    place = Place.of(address, tmp_path / "site")
+    assert place.shown == "postgresql://db.example:5433/ledger"
+    assert SECRET not in repr(place)
+    assert place.key == tmp_path / "site.key"
+
+
+BAD: dict[str, tuple[Any, Any, str]] = {
+    "no local name": (f"postgresql://u:{SECRET}@h/d", None, "beside must name a local file"),
+    "another database": (f"mysql://u:{SECRET}@h/d", None, "got a 'mysql' address"),
+    "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
+    "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "and this one is none"),
+    "a file with beside": ("ledger.db", "site", "beside goes with a ledger in PostgreSQL"),
+    "nothing": ("", None, "ledger must be a path or an address, got ''"),
+    "a number": (7, None, "ledger must be a path or an address, got 7"),
+    "beside a number": (f"postgresql://u:{SECRET}@h/d", 7, "beside must be a path"),
+    "a null byte": ("a\0b", None, "ledger must be a path"),
+    "a folder": (".", None, "is a folder"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_places_are_refused_without_repeating_a_password(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given, local, message = BAD[name]
+    with pytest.raises(pv.InputError) as caught:
+        pv.Ledger.open(given, beside=local)
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert files(tmp_path) == []
+
+
+def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
+    address = f"postgresql://clerk:{SECRET}@127.0.0.1:1/none"
+    with pytest.raises(pv.LedgerError, match="cannot be used") as caught:
+        label(Place.of(address, tmp_path / "site"))
+    assert SECRET not in str(caught.value)
+    assert files(tmp_path) == []
+
+
+def test_an_error_that_repeats_a_password_is_not_repeated() -> None:
+    store = object.__new__(PostgresStore)
+    store._secrets = (SECRET, "")
+    assert store._say(ValueError(f"no such user:{SECRET}@h\nmore")) == "no such user:***@h"
+
+
+# -- erased ledgers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lost", "found"),
+    [
+        (("",), "gone, but its anchor is there"),
+        (("", ".head"), "gone, but its key is there"),
+        (("", ".key"), "gone, but its anchor is there"),
+    ],
+)
+def test_a_ledger_that_was_deleted_is_an_erased_record(
+    path: Path, lost: tuple[str, ...], found: str
+) -> None:
+    label(path)
+    for end in lost:
+        beside(path, end).unlink()
+    left = files(path.parent)
+    for create in (True, False):
+        with pytest.raises(pv.LedgerError, match=found) as caught:
+            pv.Ledger.open(path, create=create)
+        assert "restore it from a backup" in str(caught.value)
+        assert "begin anew" in str(caught.value)
+    assert files(path.parent) == left  # nothing was made in its place
+
+
+def test_the_way_out_that_the_message_names(path: Path) -> None:
+    label(path)
+    for end in ("", ".head"):
+        beside(path, end).unlink()
+    with pytest.raises(pv.LedgerError, match=r"remove 'ledger\.db\.key' and begin anew"):
+        label(path)
+    beside(path, ".key").unlink()
+    label(path)
+    assert pv.Ledger.open(path).verify().ok
+
+
+def test_key_or_anchor_alone_missing_is_said(path: Path) -> None:
+    label(path)
+    kept = beside(path, ".head").read_text()
+    beside(path, ".head").unlink()
+    with pytest.raises(pv.LedgerError, match=r"anchor 'ledger\.db\.head' is missing"):
+        pv.Ledger.open(path)
+    beside(path, ".head").write_text(kept)
+    beside(path, ".key").unlink()
+    with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
+        pv.Ledger.open(path)
+
+
+def test_with_the_key_in_the_environment_an_emptied_file_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "ab" * 32)
+    label(path)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TRIGGER entries_remain; DELETE FROM sealed; DELETE FROM entries;"
+        )
+    beside(path, ".head").unlink()
+    with pytest.raises(pv.LedgerError, match="it is empty, and its anchor is gone"):
+        label(path)
+
+
+# -- making one ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_a_crash_while_it_was_made_is_finished_by_the_next(path: Path, anchored: bool) -> None:
+    pv.Ledger.open(path).close()
+    beside(path, ".key").unlink()  # the key comes last
+    if not anchored:
+        beside(path, ".head").unlink()
+    label(path)
+    assert pv.Ledger.open(path).verify().ok
+
+
+def test_an_anchor_that_knows_of_entries_forbids_a_new_key(path: Path) -> None:
+    pv.Ledger.open(path).close()
+    beside(path, ".key").unlink()
+    Anchor(beside(path, ".head"), Chain.new()).write((0, START), (3, "c" * 64))
+    with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
+        pv.Ledger.open(path)
+
+
+def test_opened_by_many_at_once_it_is_made_once(path: Path) -> None:
+    seen: list[Any] = []
+
+    def use(number: int) -> None:
+        try:
+            ledger = pv.Ledger.open(path)
+            ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset=f"d{number}")
+            ledger.close()
+        except BaseException as error:
+            seen.append(error)
+
+    runners = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    assert not seen
+    ledger = pv.Ledger.open(path, create=False)
+    assert ledger.verify().ok
+    assert len(ledger.published()) == 8
+
+
+def test_another_applications_database_is_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (address TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    for create in (True, False):
+        with pytest.raises(pv.LedgerError, match="is a database, but not a ledger"):
+            pv.Ledger.open(path, create=create)
+    assert path.read_bytes() == before
+    assert files(path.parent) == [path.name]
+
+
+def test_looking_makes_nothing(path: Path) -> None:
+    path.write_bytes(b"")
+    with pytest.raises(pv.LedgerError, match="does not exist: the file is empty"):
+        pv.Ledger.open(path, create=False)
+    assert path.read_bytes() == b""
+    assert files(path.parent) == [path.name]
+
+
+def test_files_are_for_their_owner_only(path: Path, tmp_path: Path) -> None:
+    label(path)
+    ledger = pv.Ledger.open(path)
+    ledger.backup(tmp_path / "copy.db")
+    for name in (path, beside(path, ".key"), tmp_path / "copy.db"):
+        assert name.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("bad", ["no/such/copy.db", 7, "postgresql://u@h/d"])
+def test_a_backup_goes_to_a_new_file(path: Path, bad: Any) -> None:
+    ledger = pv.Ledger.open(path)
+    with pytest.raises(pv.InputError):
+        ledger.backup(bad)
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------
+
+
+def test_label_takes_a_place_in_postgresql(database: str, tmp_path: Path) -> None:
+    place = Place.of(database, tmp_path / "site")
+    first = label(place)
+    again = label(place)
+    assert again.ledger is not None
+    assert first.ledger is not None
+    assert again.ledger["entry"] > first.ledger["entry"]
+    assert files(tmp_path) == ["site.head", "site.key"]
+
+
+def test_a_database_in_use_is_not_adopted_without_its_key(database: str, tmp_path: Path) -> None:
+    label(Place.of(database, tmp_path / "site"))
+    with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*give as beside"):
+        pv.Ledger.open(database, beside=tmp_path / "other")
+    assert files(tmp_path) == ["site.head", "site.key"]
+
+
+def test_an_emptied_database_is_rolled_back(database: str, server: str, tmp_path: Path) -> None:
+    import sqlalchemy
+
+    label(Place.of(database, tmp_path / "site"))
+    engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("DROP TABLE sealed, entries, meta CASCADE"))
+        connection.execute(sqlalchemy.text("DROP FUNCTION stay CASCADE"))
+    engine.dispose()
+    with pytest.raises(pv.LedgerError, match="ends at entry 0, the anchor says 3: rolled back"):
+        pv.Ledger.open(database, beside=tmp_path / "site")
+    (tmp_path / "site.head").unlink()
+    with pytest.raises(pv.LedgerError, match="its anchor is gone, but its key is there"):
+        pv.Ledger.open(database, beside=tmp_path / "site")
+
+
+def test_looking_at_an_empty_database_makes_no_table(database: str, tmp_path: Path) -> None:
+    import sqlalchemy
+
+    with pytest.raises(pv.LedgerError, match="does not exist: it has no anchor"):
+        pv.Ledger.open(database, beside=tmp_path / "site", create=False)
+    chain = Chain.new()
+    Anchor(tmp_path / "site.head", chain).write((0, START))
+    chain.keep(tmp_path / "site.key")
+    with pytest.raises(pv.LedgerError, match="the database holds no ledger"):
+        pv.Ledger.open(database, beside=tmp_path / "site", create=False)
+    engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
+    assert sqlalchemy.inspect(engine).get_table_names() == []
+    engine.dispose()
+
+
+def test_a_wrong_password_is_not_repeated(database: str, tmp_path: Path) -> None:
+    named = database.replace("privote@", f"nobody:{SECRET}@")
+    with pytest.raises(pv.LedgerError, match="cannot be used") as caught:
+        pv.Ledger.open(named, beside=tmp_path / "site")
+    assert SECRET not in str(caught.value)
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,80 @@
+"""What all mechanisms share: public parameters, and sizes that are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.mechanisms.base import check_electorate
+
+GATE = pv.Gate(threshold=3, sigma=1)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        (pv.BinaryVoting(sigma=7), "binary (sigma=7)"),
+        (pv.BinaryVoting(sigma=7, quota=0.3), "binary (sigma=7, quota=0.3)"),
+        (
+            pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
+            "binary (link cost=0.01 order=4)",
+        ),
+        (pv.TauVoting(sigma=9, tau=1.8), "tau (sigma=9, tau=1.8, norm=2)"),
+        (pv.PowersetVoting(sigma=2, max_positives=3), "powerset (sigma=2, max_positives=3)"),
+        (
+            pv.PluralityVoting(sigma=40, gate=GATE),
+            "plurality (sigma=40, gate threshold=3 sigma=1)",
+        ),
+    ],
+)
+def test_it_says_what_it_is(mechanism: pv.Mechanism, said: str) -> None:
+    assert str(mechanism) == said
+    known = mechanism.parameters()
+    assert known["mechanism"] == mechanism.name
+    assert json.loads(json.dumps(known)) == known  # plain enough for a ledger
+    assert pv.MECHANISMS[mechanism.name] is type(mechanism)
+
+
+def test_it_cannot_be_changed_and_equal_ones_are_equal() -> None:
+    one, same = (pv.BinaryVoting(sigma=np.float64(7), gate=GATE) for _ in range(2))
+    assert one == same
+    assert hash(one) == hash(same)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.sigma = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        pv.BinaryVoting(7.0)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.0, "3", None, True, np.nan])
+def test_an_electorate_has_whole_sizes(bad: object) -> None:
+    check_electorate(np.int32(1), 1)
+    with pytest.raises(pv.InputError, match="voters must be an integer of at least 1"):
+        check_electorate(bad, 1)  # type: ignore[arg-type]
+    with pytest.raises(pv.InputError, match="labels must be an integer of at least 1"):
+        check_electorate(1, bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pv.BinaryVoting(sigma=2.0),
+        pv.TauVoting(sigma=2.0, tau=1.0),
+        pv.PowersetVoting(sigma=2.0),
+        pv.PluralityVoting(sigma=2.0),
+    ],
+    ids=str,
+)
+def test_the_same_votes_many_times_cost_that_many_times_as_much(mechanism: pv.Mechanism) -> None:
+    votes = np.eye(3, dtype=bool)[np.random.default_rng(0).integers(3, size=(2, 7))]
+    once, orders = mechanism.total_rdp(votes, [2.0, 9.0]), [2.0, 9.0]
+    many = np.tile(votes, (25, 1, 1))
+    np.testing.assert_allclose(mechanism.total_rdp(many, orders), 25 * once, rtol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.rdp_by_voter(many, orders),
+        25 * mechanism.rdp_by_voter(votes, orders),
+        rtol=1e-12,
+    )

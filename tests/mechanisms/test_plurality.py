@@ -1,0 +1,82 @@
+"""Plurality: one winner a query, by the noisiest count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+import privote as pv
+
+ORDERS = np.array([1.5, 3.0, 32.0])
+
+
+def ballots(counts: tuple[int, ...], silent: int = 0) -> np.ndarray:
+    """Return one query where label i has ``counts[i]`` votes."""
+    who = np.repeat(np.arange(len(counts)), counts)
+    return np.concatenate(
+        [np.eye(len(counts), dtype=bool)[who], np.zeros((silent, len(counts)), bool)]
+    )[None]
+
+
+def test_of_two_labels_it_is_one_yes_or_no() -> None:
+    mech = pv.PluralityVoting(sigma=2.0)
+    for yes in range(8):
+        wins = mech.outcome_probabilities(ballots((yes, 7 - yes)))[0]
+        # Both counts with their own noise: Pr = Phi((2c - n) / (sqrt(2) sigma)).
+        assert wins[0] == pytest.approx(ndtr((2 * yes - 7) / (2**0.5 * 2.0)), rel=1e-9)
+        assert wins.sum() == pytest.approx(1, abs=1e-12)
+
+
+@given(
+    counts=st.lists(st.integers(0, 6), min_size=2, max_size=5).filter(any),
+    seed=st.integers(0, 99),
+)
+def test_labels_are_only_names(counts: list[int], seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(len(counts))
+    mech = pv.PluralityVoting(sigma=1.5)
+    here, there = ballots(tuple(counts)), ballots(tuple(np.array(counts)[order].tolist()))
+    wins, moved = (mech.outcome_probabilities(votes)[0] for votes in (here, there))
+    np.testing.assert_allclose(moved, wins[order], rtol=1e-9)
+    np.testing.assert_allclose(mech.rdp(there, ORDERS), mech.rdp(here, ORDERS), rtol=1e-12)
+    # More votes, more wins; equal votes, equal wins.
+    by_count = np.argsort(counts, kind="stable")
+    assert (np.diff(wins[by_count]) >= -1e-12).all()
+
+
+def test_every_release_names_one_label_or_none() -> None:
+    votes = np.repeat(ballots((3, 2, 0), silent=2), 500, axis=0)
+    released = pv.PluralityVoting(sigma=4.0).release(votes, seed=1)
+    assert (released.sum(axis=1) == 1).all()
+    assert (released.sum(axis=0) > 50).all()  # the unvoted one as well
+    gated = pv.PluralityVoting(sigma=4.0, gate=pv.Gate(threshold=3, sigma=1.0))
+    rows = np.unique(gated.release(votes, seed=1).sum(axis=1))
+    assert rows.tolist() == [3 * pv.ABSTAIN, 1]
+
+
+def test_the_silent_are_neighbours_of_those_who_speak() -> None:
+    mech = pv.PluralityVoting(sigma=1.0)
+    bills = mech.rdp_by_voter(ballots((3, 3), silent=1), ORDERS)
+    assert (bills > 0).all()
+    # Who speaks moves two counts by changing sides, who is silent one by speaking up.
+    assert (bills[:6].max(axis=(0, 1)) > bills[6].max(axis=0)).all()
+
+
+def test_a_clear_win_costs_little_and_a_tie_most() -> None:
+    mech = pv.PluralityVoting(sigma=2.0)
+    costs = [mech.rdp(ballots((20 - other, other)), ORDERS)[0] for other in (0, 3, 6, 10)]
+    assert (np.diff(costs, axis=0)[:, :2] > 0).all()
+    # At a high order the likeliest outcome's rarest rival counts: there consensus is dear.
+    assert (np.diff(costs, axis=0)[:, 2] < 0).all()
+    worst = mech.worst_case_rdp(20, 2, ORDERS)
+    assert (costs <= worst).all()
+    assert (costs[0][:2] < worst[:2] / 1000).all()
+
+
+def test_the_worst_case_is_never_above_two_counts_that_move_by_one() -> None:
+    for sigma in (0.5, 4.0, 40.0):
+        worst = pv.PluralityVoting(sigma=sigma).worst_case_rdp(50, 10, ORDERS)
+        assert (worst <= ORDERS / sigma**2 * (1 + 1e-12)).all()
+        assert (np.diff(worst) > 0).all()

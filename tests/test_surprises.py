@@ -1,0 +1,75 @@
+"""Surprises: which ballots count, what they spend, and which are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from privote.ballots import SparseBallots
+from privote.blocks import DenseBlock
+from privote.surprises import _in_turn, effective, effective_votes
+
+lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
+units = pytest.mark.parametrize("unit", ["vote", "ballot"])
+
+
+@units
+@given(
+    votes=hnp.arrays(np.int8, (5, 3, 2), elements=st.integers(-1, 1)),
+    baseline=hnp.arrays(np.bool_, (5, 2)),
+    left=lefts,
+)
+def test_a_ballot_counts_in_full_or_is_refused_as_a_whole(
+    unit: str, votes: np.ndarray, baseline: np.ndarray, left: np.ndarray
+) -> None:
+    block, spent, refused = effective(
+        DenseBlock(votes, missing=True), baseline, left, unit=unit, silence_is_zeros=True
+    )
+    assert isinstance(block, DenseBlock)
+    plenty, wanted = effective_votes(votes, baseline, np.full(3, 99), unit)
+    guess = np.broadcast_to(baseline[:, None], plenty.shape)
+    here, whole = block.votes, np.zeros(3, int)
+    for query in range(5):
+        for voter in range(3):
+            counted = (here[query, voter] == plenty[query, voter]).all()
+            as_baseline = (here[query, voter] == guess[query, voter]).all()
+            assert counted or as_baseline
+            whole[voter] += not counted
+    assert refused.tolist() == whole.tolist()
+    assert (spent <= np.minimum(left, wanted)).all()
+    assert ((refused > 0) == (spent < wanted)).all()  # refused is whoever wanted more
+    assert (refused[wanted <= left] == 0).all()
+
+
+@units
+@given(votes=hnp.arrays(np.bool_, (6, 3, 2)), left=lefts)
+def test_sparse_and_dense_refuse_alike(unit: str, votes: np.ndarray, left: np.ndarray) -> None:
+    query, voter = np.nonzero(votes.any(axis=2))
+    sparse = SparseBallots(query, voter, votes[query, voter], queries=6, voters=3)
+    zero = np.zeros((6, 2), bool)
+    one, two = (
+        effective(block, zero, left, unit=unit, silence_is_zeros=True)
+        for block in (DenseBlock(votes, missing=False), next(sparse.blocks()))
+    )
+    for a, b in zip(one[1:], two[1:], strict=True):
+        assert a.tolist() == b.tolist()
+    np.testing.assert_array_equal(
+        one[0].margins(missing_is_no=True), two[0].margins(missing_is_no=True)
+    )
+
+
+@given(
+    costs=st.lists(st.integers(0, 6), max_size=40),
+    left=st.integers(0, 60),
+)
+def test_ballots_are_taken_in_order_and_passed_over_where_they_do_not_fit(
+    costs: list[int], left: int
+) -> None:
+    kept, rest = [], left
+    for cost in costs:
+        kept.append(cost <= rest)
+        rest -= cost if cost <= rest else 0
+    assert _in_turn(np.array(costs, np.int64), left).tolist() == kept
