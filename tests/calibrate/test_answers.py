@@ -135,28 +135,31 @@ def test_more_noise_never_answers_fewer_where_that_is_assumed() -> None:
         ):
             counted = counter(guarantee, votes, make(1.0), 8.0)
             assert counted.rises_with_noise
-            found = [counted.count(make(s)).queries for s in (2.0, 3.3, 5.0, 9.0, 14.0, 20.0)]
+            found = [counted.count(make(s)).queries for s in (2.0, 5.0, 9.0, 20.0)]
             assert found == sorted(found)
 
 
 @pytest.mark.parametrize(
-    "mechanism",
+    ("mechanism", "epsilon"),
     [
-        pv.PowersetVoting(sigma=2.0),
-        pv.TauVoting(sigma=3.0, tau=1.0),
-        pv.TauVoting(sigma=30.0, tau=1.5, norm=1),
+        (pv.PowersetVoting(sigma=2.0), 25.0),
+        (pv.TauVoting(sigma=30.0, tau=1.0), 0.7),
+        (pv.TauVoting(sigma=3.0, tau=1.5, norm=1), 25.0),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("epsilon", [0.7, 25.0])
 def test_few_orders_say_what_all_of_them_say(mechanism: pv.Mechanism, epsilon: float) -> None:
     few = FewOrders(epsilon, DELTA)
-    found = few.largest(lambda orders: mechanism.worst_case_rdp(30, 3, orders))
-    assert found == calibrate.queries_for(mechanism, 30, 3, epsilon, DELTA)
     curve = mechanism.worst_case_rdp(30, 3)
-    assert few.epsilon(
-        lambda orders: curve[np.searchsorted(check_orders(None), orders)], 7
-    ) == pytest.approx(pv.epsilon(7 * curve, None, DELTA))
+    asked = []
+
+    def price(orders: Any) -> Any:
+        asked.extend(orders)
+        return curve[np.searchsorted(check_orders(None), orders)]
+
+    assert few.largest(price) == calibrate.queries_for(mechanism, 30, 3, epsilon, DELTA)
+    assert len(asked) < 20
+    assert few.epsilon(price, 7) == pytest.approx(pv.epsilon(7 * curve, None, DELTA))
 
 
 @given(

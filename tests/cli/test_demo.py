@@ -24,13 +24,21 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
     assert by_place["tau", "worst-case"]["answered"] == 6
     assert by_place["tau", "data-dependent"]["epsilon"] is None  # it is sealed
     assert found["simulated"] is True
+    models = {row["model"]: row for row in found["models"]}
+    private = [row for row in models.values() if row["epsilon"] is not None]
+    assert {"DPSGD", "DPSGD, adaptive clipping", "PATE student, binary"} <= set(models)
+    assert all(row["epsilon"] <= 8.0 for row in private)
+    assert (
+        models["not private"]["epsilon"] is models["one teacher (not private)"]["epsilon"] is None
+    )
+    assert all(0 <= row["AUC"] <= 1 for row in models.values() if row["answered"] != 0)
 
     page = (tmp_path / "my demo/report.html").read_text()
     assert "owner" in page
     assert "Simulated" in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
     # What is sealed stands in its own section, after everything that may leave.
-    public, _, owners = page.partition('<h2 id="section-3">')
+    public, _, owners = page.partition('<h2 id="section-4">')
     for row in found["sealed"]["prices"]:
         assert f"{row['exact_per_query']:.2f}" in owners
         assert f">{row['exact_per_query']:.2f}<" not in public
@@ -47,7 +55,7 @@ def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(demo_releases, "_mechanisms", cheap_mechanisms)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith("1/5")
+    assert done.stderr.startswith("1/6")
     assert "BAC" in done.stdout
     assert "For the owner's eyes" in done.stdout
     assert "Report: my demo/report.html" in done.stdout
@@ -83,4 +91,4 @@ def test_bad_arguments_are_found_at_once(
     done = run("demo", *flags)
     assert done.exit_code == 2
     assert message in done.stderr
-    assert "2/5" not in done.stderr
+    assert "2/6" not in done.stderr

@@ -15,11 +15,12 @@ from ..accounting.allowance import FACTOR
 from ..accounting.renyi import check_delta
 from ..errors import BudgetError, InputError, positive
 from ..mechanisms import Mechanism, TauVoting
+from ..mechanisms.base import check_electorate
 from .budget import check_surprises
 from .orders import FewOrders
 
 _TOLERANCE = 1e-3  # relative, on sigma and tau: the number of answers then is right to 0.2 percent
-_START, _SMALLEST, _LARGEST = 10.0, 1e-3, 1e8
+_START, _SIGMAS = 10.0, (1e-3, 1e8)
 _PATIENCE = 4  # so many guesses, then a halving: a guess may creep along one end
 _LEAST_TAU = 0.5  # with less, a label that every voter names alone stays below half the voters
 
@@ -59,8 +60,15 @@ def sigma_for(
     budget = positive("epsilon", epsilon)
     where = (voters, labels, budget, check_delta(delta))
     price = _price(make, where, wanted, guarantee, surprises_per_query)
-    few, enough = _bracket(price, budget)
-    return _bisected(price, budget, enough, few)[0]
+    fits, exceeds = _bracket(price, budget, _START, _SIGMAS, rising=False)
+    if fits is None or exceeds is None:
+        last = fits or exceeds
+        assert last is not None
+        raise BudgetError(
+            f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} is just enough: at {last[0]:.3g} the "
+            f"wanted queries cost epsilon {last[1]:.3g}, and the budget is {budget:g}"
+        )
+    return _bisected(price, budget, fits, exceeds)[0]
 
 
 def tau_for(
@@ -101,17 +109,15 @@ def tau_for(
     if not isinstance(shown, TauVoting):
         raise InputError(f"make must return a TauVoting, got {shown!r}")
     whole = float(labels ** (1 / shown.norm))
-    here = (whole, price(whole))
-    if here[1] <= budget:
-        return whole
-    least = (_LEAST_TAU, price(_LEAST_TAU))
-    if least[1] > budget:
+    fits, exceeds = _bracket(price, budget, 1.0, (_LEAST_TAU, whole), rising=True)
+    if fits is None:
+        assert exceeds is not None
         raise BudgetError(
-            f"no tau from {_LEAST_TAU:g} is small enough: at {_LEAST_TAU:g} the {wanted} queries "
-            f"cost epsilon {least[1]:.3g}, and the budget is {budget:g}; with a smaller tau no "
-            "label could win half of the voters, so use a larger sigma or fewer queries"
+            f"no tau from {_LEAST_TAU:g} is small enough: there the {wanted} queries cost epsilon "
+            f"{exceeds[1]:.3g}, and the budget is {budget:g}; with a smaller tau no label could "
+            "win half of the voters, so use a larger sigma or fewer queries"
         )
-    return _bisected(price, budget, least, here)[0]
+    return fits[0] if exceeds is None else _bisected(price, budget, fits, exceeds)[0]
 
 
 def _price(
@@ -132,6 +138,7 @@ def _price(
             f"{surprises_per_query!r} with {guarantee!r}"
         )
     voters, labels, budget, delta = where
+    check_electorate(voters, labels)
     few = FewOrders(budget, delta)
 
     def price(value: float) -> float:
@@ -145,22 +152,31 @@ def _price(
     return price
 
 
-def _bracket(price: Callable[[float], float], budget: float) -> tuple[Priced, Priced]:
-    """Return a sigma that is not enough and one that is, by steps scaled to what was seen."""
-    here = (_START, price(_START))
-    enough = here[1] <= budget
+def _bracket(
+    price: Callable[[float], float],
+    budget: float,
+    start: float,
+    ends: tuple[float, float],
+    *,
+    rising: bool,
+) -> tuple[Priced | None, Priced | None]:
+    """Return a value that fits and one that exceeds the budget, by steps scaled to what was seen.
+
+    None in place of what is not there between the ends; the other is then the last one seen.
+    """
+    here = (start, price(start))
     while True:
-        # Epsilon falls about as sigma grows; a fifth further, to land on the other side.
-        ratio = min(max(here[1] / budget, 1e-2), 1e2)
-        sigma = here[0] * (min(ratio, 1.0) / 1.2 if enough else max(ratio, 1.0) * 1.2)
-        if not _SMALLEST < sigma < _LARGEST:
-            raise BudgetError(
-                f"no sigma from {_SMALLEST:g} to {_LARGEST:g} is just enough: at {here[0]:.3g} the "
-                f"wanted queries cost epsilon {here[1]:.3g}, and the budget is {budget:g}"
-            )
-        there = (sigma, price(sigma))
-        if (there[1] <= budget) != enough:
-            return (there, here) if enough else (here, there)
+        fits = here[1] <= budget
+        # Epsilon grows about as tau does, and as 1/sigma; a fifth further, to land on the other
+        # side.
+        ratio = min(max(budget / max(here[1], 1e-300), 1e-2), 1e2)
+        step = 1.2 * max(ratio, 1.0) if fits else min(ratio, 1.0) / 1.2
+        value = min(max(here[0] * (step if rising else 1 / step), ends[0]), ends[1])
+        if value == here[0]:
+            return (here, None) if fits else (None, here)
+        there = (value, price(value))
+        if (there[1] <= budget) != fits:
+            return (here, there) if fits else (there, here)
         here = there
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from privote.errors import MissingExtraError
 from privote.report import (
@@ -47,6 +48,17 @@ SEALED = [
     Column(key="pate2018", heading="by\npate2018", digits=2),
     Column(key="voters_out", heading="voters\nout"),
 ]
+MODELS = [
+    Column(key="model"),
+    Column(key="epsilon", digits=2),
+    Column(key="answered", heading="public scenes\nlabelled"),
+    *(Column(key=name) for name in FIGURES),
+]
+COMPARED = (
+    "All are linear on the same features. A PATE student never sees a private scene, only released "
+    "labels; DPSGD descends on private scenes with noisy gradients. A model without epsilon "
+    "protects nobody."
+)
 READING = (
     "Each row is one release of the same votes. Allowance answers every query; a voter that has "
     "run out counts as all zeros from then on, which costs quality and no privacy. Worst-case "
@@ -74,6 +86,7 @@ def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]
         ),
         sections=[
             _released(outcome, command),
+            _learnt(outcome),
             _bought(outcome),
             _for_owner(outcome),
             Section(heading="Try next", blocks=[Command(text="\n\n".join(commands))]),
@@ -134,6 +147,37 @@ def _released(outcome: Outcome, command: str) -> Section:
             Command(text=command),
         ],
     )
+
+
+def _learnt(outcome: Outcome) -> Section:
+    request = outcome.request
+    return Section(
+        heading="What a student learns",
+        blocks=[
+            COMPARED,
+            TableBlock(
+                caption=f"On test scenes. Private models: epsilon {request.epsilon:g} at delta "
+                f"{request.delta:g}, for changing one private scene.",
+                rows=outcome.models,
+                columns=MODELS,
+            ),
+            _figure(
+                "AUC on test scenes. A model without privacy is a bound, not a rival.",
+                lambda: answered_by_guarantee(
+                    {row["model"]: round(100 * row["AUC"], 1) for row in _judged(outcome)},
+                    title="AUC of each model, in percent",
+                ),
+            ),
+            "On features as good as these, descending on private records with noisy gradients is a "
+            "strong rival, and is ahead where the table says so. What PATE gives besides: any kind "
+            "of teacher and student, labels that may be published, and teachers that may belong to "
+            "different owners.",
+        ],
+    )
+
+
+def _judged(outcome: Outcome) -> list[dict[str, Any]]:
+    return [row for row in outcome.models if row.get("AUC") is not None]
 
 
 def _bought(outcome: Outcome) -> Section:

@@ -14,7 +14,12 @@ import numpy.typing as npt
 from privote import DEFAULT_ORDERS, BudgetError, Release, epsilon, label, metrics
 from privote.ballots import Ballots
 from privote.calibrate import allowance_for, queries_for, queries_until_out, sigma_for
-from privote.datasets import Scenes, load_scenes, scene_teachers
+from privote.datasets import Scenes, load_scenes
+from privote.datasets.landmarks import Landmarks
+from privote.learning.contest import Contest
+from privote.learning.partition import partition
+from privote.learning.teachers import train
+from privote.learning.thresholds import cast
 from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
 
 from .fitting import Fitting, surprises_wanted
@@ -44,6 +49,23 @@ class Request:
         return self.teachers, 10, self.epsilon, self.delta
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Scenes as similarities to public ones: (scenes, landmarks)."""
+
+    private: npt.NDArray[np.float32]
+    public: npt.NDArray[np.float32]
+    test: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, scenes: Scenes) -> Rows:
+        """Return all three, by landmarks that come from public scenes only."""
+        landmarks = Landmarks().fit(scenes.X_public)
+        sides = (scenes.X_private, scenes.X_public, scenes.X_test)
+        private, public, test = (landmarks.transform(side) for side in sides)
+        return cls(private=private, public=public, test=test)
+
+
 @dataclass(kw_only=True)
 class Outcome:
     """What the demo found.
@@ -60,6 +82,8 @@ class Outcome:
         One dict a mechanism, for the owner's eyes.
     fits
         For the owner's eyes: how many queries of Binary fit, bound by bound.
+    models
+        One dict a model: PATE's students and what they are compared with, on test scenes.
     """
 
     request: Request
@@ -70,6 +94,7 @@ class Outcome:
     labels: dict[tuple[str, str], npt.NDArray[np.int8]] = field(default_factory=dict)
     sealed: list[dict[str, Any]] = field(default_factory=list)
     fits: dict[str, int] = field(default_factory=dict)
+    models: list[dict[str, Any]] = field(default_factory=list)
 
     def ballots(self, mechanism: Mechanism) -> Ballots:
         """Return the votes to be released, as this mechanism takes them."""
@@ -85,30 +110,74 @@ class Outcome:
 def run_demo(request: Request, say: Callable[[str], None]) -> Outcome:
     """Do everything but writing and showing it; ``say`` is told what comes next."""
     public = max(2_000, request.queries)
-    say(f"1/5  composing {request.private:,} private and {public:,} public scenes")
+    say(f"1/6  composing {request.private:,} private and {public:,} public scenes")
     scenes = load_scenes(private=request.private, public=public)
-    say(f"2/5  training {request.teachers} teachers, each on its own part, and asking them")
-    votes = _votes(scenes, request.teachers)
-    say("3/5  choosing each sigma, from public numbers only")
+    say(f"2/6  training {request.teachers} teachers, each on its own part, and asking them")
+    rows = Rows.of(scenes)
+    votes = _votes(scenes, rows, request.teachers)
+    say("3/6  choosing each sigma, from public numbers only")
     outcome = Outcome(
         request=request, votes=votes, truth=scenes.Y_public, mechanisms=_mechanisms(request)
     )
-    say("4/5  releasing labels: three mechanisms, three guarantees")
+    say("4/6  releasing labels: three mechanisms, three guarantees")
     names = [(m, g) for m in outcome.mechanisms for g in GUARANTEES]
     with working("releasing", len(names)) as tick:
         for place, (name, guarantee) in enumerate(names):
             tick(place)
             _release(outcome, name, guarantee, place)
-    say("5/5  pricing these very votes, for the owner's eyes")
+    say("5/6  pricing these very votes, for the owner's eyes")
     with working("pricing", len(outcome.mechanisms) + 1) as tick:
         _price(outcome, tick)
+    say("6/6  training a student on released labels, and what it is compared with")
+    outcome.models = _models(outcome, scenes, rows)
     return outcome
 
 
-def _votes(scenes: Scenes, teachers: int) -> npt.NDArray[np.bool_]:
+def _models(outcome: Outcome, scenes: Scenes, rows: Rows) -> list[dict[str, Any]]:
+    """Return one row a model: PATE's students, and the models they are compared with."""
+    request = outcome.request
+    contest = Contest(
+        X_private=rows.private,
+        Y_private=scenes.Y_private,
+        X_public=rows.public,
+        X_test=rows.test,
+        Y_test=scenes.Y_test,
+        epsilon=request.epsilon,
+        delta=request.delta,
+        n_teachers=request.teachers,
+        seed=request.seed,
+        ids=scenes.ids_private,
+    )
+    # Binary's noise for students is PATE's own default: here more labels beat better ones. The
+    # others count whole ballots against an allowance, so for them composition is better.
+    students: dict[str, dict[str, Any]] = {"PATE student, binary": {}}
+    for name, mechanism in outcome.mechanisms.items():
+        if name != "binary":
+            kind = {"mechanism": mechanism, "guarantee": "worst-case"}
+            students[f"PATE student, {name}"] = kind
+    jobs: list[Callable[[], dict[str, Any]]] = [
+        partial(contest.pate, name, **kind) for name, kind in students.items()
+    ]
+    found = []
+    with working("training", len(jobs) + 4) as tick:
+        for place, job in enumerate([*jobs, *contest.rivals()]):
+            tick(place)
+            found.append(job())
+    return found
+
+
+def _votes(scenes: Scenes, rows: Rows, teachers: int) -> npt.NDArray[np.bool_]:
+    part = partition(len(rows.private), teachers, ids=scenes.ids_private, key=0)
     with working("training", teachers) as tick:
-        answers = scene_teachers(scenes, teachers, n_jobs=2, progress=lambda done, _: tick(done))
-    return np.asarray(answers >= 0.5)
+        ensemble = train(
+            None,
+            rows.private,
+            scenes.Y_private,
+            part,
+            teachers,
+            progress=lambda done, _: tick(done),
+        )
+    return cast(ensemble, rows.public, "prevalence")
 
 
 def _mechanisms(request: Request) -> dict[str, Mechanism]:

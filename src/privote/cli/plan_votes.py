@@ -28,6 +28,7 @@ _SEARCHED = {
 }
 _FREE = {"sigma": "sigmas", "norm": "norms", "quota": "quotas", "max_positives": "max_positives"}
 _APART = 0.9  # of the queries of the row above: closer candidates are left out of the table
+_BETTER = 5e-4  # than the row above: others would print the same utility
 
 
 def plan_on_votes(
@@ -131,9 +132,11 @@ def _spread(front: Iterable[Candidate], chosen: Candidate) -> list[Candidate]:
     """Return the front without crowds: the search leaves many candidates around the chosen one."""
     shown: list[Candidate] = []
     for candidate in front:
-        if shown and candidate.worth > _APART * shown[-1].worth:
-            if candidate != chosen:
-                continue
-            shown.pop()
+        close = bool(shown) and candidate.worth > _APART * shown[-1].worth
+        alike = bool(shown) and candidate.utility < shown[-1].utility + _BETTER
+        if candidate == chosen:
+            shown = shown[:-1] if close else shown
+        elif close or alike:
+            continue
         shown.append(candidate)
     return shown

@@ -15,7 +15,6 @@ from .padchest import padchest
 from .records import MultiLabelData, Split, union
 from .registry import DATASETS
 from .registry import open as open
-from .scene_teachers import scene_teachers
 from .scenes import Scenes, load_scenes
 from .voc import voc2012
 
@@ -34,7 +33,6 @@ __all__ = [
     "mulan",
     "nih",
     "padchest",
-    "scene_teachers",
     "union",
     "voc2012",
 ]

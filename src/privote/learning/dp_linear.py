@@ -216,7 +216,7 @@ def clipped_sum(
     norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
     # A hair inside the ball, so that rounding never leaves it.
-    factor = np.minimum(1.0, clip * (1 - 1e-12) / np.maximum(norms, np.finfo(np.float64).tiny))
+    factor = clip * (1 - 1e-12) / np.maximum(norms, clip)
     total = np.asarray(rows.T @ (residuals * factor[:, None]))
     return total, float((norms <= clip).sum() - rows.shape[0] / 2)
 

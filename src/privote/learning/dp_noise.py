@@ -40,6 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 ADJACENCIES = ("replace", "add-remove")
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
+_LEAST = 0.3  # no less noise than this, whatever the promise: losses become too many to list
 _INTERVAL = 5e-4  # of privacy losses: epsilon comes out too large by less than a thousandth
 _GRID = -20  # a noisy sum is rounded to about a millionth of its noise
 
@@ -120,15 +121,10 @@ class TrainingPlan:
         return dp.SelfComposedDpEvent(step, int(self.steps))
 
     def _search(self, epsilon: float, delta: float) -> float:
-        from scipy.optimize import brentq
-
-        def excess(log_noise: float, price: Callable[[float, float], float]) -> float:
-            return math.log(price(math.exp(log_noise), delta) / epsilon)
-
         # Rényi's bound for add-remove takes a moment and lies close to the answer.
-        near = brentq(excess, *_bracket(excess, 0.0, self._renyi), args=(self._renyi,), rtol=1e-2)
-        around = _bracket(excess, near + math.log(self._reach) / 2, self.epsilon)
-        return math.exp(brentq(excess, *around, args=(self.epsilon,), xtol=_TOLERANCE))
+        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, tolerance=1e-2)
+        start = near * math.sqrt(self._reach)
+        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE)
 
     def _renyi(self, noise_multiplier: float, delta: float) -> float:
         from dp_accounting.rdp import RdpAccountant
@@ -137,18 +133,20 @@ class TrainingPlan:
         return float(accountant.compose(self._event(noise_multiplier)).get_epsilon(delta))
 
 
-def _bracket(
-    excess: Callable[..., float], start: float, price: Callable[[float, float], float]
-) -> tuple[float, float]:
-    """Return two log noise multipliers, too little and enough, by steps from ``start``."""
-    low = high = start
-    if excess(start, price) > 0:
-        while excess(high := high + 0.5, price) > 0:
+def _least_noise(excess: Callable[[float], float], start: float, tolerance: float) -> float:
+    """Return about the least noise multiplier whose price is not in excess, from a first guess."""
+    from scipy.optimize import brentq
+
+    low = high = max(start, _LEAST)
+    if excess(high) > 0:
+        while excess(high := high * 1.5) > 0:
             low = high
     else:
-        while excess(low := low - 0.5, price) <= 0:
+        while excess(low := low / 1.5) <= 0:
             high = low
-    return low, high
+            if high <= _LEAST:  # records take part so rarely that any noise will do
+                return high
+    return float(brentq(excess, low, high, rtol=tolerance))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,14 +176,16 @@ class TrainingPrivacy:
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
         what = "replaced" if self.adjacency == "replace" else "added or removed"
+        # Rounded up: what is printed must not be smaller than what was computed.
+        epsilon = f"{math.ceil(self.epsilon * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
         if self.simulated:
             return (
                 "Simulated: the noise came from a seed, so this model protects nobody. Without a "
-                f"seed it would be ({self.epsilon:g}, {self.delta:g})-differentially private for "
+                f"seed it would be ({epsilon}, {self.delta:g})-differentially private for "
                 f"one record {what}."
             )
         return (
-            f"The weights are ({self.epsilon:g}, {self.delta:g})-differentially private for one "
+            f"The weights are ({epsilon}, {self.delta:g})-differentially private for one "
             f"record {what}: {self.steps} noisy gradients, sampling rate {self.sample_rate:g}, "
             f"noise multiplier {self.noise_multiplier:g}. Settings chosen by looking at the "
             "private records are not covered."

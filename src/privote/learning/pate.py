@@ -289,7 +289,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         mark = blake2b(f"{kind} {self.n_teachers}".encode(), key=key, digest_size=8).hexdigest()
         names = [f"{mark}-{teacher}" for teacher in range(self.n_teachers)]
         mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
-        return _Cube(votes), names, mechanism
+        return _Cube(votes, _limit(mechanism)), names, mechanism
 
     def _for_teachers(self, rows: int, labels: int) -> Mechanism:
         """Return Binary voting with noise that suits budget and pool: public numbers."""
@@ -342,12 +342,18 @@ class _Cube:
 
     sparse = False
 
-    def __init__(self, votes: npt.NDArray[np.bool_]) -> None:
-        self.votes = votes
+    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
+        self.votes, self.limit = votes, limit
         self.voters, self.labels = votes.shape[1:]
 
     def take(self, rows: Rows) -> BallotSource:
-        return Ballots.from_array(self.votes[rows])
+        ballots = Ballots.from_array(self.votes[rows])
+        return ballots if self.limit is None else ballots.clip(self.limit)
+
+
+def _limit(mechanism: Mechanism) -> int | None:
+    """Return how many ones a ballot may have; a teacher's first ones are kept."""
+    return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
 
 
 def _for_neighbours(records: int, share: float) -> Mechanism:

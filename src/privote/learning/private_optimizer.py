@@ -10,6 +10,7 @@ theorem allows 1/2.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from opacus.validators import ModuleValidator
 
 from .dp_noise import Noise, next_clip, split_for_clipping
 from .mixing import masked_loss
+
+_ROUNDING = 1e-5
 
 
 class PrivateOptimizer(DPOptimizer):
@@ -59,7 +62,8 @@ class PrivateOptimizer(DPOptimizer):
 
     def release(self) -> None:
         """Add noise to the sum, take the step, and start over."""
-        deviation = self.noise_multiplier * self.max_grad_norm
+        # Clipped in single precision, a norm may be too large in the last digits.
+        deviation = self.noise_multiplier * self.max_grad_norm * (1 + _ROUNDING)
         for weight in self.params:
             total = weight.summed_grad
             total = torch.zeros_like(weight) if total is None else total  # an empty batch
@@ -97,5 +101,8 @@ def add_gradients(module: Any, optimizer: PrivateOptimizer, batch: Any, truth: A
     # The module multiplies by the number of records in the chunk, as for a mean over them.
     loss = masked_loss(module(batch), truth.clamp(min=0), known)
     loss = loss * known.sum().clamp(min=1) / len(batch)
-    loss.backward()
+    with warnings.catch_warnings():
+        # The input needs no gradient: that is as it should be.
+        warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+        loss.backward()
     optimizer.clip_and_accumulate()

@@ -1,0 +1,159 @@
+"""Noisy gradient descent on a linear model: what one record can do, and what is learnt."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privote.errors import InputError
+from privote.learning.dp_linear import DPLinear, clipped_sum
+from privote.learning.dp_noise import Noise, split_for_clipping
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(1500, 12))
+Y = (X[:, :4] + 0.3 * RNG.normal(size=(1500, 4)) > 0.5).astype(np.int8)
+
+
+def _loss(weights, x, y):
+    """The logistic loss of one record, over known labels."""
+    margin = x @ weights.reshape(len(x), -1) - 1.0
+    known = y >= 0
+    return -(np.log(expit(np.where(y == 1, margin, -margin)))[known]).sum()
+
+
+def test_gradient_is_that_of_the_logistic_loss():
+    weights = RNG.normal(size=(12, 4))
+    y = np.array([1, 0, -1, 1], np.int8)
+    total, _ = clipped_sum(X[:1], y[None], weights, -1.0, clip=1e9)
+    slope = np.array(
+        [
+            (_loss(weights.ravel() + step, X[0], y) - _loss(weights.ravel() - step, X[0], y)) / 2e-6
+            for step in 1e-6 * np.eye(48)
+        ]
+    ).reshape(12, 4)
+    assert total == pytest.approx(slope, abs=1e-6)
+    assert (total[:, 2] == 0).all()
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    scale=st.floats(1e-3, 1e3),
+    clip=st.floats(0.01, 10.0),
+    noise=st.floats(0.5, 50.0),
+)
+def test_one_record_moves_sum_and_count_by_no_more_than_was_priced(seed, scale, clip, noise):
+    rng = np.random.default_rng(seed)
+    rows = scale * rng.normal(size=(6, 5))
+    truth = rng.integers(-1, 2, size=(6, 3)).astype(np.int8)
+    weights = rng.normal(size=(5, 3))
+    other, other_truth = rows.copy(), truth.copy()
+    other[2] = scale * rng.normal(size=5) * rng.choice([0.0, 1.0, 100.0])
+    other_truth[2] = rng.integers(-1, 2, size=3)
+    gradients, count = split_for_clipping(noise, 6.0)
+    one, below = clipped_sum(rows, truth, weights, 0.0, clip)
+    two, other_below = clipped_sum(other, other_truth, weights, 0.0, clip)
+    fewer, fewer_below = clipped_sum(
+        np.delete(rows, 2, axis=0), np.delete(truth, 2, axis=0), weights, 0.0, clip
+    )
+    replaced = np.hypot(
+        np.linalg.norm(one - two) / (gradients * clip), (below - other_below) / count
+    )
+    removed = np.hypot(
+        np.linalg.norm(one - fewer) / (gradients * clip), (below - fewer_below) / count
+    )
+    assert replaced <= 2 / noise * (1 + 1e-9)
+    assert removed <= 1 / noise * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_it_learns_at_a_moderate_epsilon(rate, adaptive):
+    model = DPLinear(8.0, 1e-5, sample_rate=rate, adaptive=adaptive, seed=1).fit(X, Y)
+    assert roc_auc_score(Y, model.predict_proba(X)) > 0.9
+    assert model.privacy_.epsilon <= 8.0
+    assert (model.clip_ != 1.0) == adaptive
+
+
+def test_less_epsilon_means_worse_answers():
+    def quality(epsilon):
+        answers = [
+            DPLinear(epsilon, 1e-5, steps=30, seed=seed).fit(X, Y).predict_proba(X)
+            for seed in range(3)
+        ]
+        return np.mean([roc_auc_score(Y, answer) for answer in answers])
+
+    assert quality(0.05) + 0.1 < quality(4.0)
+
+
+def test_replacing_needs_twice_the_noise_of_adding():
+    noise = {
+        adjacency: DPLinear(2.0, adjacency=adjacency, steps=3).fit(X, Y).privacy_.noise_multiplier
+        for adjacency in ("replace", "add-remove")
+    }
+    assert noise["replace"] == pytest.approx(2 * noise["add-remove"])
+
+
+def test_labels_of_one_class_and_unknown_labels_are_fine():
+    labels = Y.copy()
+    labels[:, 0] = 1
+    labels[:, 1] = 0
+    labels[:, 2] = -1
+    labels[RNG.random(len(X)) < 0.3, 3] = -1
+    model = DPLinear(seed=0).fit(X, labels)
+    answers = model.predict_proba(X)
+    assert np.isfinite(answers).all()
+    assert answers[:, 0].mean() > 0.8
+    assert answers[:, 1].mean() < 0.1
+    assert roc_auc_score(Y[:, 3], answers[:, 3]) > 0.85
+
+
+def test_sparse_rows_give_the_same_model():
+    dense = DPLinear(steps=5, seed=4).fit(X, Y)
+    sparse = DPLinear(steps=5, seed=4).fit(sp.csr_matrix(X), Y)
+    assert sparse.coef_ == pytest.approx(dense.coef_, abs=1e-5)
+    assert sparse.predict_proba(sp.csr_matrix(X)) == pytest.approx(dense.predict_proba(X), abs=1e-4)
+
+
+def test_noise_is_secure_unless_seeded():
+    one, two = (DPLinear(steps=2).fit(X, Y) for _ in range(2))
+    assert not np.array_equal(one.coef_, two.coef_)
+    assert not one.privacy_.simulated
+    one, two = (DPLinear(steps=2, seed=9).fit(X, Y) for _ in range(2))
+    assert np.array_equal(one.coef_, two.coef_)
+    assert one.privacy_.simulated
+
+
+def test_an_empty_batch_is_only_noise():
+    model = DPLinear(steps=4, sample_rate=1e-9, seed=0).fit(X, Y)
+    assert np.isfinite(model.coef_).all()
+
+
+def test_it_clones_pickles_and_reports():
+    done = []
+    model = clone(DPLinear(steps=3, seed=0, progress=lambda *at: done.append(at))).fit(X, Y)
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"clip": 0.0}, "clip"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"initial_share": 0.0}, "initial_share"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"steps": 0}, "steps"),
+    ],
+)
+def test_bad_settings_are_refused_before_training(wrong, says, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(InputError, match=says):
+        DPLinear(**wrong).fit(X, Y)
