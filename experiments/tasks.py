@@ -18,6 +18,7 @@ from privote.datasets.landmarks import Landmarks
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 # Rows that are private, public and for the test; None: the rest.
 SIZES = {"tmc2007": (20_000, 4_000), "yeast": (1_600, 400), "scene": (1_600, 400)}
+SIDES = ("private", "public", "test")
 NAMES = (*SIZES, "scenes")
 
 
@@ -55,17 +56,16 @@ def load(name: str, seed: int = 0) -> Task:
         X = (X - centre) / np.where(scale > 0, scale, 1)
     return Task(
         name=name,
-        **{f"X_{side}": X[rows] for side, rows in zip(("private", "public", "test"), cut)},
-        **{f"Y_{side}": Y[rows] for side, rows in zip(("private", "public", "test"), cut)},
+        **{f"X_{side}": X[rows] for side, rows in zip(SIDES, cut, strict=True)},
+        **{f"Y_{side}": Y[rows] for side, rows in zip(SIDES, cut, strict=True)},
     )
 
 
 def _scenes(seed: int) -> Task:
     scenes = load_scenes(seed=seed)
     landmarks = Landmarks().fit(scenes.X_public)
-    sides = ("private", "public", "test")
     return Task(
         name="scenes",
-        **{f"X_{side}": landmarks.transform(getattr(scenes, f"X_{side}")) for side in sides},
-        **{f"Y_{side}": getattr(scenes, f"Y_{side}") for side in sides},
+        **{f"X_{side}": landmarks.transform(getattr(scenes, f"X_{side}")) for side in SIDES},
+        **{f"Y_{side}": getattr(scenes, f"Y_{side}") for side in SIDES},
     )

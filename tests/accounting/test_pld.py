@@ -287,6 +287,7 @@ def test_impossible_outcomes():
     assert pld.epsilons(Moves(sure, half), [[1]], 0.1)[0] == pytest.approx(math.log(1.8), rel=1e-3)
     assert pld.epsilons(Moves(sure, np.array(other)), [[1]], 0.1)[0] == math.inf
     assert pld.epsilons(Moves(half, half), [[0], [10**6]], 0.1).tolist() == [0.0, 0.0]
+    assert pld.epsilons(Moves(half, sure), [[0]], 0.1).tolist() == [0.0]
 
 
 def test_what_nobody_could_notice_is_left_out_and_paid_for():

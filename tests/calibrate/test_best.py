@@ -124,7 +124,7 @@ def test_plurality_is_the_best_of_the_grid() -> None:
 def test_powerset_between_the_sigmas() -> None:
     votes = votes_of(queries=20, labels=2)
     found = calibrate.best(
-        votes, **BUDGET, mechanism="powerset", floor=0.9, sigmas=(2.0, 4.0), max_positives=2
+        votes, **BUDGET, mechanism="powerset", floor=0.9, sigmas=(2.0, 3.0), max_positives=2
     )
     assert found.utility >= 0.9
     assert isinstance(found.mechanism, pv.PowersetVoting)
@@ -167,7 +167,7 @@ def test_a_higher_floor_never_answers_more() -> None:
 
 def test_the_chosen_mechanism_releases_what_was_said() -> None:
     votes = votes_of()
-    found = calibrate.best(votes, **BUDGET)
+    found = calibrate.best(votes, **BUDGET, sigmas=SIGMAS, link=True)
     release = pv.label(votes[: found.queries], mechanism=found.mechanism, **BUDGET, seed=0)
     assert release.allowance == found.allowance
     assert release.sealed.spent.sum() == votes[: found.queries].sum()

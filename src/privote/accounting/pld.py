@@ -334,6 +334,9 @@ def _smallest_epsilon(masses: Floats, first: int, step: float, lost: float, delt
     if not len(fits):
         return 0.0  # no loss is above 0
     place = int(fits[0])
+    if above[place] <= delta:
+        return 0.0
     if weighted[place] <= 0:
         return float(losses[place])
-    return math.log(max(1.0, (above[place] - delta) / weighted[place]))
+    solved = math.log(above[place] - delta) - math.log(weighted[place])
+    return min(max(0.0, solved), float(losses[place]))

@@ -21,6 +21,7 @@ from .result import Calibration, Candidate, with_front
 from .sample import Sample, Wanted
 from .search import Progress, Search
 
+_WORST_CASES = ("allowance", "worst-case")
 _ROUNDS = 8  # halvings of the way between two sigmas of the grid: right to 0.1 percent
 _COARSE_ROUNDS = 5  # where each sigma takes seconds: right to 1.5 percent
 
@@ -83,8 +84,9 @@ def best(
     sigmas
         The sigmas to try; by default a logarithmic grid.
     link
-        Binary: try optimal links as well as Gaussian noise. By default where worst cases are
-        priced (``"allowance"``, ``"worst-case"``): at the prices of consensus they gain nothing.
+        Binary: try optimal links as well as Gaussian noise. By default if ``sigmas`` is not given
+        and worst cases are priced (``"allowance"``, ``"worst-case"``): at the prices of consensus
+        links gain nothing.
     quotas
         Binary: bars to try, as shares of the voters. Several of them need ``truth``.
     taus, norms
@@ -104,7 +106,7 @@ def best(
     space = Space(
         mechanism=mechanism,
         sigmas=several("sigmas", sigmas),
-        link=guarantee in ("allowance", "worst-case") if link is None else link,
+        link=sigmas is None and guarantee in _WORST_CASES if link is None else link,
         quotas=several("quotas", quotas),
         taus=several("taus", taus),
         norms=_check_norms(norms),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..mechanisms import Mechanism
@@ -85,7 +85,7 @@ class Calibration:
     """
 
     chosen: Candidate
-    table: tuple[Candidate, ...] = field(repr=False)
+    table: tuple[Candidate, ...]
     guarantee: str
     epsilon: float
     delta: float

@@ -134,8 +134,9 @@ def plan(
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
 
     With --votes and --votes-are-public the noise is chosen on votes that may be looked at (and the
-    link, tau, and with --gate the gate): what answers most queries at a floor of utility. Choosing
-    on the votes that are labelled next voids their guarantee.
+    link, tau, and with --gate the gate): what answers most queries at a floor of utility. --sigma,
+    --tau, --norm and --quota then fix what they name. Choosing on the votes that are labelled next
+    voids their guarantee.
 
     Example:
 

@@ -16,6 +16,7 @@ from .consensus import Levels
 
 ACCOUNTANTS = ("rdp", "pld", "smaller")
 
+_CELLS = 2**21  # votes counted at a time
 _LARGEST = 2**24  # voters times votes times margins that are counted for each voter: 128 MB
 
 
@@ -49,10 +50,16 @@ class VoterLevels:
         voters, kinds, levels = self.counts.shape
         places = self._levels.places(self._mechanism.tally(block).margins)
         if isinstance(block, DenseBlock):
-            said = block.votes.astype(np.int64) % 3 if self._missing else block.votes == 1
-            cells = (np.arange(voters)[:, None] * kinds + said) * levels + places[:, None, :]
-            found = np.bincount(cells.reshape(-1), minlength=self.counts.size)
-            self.counts += found.reshape(self.counts.shape)
+            step = max(1, max(_CELLS, self.counts.size) // (voters * block.labels))
+            for start in range(0, block.queries, step):
+                rows = slice(start, start + step)
+                said = block.votes[rows].astype(np.int64) % 3
+                if not self._missing:
+                    said = said == 1
+                cells = (np.arange(voters)[:, None] * kinds + said) * levels
+                cells += places[rows, None, :]
+                found = np.bincount(cells.reshape(-1), minlength=self.counts.size)
+                self.counts += found.reshape(self.counts.shape)
             return
         # Sparse: everyone said no everywhere, but for the few cells where a speaker said yes.
         self.counts[:, 0] += np.bincount(places.reshape(-1), minlength=levels)

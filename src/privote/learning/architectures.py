@@ -21,6 +21,7 @@ Network = str | Callable[[tuple[int, ...], int], Any]
 
 VECTOR_NETWORKS = ("linear", "mlp")
 IMAGE_NETWORKS = ("smallcnn", "densenet121", "resnet50")
+_DENSENET_SIDE = 32  # it halves an image five times
 _GROUPS = 8  # of the small network's normalisation, which must not mix records: no batch norm
 
 
@@ -69,6 +70,8 @@ def build_network(
         return _dense(network, int(np.prod(shape)), outputs, hidden, dropout)
     if len(shape) != 3:
         raise InputError(f"{network} takes images (channels, height, width), got shape {shape}")
+    if network == "densenet121" and min(shape[1:]) < _DENSENET_SIDE:
+        raise InputError(f"densenet121 takes images of at least 32 x 32 pixels, got {shape[1:]}")
     if network == "smallcnn":
         return _small_cnn(shape[0], outputs)
     return _from_monai(network, shape[0], outputs)

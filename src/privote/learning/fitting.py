@@ -77,11 +77,15 @@ class MaskedLoss(nn.Module):
 
 
 class _Report(Callback):
-    def __init__(self, progress: Callable[[int, int], None], epochs: int) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
         self.progress, self.epochs = progress, epochs
 
+    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
+        net.history.record("learning_rate", net.optimizer_.param_groups[0]["lr"])
+
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        self.progress(len(net.history), self.epochs)
+        if self.progress is not None:
+            self.progress(len(net.history), self.epochs)
 
 
 def fit_network(
@@ -111,8 +115,7 @@ def fit_network(
             sink=_silent,
         )
         callbacks.append(("best", best))
-    if progress is not None:
-        callbacks.append(("progress", _Report(progress, settings.n_epochs)))
+    callbacks.append(("report", _Report(progress, settings.n_epochs)))
     adam = settings.optimizer == "adam"
     net = NeuralNet(
         network,
@@ -133,7 +136,7 @@ def fit_network(
     net.fit(training, y=None)
     # The best epoch comes back after the last one: nothing may depend on which was which.
     network.load_state_dict(net.module_.state_dict())
-    names = ["train_loss"] + ([] if validation is None else ["valid_loss"])
+    names = ["learning_rate", "train_loss"] + ([] if validation is None else ["valid_loss"])
     return {name: [float(value) for value in net.history[:, name]] for name in names}
 
 

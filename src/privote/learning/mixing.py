@@ -1,9 +1,11 @@
 """What one step of MixMatch computes, for labels that are yes or no each (Berthelot et al. 2019).
 
-Differences from print, all because every label is a question of its own: guesses are sharpened
-label by label; the losses are binary; a released label may be missing (ABSTAIN) and is then
-guessed, and left out of the supervised loss; guesses can be aligned with how often each label was
-released (as in ReMixMatch, Berthelot et al. 2020).
+Differences from print. Because every label is a question of its own: guesses are sharpened label by
+label, and the losses are binary. Because labels are few and noisy: a released label may be missing
+(ABSTAIN), is then guessed, and left out of the supervised loss; guesses are aligned with how often
+each label was released, are made from weakly changed rows, and the unlabelled loss may be the
+cross-entropy (all three as in ReMixMatch, Berthelot et al. 2020); it is the running mean of the
+weights that guesses (Tarvainen and Valpola 2017).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ Labels = npt.NDArray[np.int8]
 History = dict[str, list[float]]
 
 _FORGET = 0.01  # how fast the running mean of guesses follows
+UNLABELLED_LOSSES = ("cross-entropy", "l2")
 _POINTS = 100  # of the training curves
 
 
@@ -75,10 +78,12 @@ class Recipe:
     temperature: float
     mixup: float
     unlabelled_weight: float
+    unlabelled_loss: str
     ramp: float
     alignment: bool
     ema: float
     augment: Augmentation
+    weak: Augmentation
 
 
 class Training:
@@ -101,10 +106,11 @@ class Training:
         self.truth = self._torch.as_tensor(labels).clamp(min=0).float()
         # One yes and one no more than were released: no share is 0 or 1.
         self.wanted = (self.truth * self.known).sum(0).add(1) / self.known.sum(0).add(2)
+        self.heard = self.known.any(0)  # of a label never released nobody knows how common it is
         self.running = self.wanted.clone()
         with self._torch.no_grad():
             last_layer(network).bias.copy_(self._torch.logit(self.wanted))
-        self.average = copy.deepcopy(network)
+        self.average = copy.deepcopy(network).eval()
         self.optimizer = self._torch.optim.AdamW(
             network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
@@ -124,20 +130,20 @@ class Training:
                     history[name].append(value)
             if progress is not None:
                 progress(step + 1, steps)
-        self.average.eval()
         return self.average, history
 
     def _step(self, step: int) -> Mapping[str, float]:
         recipe = self.recipe
         some = self.rng.integers(len(self.labelled), size=recipe.batch_size)
-        inputs = [self._changed(self.labelled, some)]
+        batch = self._read(self.labelled, some)
+        inputs = [recipe.augment(batch, self.generator)]
         known = self.known[some]
-        targets = [self._filled(inputs[0], self.truth[some], known)]
+        targets = [self._filled(batch, self.truth[some], known)]
         if recipe.unlabelled_weight:
             more = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
-            views = [self._changed(self.unlabelled, more) for _ in range(recipe.augmentations)]
-            inputs += views
-            targets += [self._guess(views)] * len(views)
+            more = self._read(self.unlabelled, more)
+            inputs += [recipe.augment(more, self.generator) for _ in range(recipe.augmentations)]
+            targets += [self._guess(more)] * recipe.augmentations
         x, y = self._torch.cat(inputs), self._torch.cat(targets)
         if recipe.mixup:
             x, y = mixed(x, y, recipe.mixup, self.rng)
@@ -146,7 +152,7 @@ class Training:
         weight = recipe.unlabelled_weight * min(1.0, step / max(1.0, recipe.ramp * recipe.steps))
         loss, unlabelled = supervised, supervised.new_zeros(())
         if recipe.unlabelled_weight:
-            unlabelled = (self._torch.sigmoid(logits[len(some) :]) - y[len(some) :]).pow(2).mean()
+            unlabelled = self._unlabelled_loss(logits[len(some) :], y[len(some) :])
             loss = supervised + weight * unlabelled
         self._descend(loss, step)
         return {
@@ -155,26 +161,36 @@ class Training:
             "weight": weight,
         }
 
-    def _changed(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:
-        batch = self._torch.as_tensor(self.scaling(rows[index]))
-        return self.recipe.augment(batch, self.generator)
+    def _read(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:
+        return self._torch.as_tensor(self.scaling(rows[index]))
 
-    def _guess(self, views: list[Any]) -> Any:
-        """Return one sharpened guess for all views of the same rows: (rows, labels)."""
+    def _guess(self, batch: Any) -> Any:
+        """Return sharpened guesses for some rows: (rows, labels)."""
+        chance = self._chance(batch)
+        if self.recipe.alignment:
+            self.running += _FORGET * (chance.mean(0) - self.running)
+            evened = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
+            chance = self._torch.where(self.heard, evened, chance)
+        return sharpen(chance, self.recipe.temperature)
+
+    def _chance(self, batch: Any) -> Any:
+        """Return probabilities, a mean over weakly changed copies: (rows, labels)."""
+        copies = self.recipe.augmentations
         with self._torch.no_grad():
-            chance = sum(self._torch.sigmoid(self.network(view)) for view in views) / len(views)
-            if self.recipe.alignment:
-                self.running += _FORGET * (chance.mean(0) - self.running)
-                chance = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
-            return sharpen(chance, self.recipe.temperature)
+            logits = [self.average(self.recipe.weak(batch, self.generator)) for _ in range(copies)]
+            return sum(self._torch.sigmoid(logit) for logit in logits) / copies
 
-    def _filled(self, inputs: Any, truth: Any, known: Any) -> Any:
+    def _filled(self, batch: Any, truth: Any, known: Any) -> Any:
         """Return released labels, with guesses where there is none, for others to mix with."""
         if bool(known.all()):
             return truth
-        with self._torch.no_grad():
-            guess = sharpen(self._torch.sigmoid(self.network(inputs)), self.recipe.temperature)
+        guess = sharpen(self._chance(batch), self.recipe.temperature)
         return self._torch.where(known > 0, truth, guess)
+
+    def _unlabelled_loss(self, logits: Any, guess: Any) -> Any:
+        if self.recipe.unlabelled_loss == "l2":
+            return (self._torch.sigmoid(logits) - guess).pow(2).mean()
+        return self._torch.nn.functional.binary_cross_entropy_with_logits(logits, guess)
 
     def _descend(self, loss: Any, step: int) -> None:
         for group in self.optimizer.param_groups:

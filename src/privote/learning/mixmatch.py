@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..errors import InputError, positive
 from .architectures import Network, build_network, check_network, require_torch, seeded
 from .augment import Augment, Augmentation
 from .images import SCALES, Rows, Scaling
-from .mixing import Recipe, Training
+from .mixing import UNLABELLED_LOSSES, Recipe, Training
 from .network_classifier import NetworkClassifier, check_counts, check_shares
 from .rows import count_rows, take_rows
 from .student import check_labels
@@ -42,6 +43,8 @@ class MixMatchClassifier(NetworkClassifier):
         α of the Beta distribution of shares; 0 mixes nothing.
     unlabelled_weight, ramp
         λ_u, reached after this share of the steps, from 0; 0 trains on the labelled rows only.
+    unlabelled_loss
+        ``"cross-entropy"``, or ``"l2"`` as in the original (which needs a larger weight).
     alignment
         Scale guesses so that each label is guessed about as often as it was released.
     ema
@@ -49,8 +52,10 @@ class MixMatchClassifier(NetworkClassifier):
     noise, feature_dropout, flip, shift
         How rows are changed: see :class:`privote.learning.augment.Augment`. None means 0.1 and 0.5
         for vectors, 0.05 and 0 for images.
+    weak
+        Rows to guess about are changed by this share of ``noise`` and ``feature_dropout`` only.
     augment
-        A function (batch, generator) of torch tensors instead of these four.
+        A function (batch, generator) of torch tensors instead of these five.
     scale
         ``"standard"``: features (channels) are standardised by the rows given to ``fit``, which are
         public, and cut at 3 deviations. ``"none"`` leaves them.
@@ -78,14 +83,15 @@ class MixMatchClassifier(NetworkClassifier):
         *,
         hidden: int = 256,
         dropout: float = 0.5,
-        steps: int = 800,
+        steps: int = 1000,
         batch_size: int = 64,
         learning_rate: float = 2e-3,
         weight_decay: float = 1.0,
         augmentations: int = 2,
         temperature: float = 0.7,
         mixup: float = 0.75,
-        unlabelled_weight: float = 10.0,
+        unlabelled_weight: float = 5.0,
+        unlabelled_loss: str = "cross-entropy",
         ramp: float = 0.5,
         alignment: bool = True,
         ema: float = 0.995,
@@ -93,6 +99,7 @@ class MixMatchClassifier(NetworkClassifier):
         feature_dropout: float | None = None,
         flip: bool = False,
         shift: int = 0,
+        weak: float = 0.4,
         augment: Augmentation | None = None,
         scale: str = "standard",
         threshold: str | float | npt.ArrayLike = "prevalence",
@@ -110,6 +117,7 @@ class MixMatchClassifier(NetworkClassifier):
         self.temperature = temperature
         self.mixup = mixup
         self.unlabelled_weight = unlabelled_weight
+        self.unlabelled_loss = unlabelled_loss
         self.ramp = ramp
         self.alignment = alignment
         self.ema = ema
@@ -117,6 +125,7 @@ class MixMatchClassifier(NetworkClassifier):
         self.feature_dropout = feature_dropout
         self.flip = flip
         self.shift = shift
+        self.weak = weak
         self.augment = augment
         self.scale = scale
         self.threshold = threshold
@@ -187,13 +196,18 @@ class MixMatchClassifier(NetworkClassifier):
         if self.scale not in SCALES:
             raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
         check_counts(self, "steps", "batch_size", "augmentations", "hidden")
-        check_shares(self, "ramp", "ema", "dropout")
+        check_shares(self, "ramp", "ema", "dropout", "weak")
         positive("learning_rate", self.learning_rate)
         positive("temperature", self.temperature)
         for name in ("weight_decay", "mixup", "unlabelled_weight"):
             if getattr(self, name) != 0:
                 positive(name, getattr(self, name))
-        noise, dropped = (0.05, 0.0) if images else (0.1, 0.5)
+        if self.unlabelled_loss not in UNLABELLED_LOSSES:
+            raise InputError(
+                f"unlabelled_loss must be one of {', '.join(UNLABELLED_LOSSES)}, "
+                f"got {self.unlabelled_loss!r}"
+            )
+        strong, weak = self._augmentations(images)
         return Recipe(
             steps=self.steps,
             batch_size=self.batch_size,
@@ -203,17 +217,27 @@ class MixMatchClassifier(NetworkClassifier):
             temperature=self.temperature,
             mixup=self.mixup,
             unlabelled_weight=self.unlabelled_weight,
+            unlabelled_loss=self.unlabelled_loss,
             ramp=self.ramp,
             alignment=self.alignment,
             ema=self.ema,
-            augment=self.augment
-            or Augment(
-                noise=noise if self.noise is None else self.noise,
-                feature_dropout=dropped if self.feature_dropout is None else self.feature_dropout,
-                flip=self.flip,
-                shift=self.shift,
-            ),
+            augment=strong,
+            weak=weak,
         )
+
+    def _augmentations(self, images: bool) -> tuple[Augmentation, Augmentation]:
+        """Return how rows are changed to learn from, and to guess about."""
+        if self.augment is not None:
+            return self.augment, self.augment
+        noise, dropped = (0.05, 0.0) if images else (0.1, 0.5)
+        strong = Augment(
+            noise=noise if self.noise is None else self.noise,
+            feature_dropout=dropped if self.feature_dropout is None else self.feature_dropout,
+            flip=self.flip,
+            shift=self.shift,
+        )
+        less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
+        return strong, replace(strong, **less)
 
     def _given_thresholds(self, labels: int) -> npt.NDArray[np.float64] | None:
         """Return the thresholds asked for, None if the unlabelled rows shall say."""

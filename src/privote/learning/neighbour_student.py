@@ -26,7 +26,7 @@ from ..mechanisms import ABSTAIN, BinaryVoting
 from .nearness import Floats
 
 _DENSE = 0.1  # above this share of near rows a product with a dense matrix is the quicker one
-_START = 0.1  # prevalence of every label before anything is known
+_PREVALENCES = np.geomspace(0.001, 0.9, 24)  # of a label, to start from the likeliest
 _LOG_DENSITY = -0.5 * np.log(2 * np.pi)
 
 
@@ -99,7 +99,7 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
         labels = lessons[0].sign.shape[1]
         penalty, shape = positive("C", self.C), (rows.shape[1] + 1, labels)
         start = np.zeros(shape)
-        start[-1] = logit(_START)
+        start[-1] = logit(_likeliest(lessons, (rows.shape[0], labels)))
 
         def loss(flat: Floats) -> tuple[float, Floats]:
             weights = flat.reshape(shape)
@@ -107,7 +107,7 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
             total, slope = 0.0, np.zeros_like(chance)
             for lesson in lessons:
                 value, part = lesson.likelihood(chance)
-                total, slope = total - penalty * value, slope - penalty * part
+                total, slope = total - penalty * float(value.sum()), slope - penalty * part
             slope *= chance * (1 - chance)
             total += 0.5 * float((weights[:-1] ** 2).sum())
             down = np.vstack([np.asarray(rows.T @ slope) + weights[:-1], slope.sum(axis=0)])
@@ -171,17 +171,29 @@ class _Lesson:
             np.sqrt(2) / mechanism.sigma,
         )
 
-    def likelihood(self, chance: Floats) -> tuple[float, Floats]:
-        """Return the log-likelihood and its slope in the chances of the rows (rows, labels)."""
-        up = np.zeros_like(chance)
-        total = 0.0
+    def likelihood(self, chance: Floats) -> tuple[Floats, Floats]:
+        """Return the log-likelihood (labels,) and its slope in the chances (rows, labels)."""
+        up, total = np.zeros_like(chance), np.zeros(chance.shape[1])
         for place, near in enumerate(self.near):
             own = np.flatnonzero(self.radius_of == place)
             sign = self.sign[:, own]
             votes = self.per_row * np.asarray(near @ chance[:, own])
             z = sign * self.slope * (votes - self.bar)
             log_p = np.where(sign == 0, 0.0, log_ndtr(z))
-            total += float(log_p.sum())
+            total[own] = log_p.sum(axis=0)
             pull = sign * self.slope * np.exp(_LOG_DENSITY - 0.5 * z * z - log_p)
             up[:, own] = self.per_row * np.asarray(near.T @ pull)
         return total, up
+
+
+def _likeliest(lessons: Sequence[_Lesson], shape: tuple[int, int]) -> Floats:
+    """Return the prevalence that fits each label best if it is the same everywhere: (labels,).
+
+    The likelihood has flat ends, where all labels are released or none; a search that starts there
+    may stay there.
+    """
+    fits = [
+        sum(lesson.likelihood(np.full(shape, chance))[0] for lesson in lessons)
+        for chance in _PREVALENCES
+    ]
+    return np.asarray(_PREVALENCES[np.argmax(fits, axis=0)])

@@ -106,7 +106,7 @@ class ImageNetwork(NetworkClassifier):
     network_
         The trained torch module.
     history_
-        ``train_loss`` and ``valid_loss``, one number an epoch.
+        ``learning_rate``, ``train_loss`` and ``valid_loss``, one number an epoch.
     thresholds_
         (labels,) what ``predict`` uses.
     """

@@ -1,0 +1,122 @@
+"""tmc2007: what a student learns under each unconditional guarantee, and from which queries.
+
+250 teachers, delta 1e-5. Every row is a student (logistic regressions, penalty chosen on released
+labels) trained on what one guarantee lets out of the same 4,000 public reports. Noise comes from
+public numbers only: PATE's own default under an allowance; n / 2 under composition; for "ptr" n / 7
+and as many queries as its public defaults ask for.
+
+Run: python experiments/pate_guarantees.py --seeds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+from tasks import load
+
+import privote as pv
+from privote.accounting import ptr
+from privote.calibrate import sigma_for
+from privote.learning.contest import Contest
+from privote.learning.linear_student import LinearStudent
+
+TEACHERS, DELTA = 250, 1e-5
+
+
+def variants(contest: Contest, labels: int, rows: int) -> dict[str, dict[str, Any]]:
+    """Return the settings of PATE to compare, by name."""
+    sigma = sigma_for(
+        lambda s: pv.BinaryVoting(sigma=s),
+        TEACHERS,
+        labels,
+        contest.epsilon,
+        DELTA,
+        rows,
+        guarantee="allowance",
+        surprises_per_query=labels / 10,
+    )
+    low = pv.BinaryVoting(sigma=min(sigma, 1.25 * TEACHERS), quota=0.3)
+    tested = pv.BinaryVoting(sigma=TEACHERS / 7)
+    ladder = np.tril(np.ones((TEACHERS + 1, TEACHERS), bool), -1)[:, :, None]
+    costs = tested.rdp(ladder).T
+    fit = ptr.largest_queries(costs, pv.DEFAULT_ORDERS, labels, contest.epsilon, DELTA)
+    found: dict[str, dict[str, Any]] = {
+        "composition": {"guarantee": "worst-case"},
+        "allowance, baseline of zeros": {},
+        "  threshold 0.5": {"threshold": 0.5},
+        "  quota 0.3": {"mechanism": low},
+        "  threshold 0.5, quota 0.3": {"threshold": 0.5, "mechanism": low},
+        "  quota 0.3, 4 rounds, random": {"mechanism": low, "rounds": 4},
+        "  quota 0.3, 4 rounds, uncertainty": {
+            "mechanism": low,
+            "rounds": 4,
+            "choose": "uncertainty",
+        },
+    }
+    if fit >= 1:
+        found["ptr"] = {"guarantee": "ptr", "mechanism": tested, "queries": min(fit, rows)}
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[2.0, 8.0])
+    arguments = parser.parse_args()
+    found: dict[str, dict[float, list[dict[str, Any]]]] = {}
+    for seed in range(arguments.seeds):
+        task = load("tmc2007", seed)
+        for epsilon in arguments.epsilon:
+            contest = Contest(
+                X_private=task.X_private,
+                Y_private=task.Y_private,
+                X_public=task.X_public,
+                X_test=task.X_test,
+                Y_test=task.Y_test,
+                epsilon=epsilon,
+                delta=DELTA,
+                n_teachers=TEACHERS,
+                random_state=seed,
+                seed=1000 + seed,
+            )
+            jobs = {
+                name: lambda s=settings, n=name, c=contest: c.pate(n, **s)
+                for name, settings in variants(
+                    contest, task.Y_private.shape[1], len(task.X_public)
+                ).items()
+            }
+            jobs["neighbours"] = lambda c=contest: c.pate("neighbours", voters="neighbours")
+            jobs["DPSGD, linear"] = contest.dpsgd
+            jobs["true labels of the public rows"] = lambda c=contest, t=task: c.judge(
+                "true labels",
+                LinearStudent().fit(t.X_public, t.Y_public).predict_proba(t.X_test),
+            )
+            for name, job in jobs.items():
+                print(f"seed {seed}, epsilon {epsilon:g}: {name.strip()} ...", file=sys.stderr)
+                found.setdefault(name, {}).setdefault(epsilon, []).append(job())
+    heads = "".join(f"{f'epsilon {e:g}: labelled':>22s} {'AUC':^13s}" for e in arguments.epsilon)
+    print(
+        f"Student's AUC on tmc2007 ({arguments.seeds} seeds, {TEACHERS} teachers, delta {DELTA:g})"
+    )
+    print(f"{'':36s}{heads}")
+    for name, by_epsilon in found.items():
+        cells = "".join(_cell(by_epsilon.get(epsilon, [])) for epsilon in arguments.epsilon)
+        print(f"{name:36s}{cells}")
+    return 0
+
+
+def _cell(rows: list[dict[str, Any]]) -> str:
+    values = [row["AUC"] for row in rows if row.get("AUC") is not None]
+    if not values:
+        return f"{'':>22s} {'refused':^13s}"
+    answered = [row["answered"] for row in rows if row.get("answered") is not None]
+    shown = f"{np.mean(answered):.0f}" if answered else "-"
+    spread = np.std(values, ddof=min(1, len(values) - 1))
+    return f"{shown:>22s} {np.mean(values):.3f} ± {spread:.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

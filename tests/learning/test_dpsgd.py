@@ -1,0 +1,200 @@
+"""DPSGD for networks: Opacus' gradients, our noise, and the same model as in closed form."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privote.errors import InputError, MissingExtraError
+from privote.learning.dp_linear import DPLinear
+from privote.learning.dp_noise import Noise
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("opacus")
+
+from privote.learning.architectures import build_network, seeded  # noqa: E402
+from privote.learning.dpsgd import DPSGDClassifier  # noqa: E402
+from privote.learning.private_optimizer import (  # noqa: E402
+    PrivateOptimizer,
+    add_gradients,
+    private_module,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 6)).astype(np.float32)
+Y = (X[:, :3] > 0.3).astype(np.int8)
+Y[RNG.random(Y.shape) < 0.1] = -1
+IMAGES = RNG.random((12, 1, 16, 16)).astype(np.float32)
+FINDINGS = (IMAGES[:, 0, :8].mean((1, 2))[:, None] > [0.5, 0.48]).astype(np.int8)
+QUICK = {"steps": 3, "sample_rate": 1.0}  # a full batch is priced in a moment
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Training without noise, to compare sums."""
+    monkeypatch.setattr(Noise, "add", lambda _, total, deviation: total.astype(np.float64))
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_opacus_and_closed_form_give_the_same_linear_model(silent, adaptive):
+    same = {"steps": 12, "clip": 0.4, "learning_rate": 0.5, "adaptive": adaptive}
+    closed = DPLinear(**same, normalise=False).fit(X, Y)
+    by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=150).fit(X, Y)
+    assert by_opacus.predict_proba(X) == pytest.approx(closed.predict_proba(X), abs=1e-4)
+    assert by_opacus.privacy_ == closed.privacy_
+
+
+def test_each_record_is_clipped_over_all_its_labels():
+    clip = 0.05
+    with seeded(0):
+        network = build_network("mlp", (6,), 3, hidden=8, dropout=0.0)
+    module = private_module(network)
+    optimizer = PrivateOptimizer(
+        torch.optim.SGD(module.parameters(), lr=1.0),
+        noise=Noise(0),
+        noise_multiplier=1.0,
+        clip=clip,
+        batch=20,
+        quantile=0.5,
+    )
+    add_gradients(module, optimizer, torch.as_tensor(X[:20]), torch.as_tensor(Y[:20]).float())
+    ours = [weight.summed_grad.clone() for weight in optimizer.params]
+    wanted = [torch.zeros_like(part) for part in ours]
+    below = 0.0
+    for x, y in zip(X[:20], torch.as_tensor(Y[:20]).float(), strict=True):
+        logits = network(torch.as_tensor(x[None]))[0]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, y.clamp(min=0), weight=(y >= 0).float(), reduction="sum"
+        )
+        parts = torch.autograd.grad(loss, list(network.parameters()))
+        norm = torch.sqrt(sum(part.pow(2).sum() for part in parts))
+        below += 0.5 if norm <= clip else -0.5
+        for total, part in zip(wanted, parts, strict=True):
+            total += part * min(1.0, clip / norm)
+    assert optimizer.below == below
+    for one, two in zip(ours, wanted, strict=True):
+        assert one.detach().numpy() == pytest.approx(two.detach().numpy(), abs=1e-5)
+
+
+def test_chunks_make_no_difference(silent):
+    models = [
+        DPSGDClassifier(network="mlp", hidden=8, chunk=chunk, random_state=0, **QUICK).fit(X, Y)
+        for chunk in (33, 400)
+    ]
+    assert models[0].predict_proba(X) == pytest.approx(models[1].predict_proba(X), abs=1e-5)
+
+
+@pytest.mark.parametrize("network", ["linear", "mlp"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_it_learns_and_keeps_its_promise(network, optimizer):
+    model = DPSGDClassifier(
+        20.0,
+        network=network,
+        optimizer=optimizer,
+        learning_rate=0.05 if optimizer == "adam" else 1.0,
+        hidden=16,
+        steps=40,
+        sample_rate=1.0,
+        random_state=0,
+        seed=0,
+    ).fit(X, Y)
+    assert roc_auc_score(X[:, :3] > 0.3, model.predict_proba(X)) > 0.9
+    assert model.privacy_.epsilon <= 20.0
+    assert model.privacy_.simulated
+
+
+def test_adaptive_clipping_finds_the_middle_of_the_norms():
+    model = DPSGDClassifier(
+        50.0,
+        adaptive=True,
+        clip=10.0,
+        learning_rate=1e-6,
+        steps=60,
+        sample_rate=1.0,
+        seed=0,
+    ).fit(X, Y)
+    # Nothing is learnt at this rate, so the norms stay those of the first step.
+    residuals = np.where(Y >= 0, 0.1 - Y, 0.0)
+    norms = np.linalg.norm(residuals, axis=1) * np.sqrt(1 + (X**2).sum(axis=1))
+    share = (norms <= model.history_["clip"][-1]).mean()
+    assert share == pytest.approx(0.5, abs=0.1)
+    assert model.history_["clip"][0] == 10.0
+
+
+def test_seeds_govern_what_they_say():
+    def weights(**seeds):
+        model = DPSGDClassifier(network="mlp", hidden=4, **QUICK, **seeds).fit(X, Y)
+        return model.network_.state_dict()["1.weight"]
+
+    assert torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=1))
+    assert not torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=2))
+    assert not torch.equal(weights(random_state=0), weights(random_state=0))
+    assert not DPSGDClassifier(**QUICK).fit(X, Y).privacy_.simulated
+
+
+def test_sampled_batches_may_be_empty(monkeypatch):
+    monkeypatch.setattr(Noise, "sample", lambda *_: np.arange(0))
+    model = DPSGDClassifier(0.2, steps=3, sample_rate=0.1, adaptive=True, seed=0).fit(X, Y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(("network", "frozen"), [("smallcnn", False), ("resnet50", True)])
+def test_image_networks_train_in_full_or_on_top(network, frozen):
+    model = DPSGDClassifier(network=network, frozen=frozen, random_state=0, seed=0, **QUICK)
+    model.fit(IMAGES, FINDINGS)
+    answers = model.predict_proba(IMAGES)
+    again = DPSGDClassifier.from_arrays(model.to_arrays())
+    assert np.array_equal(again.predict_proba(IMAGES), answers)
+
+
+def test_layers_that_mix_records_are_replaced():
+    def network(shape, labels):
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(inplace=True),
+            torch.nn.Flatten(),
+            torch.nn.Linear(8 * 14 * 14, labels),
+        )
+
+    model = DPSGDClassifier(network=network, **QUICK).fit(IMAGES, FINDINGS)
+    kinds = {type(part).__name__ for part in model.network_.modules()}
+    assert "GroupNorm" in kinds
+    assert "BatchNorm2d" not in kinds
+
+
+def test_it_clones_pickles_and_reports():
+    done = []
+    model = clone(DPSGDClassifier(**QUICK, progress=lambda *at: done.append(at))).fit(X, Y)
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"network": "vgg"}, "network"),
+        ({"clip": 0.0}, "clip"),
+        ({"optimizer": "lion"}, "optimizer"),
+        ({"quantile": 1.0}, "quantile"),
+        ({"chunk": 0}, "chunk"),
+        ({"adjacency": "swap"}, "adjacency"),
+        ({"delta": 2.0}, "delta"),
+        ({"normalise": "mean"}, "normalise"),
+    ],
+)
+def test_bad_settings_are_refused_before_training(wrong, says, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(InputError, match=says):
+        DPSGDClassifier(**{**QUICK, **wrong}).fit(X, Y)
+
+
+@pytest.mark.parametrize("absent", ["torch", "opacus"])
+def test_without_the_extra_it_says_which(absent, monkeypatch):
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
+        DPSGDClassifier(**QUICK).fit(X, Y)
