@@ -82,7 +82,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    "$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null \
 	      || echo 'not there or does not run')." \
 	    "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "Setting up $(VENV) with pinned packages (usually one to two minutes) ..."
+	@echo "Setting up $(VENV) with pinned packages (usually two to three minutes) ..."
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 1; }

@@ -70,7 +70,7 @@ def test_the_rate_falls_on_a_plateau_and_patience_ends():
     model = ImageNetwork(
         "smallcnn",
         n_epochs=30,
-        learning_rate=1e-9,
+        learning_rate=1e-7,
         plateau=1,
         patience=5,
         random_state=0,
@@ -78,8 +78,8 @@ def test_the_rate_falls_on_a_plateau_and_patience_ends():
     ).fit(X[:60], Y[:60])
     rates = model.history_["learning_rate"]
     assert len(rates) == len(model.history_["valid_loss"]) < 30
-    assert rates[0] == 1e-9
-    assert rates[-1] < 0.2e-9
+    assert rates[0] == 1e-7
+    assert rates[-1] < 0.2e-7
     assert epochs[0] == (1, 30)
 
 

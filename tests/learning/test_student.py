@@ -110,3 +110,41 @@ def test_probabilities_of_the_wrong_shape_are_refused():
     model = LogisticRegression().fit(X, Y[:, 0] + (X[:, 3] > 1))
     with pytest.raises(InputError, match="one probability a label"):
         label_probabilities(model, X, 2)
+
+
+def test_a_skorch_network_teaches_and_learns():
+    pytest.importorskip("skorch", reason="needs the extra [deep]")
+    import torch
+    from skorch import NeuralNet
+
+    import privote as pv
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 3)
+
+        def forward(self, X):
+            return self.layer(X)
+
+    network = NeuralNet(
+        Net,
+        criterion=torch.nn.BCEWithLogitsLoss,
+        max_epochs=20,
+        lr=1.0,
+        train_split=None,
+        verbose=0,
+    )
+    rows = X.astype(np.float32)
+    for role in ("teacher", "student"):
+        pate = pv.PATEClassifier(
+            n_teachers=4,
+            mechanism=pv.BinaryVoting(sigma=0.5),
+            epsilon=1e4,
+            delta=1e-5,
+            guarantee="worst-case",
+            threshold=0.5,
+            **{role: network},
+        ).fit(rows, Y, rows, seed=0)
+        chance = pate.predict_proba(rows)
+        assert ((chance >= 0.5) == Y).mean() > 0.8, role

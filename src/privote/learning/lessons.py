@@ -23,7 +23,7 @@ from sklearn.exceptions import DataConversionWarning
 from ..errors import InputError
 from .linear import Labels, LinearTeachers, answer, fit_layers, one_class
 from .perceptron import Layer
-from .probabilities import label_probabilities
+from .probabilities import label_probabilities, targets
 from .rows import count_rows, take_rows
 from .thresholds import best_thresholds
 
@@ -181,7 +181,7 @@ def _fit(model: Any, X: Any, Y: Labels, lesson: Lesson) -> Any:
     }
     pupil.set_params(**seeds)
     try:
-        pupil.fit(X, Y.astype(np.int64))
+        pupil.fit(X, targets(pupil, Y))
         label_probabilities(pupil, take_rows(X, slice(0, 1)), Y.shape[1])
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise InputError(

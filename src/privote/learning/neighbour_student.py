@@ -131,7 +131,7 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the labels that are more likely than not (rows, labels)."""
-        return (self.decision_function(X) > 0).astype(np.int64)
+        return np.asarray(self.decision_function(X) > 0).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def _likeliest(lessons: Sequence[_Lesson], shape: tuple[int, int]) -> Floats:
     The likelihood has flat ends, where all labels are released or none; a search that starts there
     may stay there.
     """
-    fits = [
-        sum(lesson.likelihood(np.full(shape, chance))[0] for lesson in lessons)
-        for chance in _PREVALENCES
-    ]
+    fits = np.zeros((len(_PREVALENCES), shape[1]))
+    for place, chance in enumerate(_PREVALENCES):
+        for lesson in lessons:
+            fits[place] += lesson.likelihood(np.full(shape, chance))[0]
     return np.asarray(_PREVALENCES[np.argmax(fits, axis=0)])

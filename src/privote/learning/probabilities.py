@@ -1,4 +1,4 @@
-"""One shape for what classifiers say: (rows, labels) probabilities, whoever was asked."""
+"""One shape for what classifiers are told and say: (rows, labels), whoever is asked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from scipy.special import expit
 
 from ..errors import InputError
 
 Floats = npt.NDArray[np.float64]
+
+
+def targets(model: Any, Y: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    """Return labels as this classifier wants them: networks compare them with real numbers."""
+    skorch = any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
+    return Y.astype(np.float32 if skorch else np.int64)
 
 
 def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
@@ -30,7 +37,11 @@ def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
         given = expit(model.decision_function(X))
     else:
         given = model.predict(X)
+    if sparse.issparse(given):
+        given = given.toarray()
     chance = np.asarray(given, np.float64)
+    if chance.ndim == 3 and chance.shape[1] == 2:  # skorch: no and yes of every label
+        chance = chance[:, 1]
     if chance.ndim == 1:
         chance = chance[:, None]
     if labels == 1 and chance.shape[1] == 2:

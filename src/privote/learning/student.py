@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..errors import InputError
 from ..mechanisms import ABSTAIN
 from .linear_student import LinearStudent
+from .probabilities import targets
 
 Labels = npt.NDArray[np.int8]
 
@@ -117,7 +118,7 @@ def train_student(
     # A label of which one class only was released stops most classifiers: label by label then.
     if (Y == ABSTAIN).any() or any(len(np.unique(column)) < 2 for column in Y.T):
         return PartialLabels(model).fit(X, Y)
-    return model.fit(X, Y)
+    return model.fit(X, targets(model, Y))
 
 
 def _fit_one(model: Any, X: Any, column: Labels) -> Any:
