@@ -8,7 +8,9 @@ import platform
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,12 @@ class Release:
         True if a seed was given: the draws are reproducible and protect nobody.
     ledger
         Number and digest of the ledger entry after which this was drawn; None without a file.
+    dataset, consumer
+        Whose votes, and for whom: names in the ledger.
+    so_far
+        Under an allowance: queries answered from it by now, this release included.
+    made
+        When, in UTC.
     sealed
         For the owner's eyes; never saved, never printed.
     """
@@ -137,6 +145,10 @@ class Release:
     terms: dict[str, Any] = field(default_factory=dict)
     simulated: bool = False
     ledger: dict[str, Any] | None = None
+    dataset: str = "default"
+    consumer: str | None = None
+    so_far: int | None = None
+    made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
 
@@ -149,6 +161,12 @@ class Release:
     def abstained(self) -> int:
         """How many labels the gate held back; part of what was released."""
         return int((self.labels == ABSTAIN).sum())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of shape and labels, by which a statement names what it is about."""
+        labels = np.ascontiguousarray(self.labels, np.int8)
+        return sha256(repr(labels.shape).encode() + labels.tobytes()).hexdigest()
 
     def __repr__(self) -> str:
         shown = "sealed" if self.epsilon is None else f"{self.epsilon:.4g}"
@@ -174,6 +192,11 @@ class Release:
             "terms": self.terms,
             "simulated": self.simulated,
             "ledger": self.ledger,
+            "dataset": self.dataset,
+            "consumer": self.consumer,
+            "so_far": self.so_far,
+            "made": self.made,
+            "digest": self.digest,
             "version": self.version,
         }
 
@@ -189,6 +212,8 @@ class Release:
         ]
         if self.allowance is not None:
             lines.append(f"allowance         {self.allowance} a voter, for life")
+        if self.so_far is not None and self.so_far > self.answered:
+            lines.append(f"from it so far    {self.so_far} queries, earlier runs included")
         if self.abstained:
             lines.append(f"held back         {self.abstained} labels (gate)")
         if self.terms:
@@ -229,13 +254,16 @@ class Release:
             (
                 "What was released",
                 f"{self.answered} queries with {self.labels.shape[1]} yes/no "
-                f"labels each, from the votes of {self.voters} registered voters",
+                f"labels each, from the votes of {self.voters} registered voters on data set "
+                f"{self.dataset!r}"
+                + ("" if self.consumer is None else f", for {self.consumer!r}")
+                + f", on {self.made}; the labels' SHA-256 digest is {self.digest}",
             ),
             ("Mechanism", describe(self.mechanism)),
             (
                 "Who is protected",
                 "each voter. Two sets of votes are neighbours if one voter's ballots differ, on "
-                "any or all queries (replace one ballot). Where all records of a person reach one "
+                "any or all queries (replace one voter). Where all records of a person reach one "
                 "voter only, this protects each person",
             ),
             ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
@@ -263,15 +291,26 @@ class Release:
                 ),
             )
         if self.allowance is not None:
-            lines.insert(2, ("Allowance", f"{self.allowance} surprises a voter, for life"))
+            lines.insert(2, ("Allowance", self._allowance()))
         if self.abstained:
             lines.insert(1, ("Held back", f"{self.abstained} labels, by the confidence gate"))
         return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
 
+    def _allowance(self) -> str:
+        text = f"{self.allowance} surprises a voter, for life"
+        if self.so_far is None or self.so_far <= self.answered:
+            return text
+        return (
+            f"{text}; {self.so_far} queries were answered from it so far, these included, under "
+            "one epsilon: statements about the same allowance do not add up"
+        )
+
     def _terms(self) -> str:
         if "passed" in self.terms:
             said = (
-                "the test passed" if self.terms["passed"] else "the test failed, so nothing is out"
+                "the test passed"
+                if self.terms["passed"]
+                else "the test failed: nothing was released, and the whole budget is spent"
             )
         else:
             said = (
@@ -301,8 +340,8 @@ class Release:
         try:
             with np.load(path, allow_pickle=False) as data:
                 labels, facts = data["labels"], json.loads(str(data["facts"]))
-            for derived in ("answered", "labels", "abstained"):
-                facts.pop(derived)
+            for derived in ("answered", "labels", "abstained", "digest"):
+                facts.pop(derived, None)
             if isinstance(facts["allowance"], list):
                 facts["allowance"] = tuple(facts["allowance"])
             return cls(labels=labels, **facts)

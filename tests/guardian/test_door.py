@@ -195,7 +195,7 @@ def test_what_is_refused_shows_nowhere_unasked(ledger: pv.Ledger, tmp_path: Path
         assert not vars(loaded.sealed)
         views.append(
             [
-                {**loaded.facts(), "ledger": None},
+                {**loaded.facts(), "ledger": None, "dataset": None, "digest": None, "made": None},
                 release.summary(),
                 repr((release, release.sealed, door.budget)),
                 [e for e in ledger.published() if e["dataset"] == name][-1].keys(),

@@ -120,6 +120,30 @@ def test_sparse_rows_give_the_same_model():
     assert sparse.predict_proba(sp.csr_matrix(X)) == pytest.approx(dense.predict_proba(X), abs=1e-4)
 
 
+def test_public_rows_even_out_the_scales_of_features():
+    uneven = X * np.logspace(-3, 3, 12)[::-1]  # the features that matter are the large ones
+    hidden = X * np.logspace(-3, 3, 12)
+
+    def quality(rows, **public):
+        return roc_auc_score(
+            Y, DPLinear(8.0, seed=1, power=1.0).fit(rows, Y, **public).predict_proba(rows)
+        )
+
+    assert quality(hidden) < 0.6
+    assert quality(hidden, X_public=hidden[:50]) > 0.85
+    assert quality(uneven, X_public=uneven[:50]) > 0.85
+    sparse = sp.csr_matrix(hidden)
+    assert quality(sparse, X_public=sparse[:50]) > 0.85
+
+
+def test_a_feature_that_is_constant_in_public_does_no_harm():
+    public = X[:50].copy()
+    public[:, 5] = 7.0
+    model = DPLinear(seed=0).fit(X, Y, X_public=public)
+    assert np.isfinite(model.coef_).all()
+    assert roc_auc_score(Y, model.predict_proba(X)) > 0.85
+
+
 def test_noise_is_secure_unless_seeded():
     one, two = (DPLinear(steps=2).fit(X, Y) for _ in range(2))
     assert not np.array_equal(one.coef_, two.coef_)

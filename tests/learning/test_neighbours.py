@@ -158,6 +158,13 @@ def test_zero_and_huge_rows_are_no_trouble(metric: str) -> None:
         assert not spoke[:, 1].any()
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_everybody_is_within_a_boundless_radius(metric: str) -> None:
+    private, labels, public = made_up()
+    with np.errstate(over="raise", invalid="raise"):
+        assert near(NeighbourBallots(private, labels, public, metric=metric, radius=1e300)).all()
+
+
 @given(terms=arrays(np.float64, (7, 13), elements=st.floats(-1e6, 1e6)), seed=st.integers(0, 99))
 def test_a_fixed_sum_looks_at_one_row(terms: npt.NDArray[np.float64], seed: int) -> None:
     total = fixed_sum(terms)
@@ -356,6 +363,24 @@ def test_an_unknown_label_is_no_vote() -> None:
     )
 
 
+def test_a_person_with_several_records_is_one_voter() -> None:
+    private, labels, public = made_up()
+    persons = np.random.default_rng(4).integers(100, 160, RECORDS)
+    single = dense(NeighbourBallots(private, labels, public, 0.1))
+    votes = NeighbourBallots(private, labels, public, 0.1, groups=persons)
+    assert votes.voters == 60
+    np.testing.assert_array_equal(votes.voter_names, np.arange(100, 160))
+    expected = np.stack([single[:, persons == name].any(axis=1) for name in range(100, 160)], 1)
+    np.testing.assert_array_equal(dense(votes), expected)
+    spoke = near(NeighbourBallots(private, labels, public, 0.1))
+    heard = np.stack([spoke[:, persons == name].any(axis=1) for name in range(100, 160)], 1)
+    np.testing.assert_array_equal(near(votes), heard)
+    alone = NeighbourBallots(private, labels, public, 0.1, groups=np.arange(RECORDS))
+    np.testing.assert_array_equal(dense(alone), single)
+    nowhere = NeighbourBallots(private, labels, public, radius=0.0, groups=persons)
+    assert not near(nowhere).any()
+
+
 # -- embeddings ------------------------------------------------------------------------------------
 
 
@@ -437,6 +462,8 @@ def test_an_embedding_that_mixes_rows_is_refused() -> None:
         ({"embedding": "pca:0"}, "'pca:K' or 'lsa:K' with 0 < K < 12, got 'pca:0'"),
         ({"embedding": "umap:2"}, "embedding must be 'tfidf', or"),
         ({"embedding": 7}, "embedding must be None"),
+        ({"groups": np.zeros(3, int)}, "groups must name 900 records"),
+        ({"groups": np.zeros(RECORDS)}, "groups must be texts or integers"),
         ({"X_public": np.ones((1, 12))}, "X_public must have 2 rows or more"),
         ({"X_public": np.ones((4, 3))}, "must have the same features"),
         ({"X_public": np.ones(12)}, "must have the same features"),
@@ -454,11 +481,12 @@ def test_bad_input_says_what_is_wrong(change: dict[str, Any], message: str) -> N
         NeighbourBallots(**arguments)
 
 
-def test_a_missing_feature_is_named() -> None:
-    private, labels, public = made_up()
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_missing_feature_is_named(wrap: Any) -> None:
+    private, labels, public = words()
     private[31, 4] = np.nan
     with pytest.raises(pv.InputError, match=r"X_private\[31, 4\] must be finite"):
-        NeighbourBallots(private, labels, public)
+        NeighbourBallots(wrap(private), labels, wrap(public))
 
 
 @pytest.mark.parametrize("rows", [[], [QUERIES], [-1], [0.5], [[1]], [True]])

@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import column_or_1d
 
 import privote as pv
 from privote.learning import PATEClassifier
@@ -50,7 +51,12 @@ class Checked(PATEClassifier):
         )
 
     def fit(self, X, y):
-        super().fit(X, y, X_public=X, seed=0)
+        given = np.asarray(y)
+        if given.ndim == 2 and given.shape[1] == 1:
+            given = column_or_1d(given, warn=True)
+        classes = np.unique(given) if given.ndim == 1 else None
+        y = None if y is None else given
+        super().fit(X, y, X_public=X, classes=classes, seed=0)
         return self
 
 
@@ -114,14 +120,50 @@ def test_groups_keep_a_person_with_one_teacher(monkeypatch):
 
 def test_a_ledger_holds_the_budget_over_fits(tmp_path):
     path = tmp_path / "a.ledger"
-    first = pate(queries=30).fit(X, Y, X_PUBLIC, ledger=path)
-    again = pate(queries=30).fit(X, Y, X_PUBLIC, ledger=path)  # the same voters go on
+    common = {"ledger": path, "electorate": "ward 7"}
+    setting = {"queries": 30, "mechanism": pv.BinaryVoting(sigma=20.0)}
+    first = pate(**setting).fit(X, Y, X_PUBLIC, **common)
+    again = pate(**setting).fit(X, Y, X_PUBLIC, **common)  # the same voters go on
     assert again.release_.allowance == first.release_.allowance
+    assert again.release_.so_far == 60
     assert again.release_.sealed.spent.sum() > first.release_.sealed.spent.sum()
-    with pytest.raises(pv.BudgetError):  # other parts are other voters: a new charge
-        pate(queries=30, random_state=1).fit(X, Y, X_PUBLIC, ledger=path)
-    with pytest.raises(pv.BudgetError):
-        pate(queries=30).fit(X, Y, X_PUBLIC, ids=np.arange(N), ledger=path)
+    with pytest.raises(pv.BudgetError, match="60 queries from its allowance already"):
+        pate(mechanism=setting["mechanism"]).fit(X, Y, X_PUBLIC, **common)
+
+
+@pytest.mark.parametrize("voters", ["teachers", "neighbours"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"electorate": "ward 8"},
+        {"electorate": "ward 7", "ids": np.arange(N)},
+        {"electorate": "ward 7", "ids": [str(i) for i in range(N)]},
+    ],
+    ids=["no electorate", "another", "ids", "texts"],
+)
+def test_records_that_may_sit_with_other_voters_are_charged_anew(tmp_path, voters, other):
+    path = tmp_path / "a.ledger"
+    settings = {"voters": voters, "queries": 10, "mechanism": pv.BinaryVoting(sigma=20.0)}
+    pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, electorate="ward 7")
+    with pytest.raises(pv.BudgetError, match="other charges"):
+        pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, **other)
+    if voters == "teachers":
+        with pytest.raises(pv.BudgetError):
+            pate(**settings, random_state=1).fit(X, Y, X_PUBLIC, ledger=path, electorate="ward 7")
+
+
+def test_what_is_released_has_a_shape_that_is_public():
+    y = np.where(X[:, 0] > 0, "flu", "healthy")
+    with pytest.raises(pv.InputError, match="classes must be given"):
+        pate().fit(X, y, X_PUBLIC)
+    model = pate(queries=5).fit(X, y, X_PUBLIC, classes=["flu", "healthy", "rare"], seed=0)
+    assert model.release_.labels.shape == (5, 3)
+    assert model.classes_.tolist() == ["flu", "healthy", "rare"]
+    y[3] = "secret"
+    with pytest.raises(pv.InputError, match="row 3") as refusal:
+        pate().fit(X, y, X_PUBLIC, classes=["flu", "healthy", "rare"])
+    assert "secret" not in str(refusal.value)
 
 
 def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
@@ -192,7 +234,8 @@ def test_neighbours_vote_through_the_same_door():
 
 def test_one_column_of_classes():
     y = np.array(["no", "yes", "maybe"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    model = pate(threshold=0.5).fit(X, y, X_PUBLIC, seed=0)
+    classes = ["no", "yes", "maybe"]
+    model = pate(threshold=0.5).fit(X, y, X_PUBLIC, classes=classes, seed=0)
     assert model.predict_proba(X_TEST).sum(axis=1) == pytest.approx(1.0)
     truth = np.array(["no", "yes", "maybe"])[np.digitize(X_TEST[:, 0], [-0.5, 0.5])]
     assert model.score(X_TEST, truth) > 0.6
@@ -203,7 +246,7 @@ def test_one_column_of_classes():
     [
         ({"X_public": None}, "X_public must be given"),
         ({"X_public": X_PUBLIC[:, :2]}, "features"),
-        ({"y": Y[:5]}, "y must have|inconsistent"),
+        ({"y": Y[:5]}, "1500 rows"),
         ({"y": Y + 1}, "1, 0 and -1"),
         ({"ids": [1, 2]}, "ids must name every record"),
     ],
@@ -224,6 +267,7 @@ def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
         ({"rounds": 0}, "rounds"),
         ({"threshold": "high"}, "threshold"),
         ({"n_teachers": 0}, "n_teachers"),
+        ({"n_teachers": N + 1}, "at most the records"),
         ({"guarantee": "maybe"}, "guarantee must be one of"),
         ({"mechanism": "binary"}, "mechanism must be"),
         ({"guarantee": "ptr"}, "queries must be given"),

@@ -275,8 +275,14 @@ class Guardian:
             voters,
             FACTOR * int(allowance.max()) * surprise,
             allowance=plain(allowance),
+            so_far=self.answered(account),
             sealed=self.spending(account, own),
         )
+
+    def answered(self, account: str) -> int:
+        """Return how many queries were answered from an allowance so far: a public number."""
+        with self._ledger.writing() as totals:
+            return totals.accounts[account].queries
 
     def register(self, voters: int, labels: int) -> tuple[str, Counts]:
         """Find this electorate's account in the ledger, or open and charge it.
@@ -309,10 +315,7 @@ class Guardian:
                 return account, known.allowance, at
             largest = self._ledger.room(totals, FACTOR * surprise, self.orders, self._scope, _MOST)
             if largest < 1:
-                raise BudgetError(
-                    f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} buys not one "
-                    f"surprise a voter with {self.mechanism}: use a larger sigma or budget"
-                )
+                raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > largest:
                 raise InputError(
                     f"allowance must lie in 0..{largest}, the largest that keeps "
@@ -332,6 +335,20 @@ class Guardian:
                 sealed=None if digests is None else {"roll": digests},
             )
         return account, allowance, None
+
+    def _nothing_left(self, totals: Totals) -> BudgetError:
+        budget = f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g}"
+        name = self._scope[0]
+        if name in {place[0] for place in totals.curves} | totals.taken:
+            return BudgetError(
+                f"what is left of {budget} for data set {name!r} buys not one surprise a voter "
+                f"with {self.mechanism}: other charges have used it. To go on with an allowance that is "
+                "charged already, use the same mechanism, voters, names and consumer"
+            )
+        return BudgetError(
+            f"{budget} buys not one surprise a voter with {self.mechanism}: use a larger sigma or "
+            "budget"
+        )
 
     @cached_property
     def _roll(self) -> dict[str, str] | None:
@@ -408,6 +425,7 @@ class Guardian:
         curve: Floats | None,
         *,
         allowance: int | tuple[int, ...] | None = None,
+        so_far: int | None = None,
         shown: float | None = None,
         terms: dict[str, Any] | None = None,
         sealed: Sealed | None = None,
@@ -427,5 +445,8 @@ class Guardian:
             terms=terms or {},
             simulated=self._entropy.simulated,
             ledger=self._ledger.place(),
+            dataset=str(self._names["dataset"]),
+            consumer=self._names["consumer"],
+            so_far=so_far,
             sealed=sealed or Sealed(),
         )

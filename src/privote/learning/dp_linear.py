@@ -51,8 +51,10 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     initial_share
         Public guess at how often a label is present, where training starts.
     normalise
-        Scale every row to norm 1, each by itself, which costs no privacy. Features of different
-        scales should be standardised before, by *public* rows.
+        Scale every row to norm 1, each by itself, which costs no privacy.
+    power
+        If public rows are given to ``fit``, each feature is divided by its deviation there to this
+        power (and centred, unless rows are sparse): 0 leaves features alone, 1 standardises them.
     seed
         ``None``: cryptographic noise. A number makes the noise reproducible and the model
         *simulated*: it protects nobody.
@@ -62,7 +64,8 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     coef_, intercept_
-        (labels, features) and (labels,): the mean over the second half of the steps.
+        (labels, features) and (labels,): the mean over the second half of the steps, on features
+        ``(x - mean_) * scale_`` (and then of norm 1).
     privacy_
         :class:`~privote.learning.dp_noise.TrainingPrivacy`: what may be published.
     clip_
@@ -83,6 +86,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         momentum: float = 0.9,
         initial_share: float = 0.1,
         normalise: bool = True,
+        power: float = 0.5,
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -97,17 +101,22 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self.momentum = momentum
         self.initial_share = initial_share
         self.normalise = normalise
+        self.power = power
         self.seed = seed
         self.progress = progress
 
-    def fit(self, X: Any, y: npt.ArrayLike) -> DPLinear:
-        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown)."""
+    def fit(self, X: Any, y: npt.ArrayLike, X_public: Any = None) -> DPLinear:
+        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
+
+        ``X_public`` are rows of the same kind that need no protection; only their scale is used.
+        """
         plan = TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
         )
         self._check()
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         Y = check_labels(y, X.shape[0])
+        self._measure(X_public, sp.issparse(X))
         noise = Noise(self.seed)
         multiplier = plan.noise_multiplier(self.epsilon, self.delta)
         weights = self._descend(self._design(X), Y, multiplier, noise)
@@ -139,6 +148,8 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         for name in ("clip", "learning_rate"):
             positive(name, getattr(self, name))
+        if self.power != 0:
+            positive("power", self.power)
         for name, open_below in (("momentum", False), ("initial_share", True)):
             value: Any = getattr(self, name)
             fine = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < 1
@@ -146,11 +157,30 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
                 low = "(0" if open_below else "[0"
                 raise InputError(f"{name} must lie in {low}, 1), got {value!r}")
 
+    def _measure(self, X_public: Any, sparse: bool) -> None:
+        """Find the public scale of features; without public rows there is none."""
+        self.mean_, self.scale_ = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
+        if X_public is None:
+            return
+        public = validate_data(self, X_public, accept_sparse="csr", dtype=np.float64, reset=False)
+        mean = np.asarray(public.mean(axis=0)).ravel()
+        square = public.multiply(public) if sp.issparse(public) else public * public
+        variance = np.asarray(square.mean(axis=0)).ravel() - mean**2
+        deviation = np.sqrt(np.maximum(variance, 0.0))
+        varies = deviation > 1e-9 * np.abs(mean)
+        # Of a feature that is constant in public nothing is known: take it for one like others.
+        usual = float(np.median(deviation[varies])) if varies.any() else 1.0
+        self.scale_ = np.where(varies, deviation, usual) ** -float(self.power)
+        if not sparse:
+            self.mean_ = mean
+
     def _design(self, X: Any) -> Any:
-        """Return rows with a constant 1 at the end: (rows, features + 1)."""
+        """Return scaled rows with a constant 1 at the end: (rows, features + 1)."""
         ones = np.ones((X.shape[0], 1))
         if not sp.issparse(X):
+            X = (X - self.mean_) * self.scale_
             return np.hstack([_normalised(X) if self.normalise else X, ones])
+        X = X @ sp.diags_array(self.scale_)
         if self.normalise:
             norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
             X = sp.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X

@@ -70,13 +70,23 @@ class RowTable:
         self._check()
 
     def _check(self) -> None:
-        for start, stop in self.slabs():
-            bad = ~np.isfinite(self.slab(start, stop))
-            if bad.any():
-                row, feature = (int(place) for place in np.argwhere(bad)[0])
-                raise InputError(
-                    f"{self.name}[{start + row}, {feature}] must be finite: fill in what is missing"
-                )
+        """Refuse what is not finite; the message names the place."""
+        bad: Any = None
+        if sparse.issparse(self._table):
+            wrong = np.flatnonzero(~np.isfinite(self._table.data))[:1]
+            if wrong.size:
+                row = int(np.searchsorted(self._table.indptr, wrong[0], side="right")) - 1
+                bad = (row, int(self._table.indices[wrong[0]]))
+        elif self._table.dtype.kind == "f":
+            for start, stop in self.slabs():
+                wrong = np.argwhere(~np.isfinite(self._table[start:stop]))[:1]
+                if wrong.size:
+                    bad = (start + int(wrong[0, 0]), int(wrong[0, 1]))
+                    break
+        if bad is not None:
+            raise InputError(
+                f"{self.name}[{bad[0]}, {bad[1]}] must be finite: fill in what is missing"
+            )
 
     def slabs(self) -> list[tuple[int, int]]:
         """Return (start, stop) of slabs of a few megabytes, by public sizes only."""

@@ -123,7 +123,7 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logits (rows, labels)."""
-        return np.asarray(X @ self.coef_.T) + self.intercept_
+        return np.asarray(np.asarray(X @ self.coef_.T) + self.intercept_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability that each label is true, not that it would be released."""

@@ -26,7 +26,7 @@ from .radius import check_share, radii
 from .search import RadiusSearch
 
 _BLOCK_BYTES = 1 << 27  # of the ballots expected in a block
-_BALLOT_BYTES = 32  # of one ballot besides its votes, while blocks are made
+_BALLOT_BYTES = 64  # of one ballot besides its votes, while blocks are made
 _FEWEST, _MOST = 16, 1024  # queries of a block
 
 
@@ -54,11 +54,16 @@ class NeighbourBallots:
         Where distances are measured, see :func:`privote.learning.embedding.fit_embedding`:
         ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, a transformer (fitted on
         ``X_public`` only) or a public function.
+    groups
+        (records,) whose each record is, where a person has several: then the person is the voter,
+        and says yes to what any record of it near the query says yes to.
 
     Attributes
     ----------
     queries, voters, labels
-        Public rows, private records, labels.
+        Public rows, private records (or persons), labels.
+    voter_names
+        (voters,) the persons, sorted, if ``groups`` were given; else None.
 
     Notes
     -----
@@ -82,12 +87,16 @@ class NeighbourBallots:
         *,
         radius: float | str = "pool",
         embedding: Any = None,
+        groups: npt.ArrayLike | None = None,
     ) -> None:
         if metric not in METRICS:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
         private, public = _given(X_private), _given(X_public)
         self._yes = _check_labels(Y_private, private.shape[0])
         self.voters, self.labels = self._yes.shape
+        self.voter_names, self._person = _check_groups(groups, self.voters)
+        if self.voter_names is not None:
+            self.voters = len(self.voter_names)
         self.share, self.metric = check_share(share, self.labels), metric
         if embedding is None and private.shape[1:] != public.shape[1:]:
             raise InputError(
@@ -128,18 +137,17 @@ class NeighbourBallots:
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
         # By public sizes only: how many are near is private, and blocks leave traces in a ledger.
-        expected = max(1.0, self.share.max() * self.voters) * (self.labels + _BALLOT_BYTES)
+        expected = max(1.0, self.share.max() * len(self._yes)) * (self.labels + _BALLOT_BYTES)
         step = int(min(max(_BLOCK_BYTES / expected, _FEWEST), _MOST))
         for start in range(0, self.queries, step):
             places = self._places[start : start + step]
             pairs = self._search.find(places)
+            cast = self._yes[pairs.record] & self._reaches[pairs.ring]
+            query, voter = pairs.query, pairs.record
+            if self._person is not None:
+                query, voter, cast = _together(query, self._person[voter], cast)
             yield SparseBlock(
-                pairs.query,
-                pairs.record,
-                self._yes[pairs.record] & self._reaches[pairs.ring],
-                queries=len(places),
-                voters=self.voters,
-                start=start,
+                query, voter, cast, queries=len(places), voters=self.voters, start=start
             )
 
     def head(self, queries: int) -> NeighbourBallots:
@@ -173,7 +181,7 @@ class NeighbourBallots:
             within = pairs.ring <= ring
             places = (pairs.query[within], pairs.record[within])
             near.append(csr_array((np.ones(len(places[0]), np.float32), places), shape=shape))
-        return Circles(near=tuple(near), radius_of=self._ring, voters=self.voters)
+        return Circles(near=tuple(near), radius_of=self._ring, voters=len(self._yes))
 
     def with_share(self, share: float | npt.ArrayLike) -> NeighbourBallots:
         """Return the same ballots with another share, e.g. from :func:`balanced_shares`."""
@@ -195,6 +203,34 @@ def _given(rows: Any) -> Any:
     if issparse(rows):
         return rows.tocsr()
     return rows if hasattr(rows, "shape") and hasattr(rows, "dtype") else np.asarray(rows)
+
+
+def _check_groups(
+    groups: npt.ArrayLike | None, records: int
+) -> tuple[npt.NDArray[Any] | None, Places | None]:
+    """Return the names of the persons, and each record's person by place; None without groups."""
+    if groups is None:
+        return None, None
+    given = np.asarray(groups)
+    if given.shape != (records,):
+        raise InputError(f"groups must name {records} records, got shape {given.shape}")
+    if given.dtype.kind not in "iuUS":
+        raise InputError(f"groups must be texts or integers, got dtype {given.dtype}")
+    names, person = np.unique(given, return_inverse=True)
+    return names, person.reshape(-1).astype(np.int64)
+
+
+def _together(
+    query: Places, voter: Places, cast: npt.NDArray[np.bool_]
+) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
+    """Return one ballot a person and query: yes where any of its records says yes."""
+    if not len(query):
+        return query, voter, cast
+    order = np.lexsort((voter, query))
+    query, voter = query[order], voter[order]
+    other = (np.diff(query, prepend=-1) != 0) | (np.diff(voter, prepend=-1) != 0)
+    first = np.flatnonzero(other)
+    return query[first], voter[first], np.logical_or.reduceat(cast[order], first, axis=0)
 
 
 def _check_labels(Y_private: Any, records: int) -> npt.NDArray[np.bool_]:

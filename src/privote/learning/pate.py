@@ -8,6 +8,7 @@ Everything after the release is post-processing and costs nothing.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -17,13 +18,13 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.preprocessing import label_binarize
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..ballots import Ballots, BallotSource
 from ..calibrate import sigma_for
 from ..datasets import Images
-from ..errors import InputError
+from ..errors import InputError, whole
 from ..guardian import Guardian
 from ..ledger import Budget, Ledger
 from ..mechanisms import BinaryVoting, Mechanism
@@ -31,7 +32,7 @@ from .neighbours import NeighbourBallots
 from .partition import partition
 from .probabilities import label_probabilities
 from .rounds import Pool, PoolLabelling, Rows, Schedule
-from .student import train_student
+from .student import check_labels, train_student
 from .teachers import train
 from .thresholds import cast
 
@@ -140,9 +141,11 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         *,
         ids: Sequence[Any] | None = None,
         groups: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,
         ledger: Any = None,
         dataset: str = "default",
         consumer: str | None = None,
+        electorate: str | None = None,
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> PATEClassifier:
@@ -158,17 +161,30 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         ids, groups
             (records,) names of the records, or of the people they belong to; a person's records
             then reach one teacher, and the promise is for persons. Without names a record is its
-            row number, which must stay the same where a ledger outlives this call.
+            row number.
+        classes
+            Needed if y has one axis: the classes there are. They are public, so they must not be
+            read off private records.
         ledger, dataset, consumer
-            Where the budget is kept, and under which names; see :func:`privote.label`.
+            Where the budget is kept, and under which names; see :func:`privote.label`. Every fit
+            is a new charge, unless ``electorate`` says otherwise.
+        electorate
+            A name under which the same records go on with what is left of their allowance in a
+            later fit with the same ledger. Whoever gives it promises that every record has the
+            same id (or group, or row) in all of these fits: then it is with the same voter.
         seed
             An integer makes a simulation that protects nobody.
         progress
             Called as ``progress(what, done, total)``.
         """
+        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
+            raise InputError(
+                "mechanism must be a privote mechanism, e.g. BinaryVoting(sigma=25.0), "
+                f"got {self.mechanism!r}"
+            )
         schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
         budget = Budget(epsilon=self.epsilon, delta=self.delta)
-        X, Y = self._check_private(X, y)
+        X, Y = self._check_private(X, y, classes)
         if X_public is None:
             raise InputError(
                 "X_public must be given: the public rows that teachers label and the student sees"
@@ -176,7 +192,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         X_public = _check_rows(self, X_public)
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
-        pool, names, mechanism = self._voters(X, Y, X_public, ids, groups, random, say)
+        who = _Names(ids, groups, electorate, key=random.bytes(32), seed=int(random.randint(2**31)))
+        pool, mechanism = self._voters(X, Y, X_public, who, say)
         order = random.permutation(X_public.shape[0]).astype(np.int64)
 
         def student(rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
@@ -191,7 +208,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             guarantee=self.guarantee,
             dataset=dataset,
             consumer=consumer,
-            voter_ids=names,
+            voter_ids=None if ledger is None else who.of(self.voters, pool.voters),
             seed=seed,
         ) as guardian:
             self.public_rows_, self.release_ = PoolLabelling(
@@ -245,20 +262,13 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     # -- voters ------------------------------------------------------------------------------------
 
     def _voters(
-        self,
-        X: Any,
-        Y: npt.NDArray[np.int8],
-        X_public: Any,
-        ids: Sequence[Any] | None,
-        groups: Sequence[Any] | None,
-        random: np.random.RandomState,
-        say: Progress,
-    ) -> tuple[Pool, list[str] | None, Mechanism]:
-        """Return ballots on the public pool, the voters' names, and the mechanism."""
+        self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: _Names, say: Progress
+    ) -> tuple[Pool, Mechanism]:
+        """Return ballots on the public pool, and the mechanism to count them with."""
         if self.voters not in VOTERS:
             raise InputError(f"voters must be one of {', '.join(VOTERS)}, got {self.voters!r}")
         if self.voters == "neighbours":
-            if groups is not None:
+            if who.groups is not None:
                 raise InputError("groups go with voters='teachers': a neighbour is one record")
             near = NeighbourBallots(
                 X,
@@ -268,10 +278,13 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
                 metric=self.metric,
                 embedding=self.embedding,
             )
-            names = None if ids is None else [repr(name) for name in ids]
-            return near, names, self.mechanism or _for_neighbours(X.shape[0], self.share)
-        key = random.bytes(32)
-        part = partition(X.shape[0], self.n_teachers, ids=ids, groups=groups, key=key)
+            return near, self.mechanism or _for_neighbours(X.shape[0], self.share)
+        if whole("n_teachers", self.n_teachers) > X.shape[0]:
+            raise InputError(
+                f"n_teachers must be at most the records there are ({X.shape[0]}), "
+                f"got {self.n_teachers}"
+            )
+        part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         teachers = train(
             self.teacher,
             X,
@@ -279,17 +292,13 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             part,
             self.n_teachers,
             n_jobs=self.n_jobs,
-            random_state=int(random.randint(2**31 - 1)),
+            random_state=who.seed,
             progress=lambda done, total: say("training teachers", done, total),
             tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
         )
         votes = cast(teachers, X_public, self.threshold)
-        kind = "rows" if ids is None and groups is None else "ids" if groups is None else "groups"
-        # The same parts under the same names go on with their allowance; others begin anew.
-        mark = blake2b(f"{kind} {self.n_teachers}".encode(), key=key, digest_size=8).hexdigest()
-        names = [f"{mark}-{teacher}" for teacher in range(self.n_teachers)]
         mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
-        return _Cube(votes, _limit(mechanism)), names, mechanism
+        return _Cube(votes, _limit(mechanism)), mechanism
 
     def _for_teachers(self, rows: int, labels: int) -> Mechanism:
         """Return Binary voting with noise that suits budget and pool: public numbers."""
@@ -309,32 +318,80 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def _check_private(self, X: Any, y: Any) -> tuple[Any, npt.NDArray[np.int8]]:
-        """Return private rows and (records, labels); note the classes."""
+    def _check_private(
+        self, X: Any, y: Any, classes: Sequence[Any] | None
+    ) -> tuple[Any, npt.NDArray[np.int8]]:
+        """Return private rows and (records, labels).
+
+        What is released has the shape that ``classes`` and the axes of y say, never its values.
+        """
         if y is None:
             raise InputError("PATEClassifier requires y to be passed, but the target y is None")
         X = _check_rows(self, X, reset=True)
         Y = np.asarray(y)
-        if Y.ndim == 2 and Y.shape[1] >= 1 and np.isin(Y, (-1, 0, 1)).all():
+        if Y.ndim == 1:
+            Y = self._binarize(Y, classes)
+        elif classes is not None:
+            raise InputError("classes go with y of one axis; with two, a column is a label")
+        else:
+            Y = check_labels(Y, X.shape[0])
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
-            Y = Y.astype(np.int8)
-        else:
-            Y = self._binarize(Y)
         if len(Y) != X.shape[0]:
             raise InputError(f"y must have {X.shape[0]} rows, as X, got {len(Y)}")
         return X, Y
 
-    def _binarize(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+    def _binarize(self, y: npt.NDArray[Any], classes: Sequence[Any] | None) -> npt.NDArray[np.int8]:
+        if classes is None:
+            raise InputError(
+                "classes must be given if y has one axis: which classes there are is public, and "
+                "must not be read off private records"
+            )
         check_classification_targets(y)
-        if y.ndim != 1 and not (y.ndim == 2 and y.shape[1] == 1):
-            raise InputError(f"y must hold 1, 0 and -1 (unknown), got {type_of_target(y)}")
-        self._multilabel, self.classes_ = False, np.unique(y)
+        self._multilabel, self.classes_ = False, np.unique(np.asarray(classes))
         if len(self.classes_) < 2:
-            raise InputError(f"y must have two classes or more, got one class: {self.classes_}")
-        Y = label_binarize(y.ravel(), classes=self.classes_).astype(np.int8)
+            raise InputError(f"classes must be more than one class, got {self.classes_.tolist()}")
+        strange = ~np.isin(y, self.classes_)
+        if strange.any():
+            raise InputError(f"y must hold classes only, got another one at row {strange.argmax()}")
+        Y = np.asarray(label_binarize(y, classes=self.classes_), np.int8)
         self._columns = Y.shape[1]
-        return np.asarray(Y)
+        return Y
+
+
+class _Names:
+    """What records are called, and what that makes of the voters' names in a ledger."""
+
+    def __init__(
+        self,
+        ids: Sequence[Any] | None,
+        groups: Sequence[Any] | None,
+        electorate: str | None,
+        *,
+        key: bytes,
+        seed: int,
+    ) -> None:
+        if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
+            raise InputError(f"electorate must be a name, got {electorate!r}")
+        self.ids, self.groups, self.electorate = ids, groups, electorate
+        self.key, self.seed = key, seed
+
+    def of(self, voters: str, count: int) -> list[str]:
+        """Return one name a voter, which says under which partition and electorate it votes.
+
+        A fit without the name of an electorate never goes on with an allowance: its records may be
+        in other parts than those of an earlier fit, whose voters also had one.
+        """
+        named = self.ids if self.groups is None else self.groups
+        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
+        how = "groups" if self.groups is not None else "ids"
+        nonce = secrets.token_hex(16) if self.electorate is None else f"named {self.electorate}"
+        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
+        if voters == "teachers":
+            mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
+            return [f"{mark}-{teacher}" for teacher in range(count)]
+        mark = blake2b(scheme, digest_size=8).hexdigest()
+        return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
 
 
 class _Cube:

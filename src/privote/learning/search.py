@@ -24,7 +24,7 @@ _BLOCK_CELLS = 1 << 21  # products held at once by each thread: 8 MiB
 _KEEP_BYTES = 1 << 31  # a single-precision copy of the private rows up to this size is kept
 _UNSURE_CELLS = 1 << 20
 _ROUNDING = 2.0**-24  # of single precision
-_NEVER = -4.0  # a score below every bar: bars lie in [-1, 1]
+_NEVER = -4.0  # a score below every bar: euclidean bars lie in [-1/2, 1/2]
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,13 @@ class RadiusSearch:
 
     def _place(self) -> None:
         """Put the public mean at the origin, and whoever could be near within length 1."""
-        slabs = [self._public.slab(*slab) for slab in self._public.slabs()]
-        self._centre = np.sum([slab.sum(axis=0) for slab in slabs], axis=0) / self._public.rows
-        far = max(float(np.sqrt(_squares(slab - self._centre).max())) for slab in slabs)
-        self._reach = (far + float(self._radii.max())) * (1 + 1e-6) or 1.0
+        public, slabs = self._public, self._public.slabs()
+        self._centre = sum(
+            (public.slab(*slab).sum(axis=0) / public.rows for slab in slabs),
+            start=np.zeros(public.features),
+        )
+        far = max(float(_squares(public.slab(*slab) - self._centre).max()) for slab in slabs)
+        self._reach = (np.sqrt(far) + float(self._radii.max())) * (1 + 1e-6) or 1.0
 
     def _factors(self, rows: Floats) -> Singles:
         """Return private rows as they are multiplied: (rows, columns).
@@ -107,7 +110,8 @@ class RadiusSearch:
     def _questions(self, places: Places) -> _Questions:
         rows, radii = self._public.take(places), self._radii[places]
         if self._metric == "cosine":
-            return _Questions(rows, radii, unit(rows).astype(np.float32), 1.0 - radii)
+            bars = 1.0 - np.minimum(radii, 3.0)  # no distance is above 2
+            return _Questions(rows, radii, unit(rows).astype(np.float32), bars)
         scaled = (rows - self._centre) / self._reach
         factors = np.concatenate([scaled, np.ones((len(rows), 1))], axis=1).astype(np.float32)
         bars = (_squares(scaled)[:, None] - (radii / self._reach) ** 2) / 2

@@ -55,6 +55,8 @@ class Account:
     allowance, spent, refused
         (voters,) by seat: surprises for life, surprises cast, and ballots that counted as the
         baseline because what was left did not pay for them.
+    queries
+        How many were answered from it; public.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
     """
@@ -64,6 +66,7 @@ class Account:
     spent: Counts
     refused: Counts
     roll: dict[str, int] | None
+    queries: int = 0
 
     @classmethod
     def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
@@ -119,6 +122,7 @@ class Totals:
 
     def _take_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        account.queries += int(body["queries"])
         for voter, count in hidden["spent"]:
             account.spent[voter] += count
         for voter, count in hidden.get("refused", ()):  # ledgers of earlier versions lack it
