@@ -66,14 +66,21 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
     output, _ = trained
     target = tmp_path / "p.csv"
     command = ["predict", output / "student.student", tables / "test.csv", "--output", target]
-    result = invoke(*command, "--columns", "a,b,c")
+    result = invoke(*command)  # columns are found by name
     assert result.exit_code == 0, result.output
+    turned = tmp_path / "turned.csv"
+    with (tables / "test.csv").open() as stream:
+        lines = [line.strip().split(",")[::-1] for line in stream]
+    turned.write_text("\n".join(",".join(line) for line in lines))
+    again = invoke("predict", output / "student.student", turned, "--output", tmp_path / "t.csv")
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "t.csv").read_text() == target.read_text()
     with target.open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 100
     assert all((float(row["flu probability"]) >= 0.5) == (row["flu"] == "1") for row in rows)
-    assert invoke(*command, "--columns", "a,b,c").exit_code == 2  # it exists
-    wrong = invoke(*command, "--force")
+    assert invoke(*command).exit_code == 2  # it exists
+    wrong = invoke(*command, "--force", "--columns", "a,b")
     assert wrong.exit_code == 2
     assert "does not fit this student" in wrong.output
 
@@ -133,6 +140,8 @@ def test_a_budget_that_is_used_up_is_refused(tables, tmp_path):
         "train", tables / "private.csv", "--labels", "flu,cold", "--public", tables / "public.csv",
         "--teachers", "20", *BUDGET, "--ledger", ledger, "--queries", "20",
     ]  # fmt: skip
-    assert invoke(*common, "--output", tmp_path / "one").exit_code == 0
-    refused = invoke(*common, "--random-state", "5", "--output", tmp_path / "two")
+    named = [*common, "--electorate", "ward"]
+    assert invoke(*named, "--output", tmp_path / "one").exit_code == 0
+    assert invoke(*named, "--output", tmp_path / "two").exit_code == 0  # goes on with what is left
+    refused = invoke(*common, "--output", tmp_path / "three")
     assert refused.exit_code == 3, refused.output

@@ -55,7 +55,11 @@ def test_npz(tmp_path):
     ("text", "options", "words"),
     [
         (CSV, {"labels": ["sick"]}, "no column 'sick'"),
-        (CSV, {"labels": ["ill"], "features": ["who"]}, "column 'who': a feature must be a number"),
+        (
+            CSV,
+            {"labels": ["ill"], "features": ["who"]},
+            "column 'who', row 0: a feature",
+        ),
         (CSV.replace("-1", "2"), {"labels": ["ill"], "features": ["age"]}, "row 2: a label must"),
         (CSV.replace("2.5", "nan"), {"features": ["size"]}, "row 0: must be a finite"),
         ("a,b\n1\n", {}, "line 2: 1 values"),

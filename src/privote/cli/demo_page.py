@@ -56,8 +56,10 @@ MODELS = [
 ]
 COMPARED = (
     "All are linear on the same features. A PATE student never sees a private scene, only released "
-    "labels; DPSGD descends on private scenes with noisy gradients. A model without epsilon "
-    "protects nobody."
+    "labels: of binary as many as its allowance lasts for, of the others as many as composition "
+    "allows. DPSGD descends on private scenes with noisy gradients, and is ahead on features this "
+    "good. A model without epsilon protects nobody: one teacher shows how much its true labels are "
+    "worth."
 )
 READING = (
     "Each row is one release of the same votes. Allowance answers every query; a voter that has "
@@ -164,8 +166,9 @@ def _learnt(outcome: Outcome) -> Section:
             _figure(
                 "AUC on test scenes. A model without privacy is a bound, not a rival.",
                 lambda: answered_by_guarantee(
-                    {row["model"]: round(100 * row["AUC"], 1) for row in _judged(outcome)},
-                    title="AUC of each model, in percent",
+                    {row["model"]: row["AUC"] for row in _judged(outcome)},
+                    title="How well each model ranks test scenes",
+                    axis="area under the ROC curve (AUC)",
                 ),
             ),
             "On features as good as these, descending on private records with noisy gradients is a "

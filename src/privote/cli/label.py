@@ -282,9 +282,17 @@ def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, An
         each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance,)
         span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
         facts["allowance"] = f"{span} surprises a voter, for life"
+        so_far = release.so_far or release.answered
+        if so_far > release.answered:
+            facts["answered from it so far"] = f"{so_far:,} queries, under this one epsilon"
         caption = (
-            f"The allowance is {min(each) / release.answered:.2g} surprises a query. "
-            "Voters who cast more run out, and then count as the baseline; who did is sealed."
+            f"The allowance is {min(each) / so_far:.2g} surprises for each of the {so_far:,} "
+            "queries answered from it so far. Voters who cast more run out, and then count as the "
+            "baseline; who did is sealed."
+        )
+    if release.terms.get("passed") is False:
+        caption = (
+            "The test failed: nothing was released, and the whole budget of this data set is spent."
         )
     if known_by is not None:
         facts["voters known by"] = _KNOWN[known_by]

@@ -39,7 +39,9 @@ def predict(
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,...", help="Columns of the table that are features, in order; else all."
+            metavar="A,B,...",
+            help="Columns of the table that are features, in order; those the student learnt from "
+            "unless told.",
         ),
     ] = None,
     trust: Annotated[
@@ -71,7 +73,9 @@ def predict(
 
     saved = load_student(student, trusted=trust or ())
     bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
-    data = table(rows, features=None if columns is None else columns.split(","))
+    # By name where the student knows its columns: their order in the file does not matter then.
+    wanted = saved.feature_names if columns is None else columns.split(",")
+    data = table(rows, features=None if rows.suffix == ".npz" else wanted)
     try:
         chance = saved.predict_proba(data.X)
     except ValueError as error:  # scikit-learn's own words for rows of another width
@@ -86,9 +90,9 @@ def predict(
     facts = {
         "rows": len(chance),
         "labels": len(saved.label_names),
-        "student's epsilon": saved.privacy.get("epsilon"),
-        "student's delta": saved.privacy.get("delta"),
-        "student's guarantee": saved.privacy.get("guarantee"),
+        "student's epsilon, by its file": saved.privacy.get("epsilon"),
+        "student's delta, by its file": saved.privacy.get("delta"),
+        "student's guarantee, by its file": saved.privacy.get("guarantee"),
         "written to": str(output),
     }
     print_json(facts) if json else print_facts(facts, title="Predicted")

@@ -23,7 +23,7 @@ def train(
             metavar="DATA",
             show_default=False,
             help="Private data: a .npz, .csv or .parquet table; or a data set by name: scenes, "
-            "mulan:FILE, voc2012:FOLDER, chexpert:FOLDER, mimic:FOLDER, padchest:FOLDER.",
+            "mulan:FILE; voc2012, chexpert, mimic, padchest or nih, each with :FOLDER.",
         ),
     ],
     epsilon: options.Epsilon,
@@ -47,6 +47,14 @@ def train(
         str | None,
         typer.Option(
             metavar="A,B,...", help="Which columns of a table are labels.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Which columns of a table are features; every other one unless told.",
+            rich_help_panel=_DATA,
         ),
     ] = None,
     id_column: Annotated[
@@ -150,6 +158,15 @@ def train(
     beside: options.Beside = None,
     dataset: options.Dataset = "default",
     consumer: options.Consumer = None,
+    electorate: Annotated[
+        str | None,
+        typer.Option(
+            help="With --ledger: a name under which the same records, with the same ids or groups, "
+            "go on with what is left of their allowance in a later run. Without it every run is a "
+            "new charge.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
     seed: options.Seed = None,
     json: options.Json = False,
 ) -> None:
@@ -184,8 +201,10 @@ def train(
     )
     if student not in STUDENTS:
         raise InputError(f"--student must be one of {', '.join(STUDENTS)}, got {student!r}")
-    if ledger is None and (consumer is not None or dataset != "default" or beside is not None):
-        raise InputError("--dataset, --consumer and --beside go with --ledger: give it too")
+    if ledger is None and (dataset != "default" or any((consumer, beside, electorate))):
+        raise InputError(
+            "--dataset, --consumer, --electorate and --beside go with --ledger: give it too"
+        )
     job = Job(
         data=data,
         public=public,
@@ -198,6 +217,8 @@ def train(
         ledger=None if ledger is None else Place.of(ledger, beside),
         dataset=dataset,
         consumer=consumer,
+        electorate=electorate,
+        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         seed=seed,
         settings={
             "mechanism": flags,
@@ -239,6 +260,8 @@ def _show_json(outcome: Any) -> None:
 
 
 def _show(outcome: Any) -> None:
+    from privote.mechanisms.base import describe
+
     from .output import print_facts, print_table
 
     facts = outcome.release.facts()
@@ -246,6 +269,12 @@ def _show(outcome: Any) -> None:
         {
             "public rows labelled": outcome.release.answered,
             "guarantee": facts["guarantee"],
+            "mechanism": describe(facts["mechanism"]),
+            **(
+                {}
+                if facts["allowance"] is None
+                else {"allowance": f"{facts['allowance']} surprises a voter, for life"}
+            ),
             "epsilon": "sealed" if facts["epsilon"] is None else float(facts["epsilon"]),
             "delta": facts["delta"],
             "voters": facts["voters"],

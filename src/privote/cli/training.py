@@ -38,6 +38,8 @@ class Job:
     ledger: Any
     dataset: str
     consumer: str | None
+    electorate: str | None
+    columns: tuple[str, ...] | None
     seed: int | None
     settings: Mapping[str, Any]
 
@@ -49,6 +51,7 @@ class Outcome:
     job: Job
     release: Release
     label_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
 
@@ -87,10 +90,16 @@ def run_training(job: Job) -> Outcome:
             ledger=job.ledger,
             dataset=job.dataset,
             consumer=job.consumer,
+            electorate=job.electorate,
             seed=job.seed,
             progress=progress,
         )
-    outcome = Outcome(job=job, release=pate.release_, label_names=private.label_names)
+    outcome = Outcome(
+        job=job,
+        release=pate.release_,
+        label_names=private.label_names,
+        feature_names=private.feature_names,
+    )
     if test is not None and len(test):
         found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
         outcome.figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
@@ -101,6 +110,9 @@ def run_training(job: Job) -> Outcome:
 def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData | None]:
     """Return private, public and test rows."""
     if Path(job.data).suffix not in tables.SUFFIXES:
+        if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
+            known = ", ".join(tables.SUFFIXES)
+            raise InputError(f"DATA must be a table ({known}) or a data set by name: {job.data!r}")
         if job.public is not None or job.test is not None:
             raise InputError("--public and --test go with a table: a data set by name is split")
         sides = open_data(job.data).split()
@@ -108,7 +120,7 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData | No
     if job.public is None:
         raise InputError("--public must be given with a table: the rows to label")
     names = {"id_column": job.id_column, "group_column": job.group_column}
-    private = tables.table(job.data, labels=job.labels, **names)
+    private = tables.table(job.data, labels=job.labels, features=job.columns, **names)
     others = [_like(private, job, path) for path in (job.public, job.test) if path is not None]
     return private, others[0], others[1] if len(others) > 1 else None
 
@@ -155,6 +167,7 @@ def _write(outcome: Outcome, pate: PATEClassifier) -> None:
         folder / "student.student",
         pate.student_,
         label_names=outcome.label_names,
+        feature_names=outcome.feature_names,
         privacy=pate.privacy_,
     )
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:

@@ -125,14 +125,16 @@ def _parquet(file: Path) -> dict[str, Column]:
 
 
 def _numbers(file: Path, name: str, column: Column) -> npt.NDArray[np.float32]:
-    try:
-        values = np.array([float(v) for v in column] if column.dtype == object else column)
-        out = values.astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{file.name}, column {name!r}: a feature must be a number ({error}); "
-            "leave the column out, or encode it by a rule that looks at no other row"
-        ) from None
+    out = np.empty(len(column), np.float32)
+    for row, value in enumerate(column.tolist()):
+        try:
+            out[row] = float(value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{file.name}, column {name!r}, row {row}: a feature must be a number, got "
+                f"{value!r}; name the features with --columns (features=), or the column that "
+                "names records or persons with --id-column or --group-column"
+            ) from None
     if not np.isfinite(out).all():
         row = int(np.flatnonzero(~np.isfinite(out))[0])
         raise InputError(f"{file.name}, column {name!r}, row {row}: must be a finite number")

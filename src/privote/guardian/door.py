@@ -342,8 +342,8 @@ class Guardian:
         if name in {place[0] for place in totals.curves} | totals.taken:
             return BudgetError(
                 f"what is left of {budget} for data set {name!r} buys not one surprise a voter "
-                f"with {self.mechanism}: other charges have used it. To go on with an allowance that is "
-                "charged already, use the same mechanism, voters, names and consumer"
+                f"with {self.mechanism}: other charges have used it. To go on with an allowance "
+                "that is charged already, use the same mechanism, voters, names and consumer"
             )
         return BudgetError(
             f"{budget} buys not one surprise a voter with {self.mechanism}: use a larger sigma or "

@@ -186,7 +186,7 @@ def _fit(model: Any, X: Any, Y: Labels, lesson: Lesson) -> Any:
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise InputError(
             f"teacher must be a classifier for many labels; {type(model).__name__} cannot learn "
-            f"from {Y.shape[0]} records and {Y.shape[1]} labels of part {lesson.number}: {error}"
+            f"{Y.shape[1]} labels from a part: {error}"
         ) from error
     return pupil
 

@@ -33,7 +33,8 @@ _OURS = (
 )
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"mixmatch": ("privote.learning.mixmatch", "MixMatchClassifier")}
-_MOST = 2 << 30  # bytes of a member: a zip may claim to unpack to anything
+_MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
+_FEW = 1 << 20  # bytes of its facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +47,16 @@ class SavedStudent:
         The fitted classifier.
     label_names
         Names of the labels, in order.
+    feature_names
+        Names of the columns it looks at, in order; None if they had none.
     privacy
-        The facts of the release it was trained on: epsilon, delta, guarantee and so on.
+        The facts of the release it was trained on: epsilon, delta, guarantee and so on, as whoever
+        wrote the file claims them.
     """
 
     model: Any
     label_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
     privacy: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
 
@@ -69,6 +74,7 @@ def save_student(
     model: Any,
     *,
     label_names: Sequence[str],
+    feature_names: Sequence[str] | None = None,
     privacy: dict[str, Any] | None = None,
 ) -> None:
     """Write a fitted student to a file that ends in ``.student``."""
@@ -77,6 +83,7 @@ def save_student(
     facts = {
         "version": __version__,
         "label_names": [str(label) for label in label_names],
+        "feature_names": None if feature_names is None else [str(name) for name in feature_names],
         "privacy": privacy or {},
         "network": name,
     }
@@ -110,26 +117,30 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
         where the file comes from.
     """
     target = _check_path(path)
+    if not target.is_file():
+        raise InputError(f"{str(path)!r} does not exist, or is no file")
     try:
         with zipfile.ZipFile(target) as file:
-            facts = json.loads(_read(file, _FACTS))
-            member = _ARRAYS if facts["network"] else _SKOPS
-            content = _read(file, member)
-    except FileNotFoundError:
-        raise InputError(f"{str(path)!r} does not exist") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
-    try:
+            facts = json.loads(_read(file, _FACTS, _FEW))
+            content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
+        _check_size(content)
+        names, features = facts["label_names"], facts["feature_names"]
+        for listed in (names, features or []):
+            if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+                raise ValueError("names must be texts")
         model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError("it holds no classifier")
         return SavedStudent(
             model=model,
-            label_names=tuple(facts["label_names"]),
+            label_names=tuple(names),
+            feature_names=None if features is None else tuple(features),
             privacy=dict(facts["privacy"]),
             version=str(facts["version"]),
         )
     except InputError:
         raise
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError) as error:
+    except Exception as error:  # whatever a broken or hostile file leads to
         raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
 
 
@@ -140,10 +151,17 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _read(file: zipfile.ZipFile, name: str) -> bytes:
-    if file.getinfo(name).file_size > _MOST:
-        raise ValueError(f"{name} claims to hold more than {_MOST} bytes")
+def _read(file: zipfile.ZipFile, name: str, most: int) -> bytes:
+    if file.getinfo(name).file_size > most:
+        raise ValueError(f"{name} claims to hold more than {most} bytes")
     return file.read(name)
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse a member, itself a zip, that claims to unpack to more than a student needs."""
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:
+        if sum(member.file_size for member in inner.infolist()) > _MOST:
+            raise ValueError(f"it claims to unpack to more than {_MOST} bytes")
 
 
 def _network_name(model: Any) -> str | None:

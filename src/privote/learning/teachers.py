@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.special import expit
 
 from ..errors import InputError
@@ -28,6 +29,7 @@ Answers = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]
 
 _BLOCK_CELLS = 1 << 23  # answers in a block: 32 MiB
+_LARGEST = 1e15  # of a weight
 _BLOCK_VALUES = 1 << 25  # features of a block's rows
 
 
@@ -110,15 +112,18 @@ class StackedTeachers(Teachers):
         if rows.shape[1] != self.n_features:
             raise InputError(f"X must have {self.n_features} features, got {rows.shape[1]}")
         with np.errstate(over="ignore", invalid="ignore"):  # looked for below
-            values = np.asarray(rows.astype(np.float32, copy=False) @ self._first)
+            narrow = rows.astype(np.float32, copy=False)
+        if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
+            raise InputError("X must hold numbers that float32 can hold, got larger ones")
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.asarray(narrow @ self._first)
         values += self._lift
         values = values.reshape(len(values), self.n_teachers, -1)
         if self._last is not None:
             weights, lift = self._last
             units = np.ascontiguousarray(np.tanh(values, out=values).swapaxes(0, 1))
             values = np.ascontiguousarray(np.matmul(units, weights).swapaxes(0, 1)) + lift
-        if not np.isfinite(values).all() and np.isnan(values).any():
-            raise InputError("X must hold numbers that float32 can hold, got larger ones")
+        values[np.isnan(values)] = 0  # a teacher whose numbers overflowed has no opinion
         return np.asarray(expit(values, out=values))
 
 
@@ -207,6 +212,11 @@ def train(
     if isinstance(model, LinearTeachers):
         return StackedTeachers([pupil.layers for pupil in pupils], sizes, prevalence, thresholds)
     return SeparateTeachers(pupils, sizes, prevalence, thresholds)
+
+
+def _finite(weights: npt.NDArray[Any]) -> Answers:
+    """Return weights as float32, cut to what products of them can hold."""
+    return np.clip(np.nan_to_num(weights), -_LARGEST, _LARGEST).astype(np.float32)
 
 
 def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:

@@ -25,7 +25,11 @@ _METRIC_NAMES = {
 
 
 def answered_by_guarantee(
-    answered: Mapping[str, int], *, title: str, sealed: Collection[str] = ()
+    answered: Mapping[str, float],
+    *,
+    title: str,
+    sealed: Collection[str] = (),
+    axis: str = "queries answered",
 ) -> str:
     """Return horizontal bars: how many queries each guarantee answers.
 
@@ -37,6 +41,8 @@ def answered_by_guarantee(
         What stands above the figure.
     sealed
         Names whose number is for the owner's eyes; their bars are hatched and say so.
+    axis
+        What the bars count, if not queries.
     """
     names = list(_check_points("answered", answered))
     _check_known("sealed", sealed, names)
@@ -50,17 +56,18 @@ def answered_by_guarantee(
             axes.annotate(
                 cell(value), (value, place), (6, 0), textcoords="offset points", va="center"
             )
-        axes.set_xlim(0, max(longest, 1) * 1.12)  # room for the number of the longest bar
+        axes.set_xlim(0, longest * 1.12 or 1)  # room for the number of the longest bar
         said_beside = [f"{name}\n{OWNER_ONLY}" if name in sealed else name for name in names]
         axes.set_yticks(range(len(names)), said_beside)
         axes.invert_yaxis()
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="x")
-        axes.xaxis.set_major_formatter(lambda value, _: cell(round(value)))
-        axes.set_xlabel("queries answered")
+        if longest > 1:
+            axes.xaxis.set_major_formatter(lambda value, _: cell(round(value)))
+        axes.set_xlabel(axis)
         heading(axes, title)
         said = (f"{name} {cell(answered[name])}" for name in names)
-        alt = f"{title}. Queries answered: {'; '.join(said)}."
+        alt = f"{title}. {axis.capitalize()}: {'; '.join(said)}."
         return svg_of(figure, alt, sealed=bool(sealed))
 
 
