@@ -201,7 +201,7 @@ def _one_thread() -> Iterator[None]:
 @cache
 def _pools() -> Any:
     """Return the thread pools of this process's libraries; looking for them takes a while."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 

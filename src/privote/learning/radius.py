@@ -80,7 +80,7 @@ def _over_pool(public: RowTable, sample: Places, shares: Floats, metric: str) ->
         above = np.arange(len(sample))[None, :] > np.arange(start, start + len(away))[:, None]
         found.append(away[above])
     pairs = np.concatenate(found)
-    return _quantiles(pairs[None, :], shares, pairs.size)[0]
+    return np.asarray(_quantiles(pairs[None, :], shares, pairs.size)[0])
 
 
 def _by_query(public: RowTable, sample: Places, shares: Floats, metric: str) -> Floats:
@@ -115,4 +115,4 @@ def _table(left: Floats, right: Floats, metric: str) -> Floats:
     if metric == "cosine":
         return np.asarray(1.0 - left @ right.T)
     square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2 * left @ right.T
-    return np.sqrt(np.maximum(square, 0.0))
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))

@@ -105,7 +105,7 @@ class RadiusSearch:
         far = ~(half <= 0.5)
         scaled[far] = 0.0
         score = np.where(far, _NEVER, -half)
-        return np.concatenate([scaled, score[:, None]], axis=1).astype(np.float32)
+        return np.asarray(np.concatenate([scaled, score[:, None]], axis=1), np.float32)
 
     def _questions(self, places: Places) -> _Questions:
         rows, radii = self._public.take(places), self._radii[places]
@@ -167,7 +167,7 @@ class RadiusSearch:
             rows, radii = asked.rows[query[part]], asked.radii[query[part]]
             away = distances(self._private.take(record[part]), rows, self._metric)
             sure[part] = (away[:, None] <= radii).sum(axis=1)
-        return sure
+        return np.asarray(sure)
 
 
 def _squares(rows: Floats) -> Floats:
