@@ -171,7 +171,7 @@ def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
     back = pickle.loads(blob)
     assert np.array_equal(back.predict(X_TEST), fitted.predict(X_TEST))
     assert not hasattr(back.release_.sealed, "spent")
-    for word in (b"StackedTeachers", b"prevalence_", b"_Cube", b"Guardian"):
+    for word in (b"StackedTeachers", b"prevalence_", b"TeacherPool", b"Guardian"):
         assert word not in blob
 
 

@@ -45,14 +45,7 @@ def label(
     link_order: options.LinkOrder = None,
     gate_threshold: options.GateThreshold = None,
     gate_sigma: options.GateSigma = None,
-    guarantee: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What the budget promises: allowance, worst-case, ptr or data-dependent.",
-            rich_help_panel="Budget",
-        ),
-    ] = "allowance",
+    guarantee: options.Guarantee = "allowance",
     queries: Annotated[
         int | None,
         typer.Option(
@@ -85,13 +78,8 @@ def label(
         ),
     ] = None,
     beside: options.Beside = None,
-    dataset: Annotated[
-        str, typer.Option(help="The data set's name in the ledger.", rich_help_panel="Budget")
-    ] = "default",
-    consumer: Annotated[
-        str | None,
-        typer.Option(help="For whom, by name in the ledger.", rich_help_panel="Budget"),
-    ] = None,
+    dataset: options.Dataset = "default",
+    consumer: options.Consumer = None,
     voter_ids: Annotated[
         Path | None,
         typer.Option(

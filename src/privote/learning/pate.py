@@ -8,9 +8,7 @@ Everything after the release is post-processing and costs nothing.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..ballots import Ballots, BallotSource
 from ..calibrate import sigma_for
 from ..datasets import Images
 from ..errors import InputError, whole
@@ -35,6 +32,7 @@ from .rounds import Pool, PoolLabelling, Rows, Schedule
 from .student import check_labels, train_student
 from .teachers import train
 from .thresholds import cast
+from .voters import TeacherPool, VoterNames, neighbour_mechanism, positives_limit
 
 _YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 VOTERS = ("teachers", "neighbours")
@@ -192,7 +190,9 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         X_public = _check_rows(self, X_public)
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
-        who = _Names(ids, groups, electorate, key=random.bytes(32), seed=int(random.randint(2**31)))
+        who = VoterNames(
+            ids, groups, electorate, key=random.bytes(32), seed=int(random.randint(2**31))
+        )
         pool, mechanism = self._voters(X, Y, X_public, who, say)
         order = random.permutation(X_public.shape[0]).astype(np.int64)
 
@@ -262,7 +262,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     # -- voters ------------------------------------------------------------------------------------
 
     def _voters(
-        self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: _Names, say: Progress
+        self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
     ) -> tuple[Pool, Mechanism]:
         """Return ballots on the public pool, and the mechanism to count them with."""
         if self.voters not in VOTERS:
@@ -278,7 +278,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
                 metric=self.metric,
                 embedding=self.embedding,
             )
-            return near, self.mechanism or _for_neighbours(X.shape[0], self.share)
+            return near, self.mechanism or neighbour_mechanism(X.shape[0], self.share)
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 f"n_teachers must be at most the records there are ({X.shape[0]}), "
@@ -298,7 +298,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         )
         votes = cast(teachers, X_public, self.threshold)
         mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
-        return _Cube(votes, _limit(mechanism)), mechanism
+        return TeacherPool(votes, positives_limit(mechanism)), mechanism
 
     def _for_teachers(self, rows: int, labels: int) -> Mechanism:
         """Return Binary voting with noise that suits budget and pool: public numbers."""
@@ -357,65 +357,6 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         Y = np.asarray(label_binarize(y, classes=self.classes_), np.int8)
         self._columns = Y.shape[1]
         return Y
-
-
-class _Names:
-    """What records are called, and what that makes of the voters' names in a ledger."""
-
-    def __init__(
-        self,
-        ids: Sequence[Any] | None,
-        groups: Sequence[Any] | None,
-        electorate: str | None,
-        *,
-        key: bytes,
-        seed: int,
-    ) -> None:
-        if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
-            raise InputError(f"electorate must be a name, got {electorate!r}")
-        self.ids, self.groups, self.electorate = ids, groups, electorate
-        self.key, self.seed = key, seed
-
-    def of(self, voters: str, count: int) -> list[str]:
-        """Return one name a voter, which says under which partition and electorate it votes.
-
-        A fit without the name of an electorate never goes on with an allowance: its records may be
-        in other parts than those of an earlier fit, whose voters also had one.
-        """
-        named = self.ids if self.groups is None else self.groups
-        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
-        how = "groups" if self.groups is not None else "ids"
-        nonce = secrets.token_hex(16) if self.electorate is None else f"named {self.electorate}"
-        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
-        if voters == "teachers":
-            mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
-            return [f"{mark}-{teacher}" for teacher in range(count)]
-        mark = blake2b(scheme, digest_size=8).hexdigest()
-        return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
-
-
-class _Cube:
-    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
-
-    sparse = False
-
-    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
-        self.votes, self.limit = votes, limit
-        self.voters, self.labels = votes.shape[1:]
-
-    def take(self, rows: Rows) -> BallotSource:
-        ballots = Ballots.from_array(self.votes[rows])
-        return ballots if self.limit is None else ballots.clip(self.limit)
-
-
-def _limit(mechanism: Mechanism) -> int | None:
-    """Return how many ones a ballot may have; a teacher's first ones are kept."""
-    return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
-
-
-def _for_neighbours(records: int, share: float) -> Mechanism:
-    """Return Binary voting whose noise suits the neighbours to be expected: public numbers."""
-    return BinaryVoting(sigma=max(1.0, share * records / 5), false_alarm=0.05)
 
 
 def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:

@@ -1,0 +1,76 @@
+"""Who votes in PATE: under which names a ledger knows them, and what their ballots may hold."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ballots import Ballots, BallotSource
+from ..errors import InputError
+from ..mechanisms import BinaryVoting, Mechanism
+from .rounds import Rows
+
+
+class VoterNames:
+    """What records are called, and what that makes of the voters' names in a ledger."""
+
+    def __init__(
+        self,
+        ids: Sequence[Any] | None,
+        groups: Sequence[Any] | None,
+        electorate: str | None,
+        *,
+        key: bytes,
+        seed: int,
+    ) -> None:
+        if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
+            raise InputError(f"electorate must be a name, got {electorate!r}")
+        self.ids, self.groups, self.electorate = ids, groups, electorate
+        self.key, self.seed = key, seed
+
+    def of(self, voters: str, count: int) -> list[str]:
+        """Return one name a voter, which says under which partition and electorate it votes.
+
+        A fit without the name of an electorate never goes on with an allowance: its records may be
+        in other parts than those of an earlier fit, whose voters also had one.
+        """
+        named = self.ids if self.groups is None else self.groups
+        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
+        how = "groups" if self.groups is not None else "ids"
+        nonce = secrets.token_hex(16) if self.electorate is None else f"named {self.electorate}"
+        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
+        if voters == "teachers":
+            mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
+            return [f"{mark}-{teacher}" for teacher in range(count)]
+        mark = blake2b(scheme, digest_size=8).hexdigest()
+        return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
+
+
+class TeacherPool:
+    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
+
+    sparse = False
+
+    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
+        self.votes, self.limit = votes, limit
+        self.voters, self.labels = votes.shape[1:]
+
+    def take(self, rows: Rows) -> BallotSource:
+        """Return the ballots on these rows, in this order."""
+        ballots = Ballots.from_array(self.votes[rows])
+        return ballots if self.limit is None else ballots.clip(self.limit)
+
+
+def positives_limit(mechanism: Mechanism) -> int | None:
+    """Return how many ones a ballot may have; a teacher's first ones are kept."""
+    return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
+
+
+def neighbour_mechanism(records: int, share: float) -> Mechanism:
+    """Return Binary voting whose noise suits the neighbours to be expected: public numbers."""
+    return BinaryVoting(sigma=max(1.0, share * records / 5), false_alarm=0.05)
