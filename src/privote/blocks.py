@@ -130,7 +130,7 @@ class SparseBlock:
 
     def yes(self) -> Counts:
         """Return the number of yes-votes (queries, labels)."""
-        return self._sum(np.ones(len(self.votes), np.int64)[:, None] * self.votes)
+        return self._sum(None).astype(np.int64)
 
     def margins(self, *, missing_is_no: bool) -> Counts:
         """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
@@ -139,12 +139,15 @@ class SparseBlock:
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-        return self._sum(weights[self.votes.sum(axis=1)][:, None] * self.votes)
+        return self._sum(weights[self.votes.sum(axis=1)]).astype(np.float64)
 
-    def _sum(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        tally = np.zeros((self.queries, self.labels), rows.dtype)
-        np.add.at(tally, self.query, rows)
-        return tally
+    def _sum(self, weights: Floats | None) -> npt.NDArray[Any]:
+        """Add up what ballots say; few say yes, so only the yes-votes are visited."""
+        row, label = np.nonzero(self.votes)
+        cell = self.query[row] * self.labels + label
+        each = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        return tally.reshape(self.queries, self.labels)
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
         """Return (query, voter, yes-ballot) of every ballot cast."""

@@ -14,6 +14,7 @@ from privote.learning.dp_noise import (
     Noise,
     TrainingPlan,
     TrainingPrivacy,
+    affordable_rate,
     next_clip,
     split_for_clipping,
 )
@@ -139,6 +140,16 @@ def test_shared_noise_costs_what_it_costs_alone(noise, batch):
     gradients, count = split_for_clipping(noise, batch)
     assert gradients**-2 + (2 * count) ** -2 == pytest.approx(noise**-2)
     assert gradients <= noise * 2 / math.sqrt(3) * (1 + 1e-9)
+
+
+def test_affordable_rate_lets_noise_move_a_weight_by_one():
+    plan = TrainingPlan(steps=400, sample_rate=0.25)
+    rate = affordable_rate(plan, 5.0, 8_000, keep=0.9)
+    speed = place = np.zeros(4_000)
+    for draw in Noise(0).normal(400 * 4_000).reshape(400, 4_000):
+        speed = 0.9 * speed + rate * 5.0 * draw / 2_000
+        place = place + speed
+    assert place.std() == pytest.approx(1.0, rel=0.05)
 
 
 def test_clip_moves_towards_the_quantile():

@@ -20,7 +20,7 @@ from ..blocks import Counts
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, UnavailableError
 from ..ledger import Budget, Ledger, Place
-from ..ledger.totals import Totals, check_name, terms_of
+from ..ledger.totals import Totals, check_name, packed, terms_of
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, Later, Release, Sealed
 from ..surprises import effective
@@ -372,10 +372,7 @@ class Guardian:
             )
 
     def _answer(self, account: str, queries: int, spent: Counts, refused: Counts) -> None:
-        sealed = {}
-        for name, counts in (("spent", spent), ("refused", refused)):
-            who = np.flatnonzero(counts)
-            sealed[name] = np.stack([who, counts[who]], axis=1).tolist()
+        sealed = {"spent": packed(spent), "refused": packed(refused)}
         body = {**self._entry("answer"), "account": account, "queries": queries}
         self._ledger.append(body, sealed)
 

@@ -97,7 +97,7 @@ def _small_cnn(channels: int, outputs: int) -> Any:
     """Return three convolutions and a maximum over places; about 60,000 weights."""
     nn = require_torch("networks").nn
     layers: list[Any] = []
-    for inputs, wide, halve in ((channels, 32, False), (32, 64, True), (64, 64, False)):
+    for inputs, wide, halve in ((channels, 32, True), (32, 64, False), (64, 64, False)):
         layers += [nn.Conv2d(inputs, wide, 3, padding=1), nn.GroupNorm(_GROUPS, wide), nn.ReLU()]
         if halve:
             layers.append(nn.MaxPool2d(2, ceil_mode=True))

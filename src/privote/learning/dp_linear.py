@@ -20,11 +20,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..errors import InputError, positive
-from .dp_noise import Noise, TrainingPlan, TrainingPrivacy, next_clip, split_for_clipping
+from .dp_noise import (
+    Noise,
+    TrainingPlan,
+    TrainingPrivacy,
+    affordable_rate,
+    next_clip,
+    split_for_clipping,
+)
 from .student import check_labels
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
+
+_FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
 
 
 class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
@@ -45,7 +54,8 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         Let a noisy count steer ``clip`` to the middle of the gradients' norms (Andrew et al. 2021);
         the count's noise is part of the same promise.
     learning_rate
-        Step for a mean gradient of norm ``clip``.
+        Step for a mean gradient of norm ``clip``. None: as large as the noise allows, at most 10;
+        found from public numbers, see :func:`privote.learning.dp_noise.affordable_rate`.
     momentum
         Share of the last step that is kept.
     initial_share
@@ -68,9 +78,11 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         ``(x - mean_) * scale_`` (and then of norm 1).
     privacy_
         :class:`~privote.learning.dp_noise.TrainingPrivacy`: what may be published.
-    clip_
-        The last clipping norm.
+    clip_, learning_rate_
+        The last clipping norm, and the rate that was used.
     """
+
+    accepts_missing = True  # labels of -1 are left out of the loss
 
     def __init__(
         self,
@@ -82,7 +94,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         sample_rate: float = 1.0,
         clip: float = 1.0,
         adaptive: bool = False,
-        learning_rate: float = 6.0,
+        learning_rate: float | None = None,
         momentum: float = 0.9,
         initial_share: float = 0.1,
         normalise: bool = True,
@@ -119,6 +131,8 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self._measure(X_public, sp.issparse(X))
         noise = Noise(self.seed)
         multiplier = plan.noise_multiplier(self.epsilon, self.delta)
+        rate = affordable_rate(plan, multiplier, X.shape[0], self.momentum)
+        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
         weights = self._descend(self._design(X), Y, multiplier, noise)
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1] + logit(self.initial_share)
@@ -146,8 +160,9 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
 
     def _check(self) -> None:
-        for name in ("clip", "learning_rate"):
-            positive(name, getattr(self, name))
+        positive("clip", self.clip)
+        if self.learning_rate is not None:
+            positive("learning_rate", self.learning_rate)
         if self.power != 0:
             positive("power", self.power)
         for name, open_below in (("momentum", False), ("initial_share", True)):
@@ -201,7 +216,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             part, truth = (rows, Y) if all_of_them else (rows[chosen], Y[chosen])
             total, below = clipped_sum(part, truth, weights, logit(self.initial_share), clip)
             noisy = noise.add(total, multiplier * clip)
-            velocity = self.momentum * velocity - self.learning_rate * noisy / (batch * clip)
+            velocity = self.momentum * velocity - self.learning_rate_ * noisy / (batch * clip)
             weights = weights + velocity
             if self.adaptive:
                 below = float(noise.add(np.array([below]), count_noise)[0])

@@ -228,6 +228,18 @@ class Noise:
         return np.asarray(np.rint(noisy / step) * step)
 
 
+def affordable_rate(
+    plan: TrainingPlan, noise_multiplier: float, records: int, keep: float
+) -> float:
+    """Return the learning rate at which noise moves a weight by about 1 in all.
+
+    Steps of rate η on noisy means, in units of the clipping norm, with a momentum that keeps this
+    share: the noise adds up to η/(1−keep)·√T·z/batch. A public number, like all that it is made of.
+    """
+    batch = plan.sample_rate * records
+    return batch * (1 - keep) / (math.sqrt(plan.steps) * noise_multiplier)
+
+
 def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, float]:
     """Share one step's noise between gradients and the count that steers the clipping norm.
 

@@ -23,7 +23,7 @@ from .architectures import (
     seeded,
 )
 from .dp_linear import DPLinear
-from .dp_noise import Noise, TrainingPlan, TrainingPrivacy
+from .dp_noise import Noise, TrainingPlan, TrainingPrivacy, affordable_rate
 from .images import Rows, Scaling
 from .network_classifier import NetworkClassifier, check_counts, check_shares
 from .networks import image_features, published_constants
@@ -62,7 +62,8 @@ class DPSGDClassifier(NetworkClassifier):
     clip
         Largest norm of one record's gradient (the first one, if adaptive).
     optimizer, learning_rate, momentum
-        ``"sgd"`` or ``"adam"`` on the mean gradient in units of ``clip``.
+        ``"sgd"`` or ``"adam"`` on the mean gradient in units of ``clip``. Without a rate: for Adam
+        0.01, else as large as the noise allows, at most 3, from public numbers.
     average
         Answer with the mean of the weights over the second half of the steps.
     hidden, dropout
@@ -83,8 +84,8 @@ class DPSGDClassifier(NetworkClassifier):
 
     Attributes
     ----------
-    network_, thresholds_
-        The trained torch module; 0.5 for every label.
+    network_, thresholds_, learning_rate_
+        The trained torch module; 0.5 for every label; the rate that was used.
     privacy_
         :class:`~privote.learning.dp_noise.TrainingPrivacy`: what may be published.
     history_
@@ -104,7 +105,7 @@ class DPSGDClassifier(NetworkClassifier):
         clip: float = 1.0,
         quantile: float = 0.5,
         optimizer: str = "sgd",
-        learning_rate: float = 3.0,
+        learning_rate: float | None = None,
         momentum: float = 0.9,
         average: bool = True,
         hidden: int = 128,
@@ -153,6 +154,9 @@ class DPSGDClassifier(NetworkClassifier):
         labels = check_labels(y, len(rows))
         noise = Noise(self.seed)
         multiplier = plan.noise_multiplier(self.epsilon, self.delta)
+        fastest = min(3.0, affordable_rate(plan, multiplier, len(rows), self.momentum))
+        usual = 0.01 if self.optimizer == "adam" else fastest
+        self.learning_rate_ = float(self.learning_rate or usual)
         scaling = published_constants(self.normalise, rows.shape)
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
             network = self._start(rows.shape, labels.shape[1])
@@ -235,8 +239,8 @@ class DPSGDClassifier(NetworkClassifier):
 
     def _steps_of(self, torch: Any, weights: Any) -> Any:
         if self.optimizer == "adam":
-            return torch.optim.Adam(weights, lr=self.learning_rate)
-        return torch.optim.SGD(weights, lr=self.learning_rate, momentum=self.momentum)
+            return torch.optim.Adam(weights, lr=self.learning_rate_)
+        return torch.optim.SGD(weights, lr=self.learning_rate_, momentum=self.momentum)
 
     def _check(self) -> None:
         try:
@@ -246,8 +250,11 @@ class DPSGDClassifier(NetworkClassifier):
         check_network(self.network)
         check_counts(self, "hidden", "chunk")
         check_shares(self, "dropout", "momentum")
+        if self.momentum == 1:
+            raise InputError("momentum must be less than 1, got 1")
         positive("clip", self.clip)
-        positive("learning_rate", self.learning_rate)
+        if self.learning_rate is not None:
+            positive("learning_rate", self.learning_rate)
         for name in ("quantile", "initial_share"):
             value: Any = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)

@@ -33,6 +33,7 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     ``thresholds_`` (labels,).
     """
 
+    accepts_missing = True  # labels of -1 are left out of the loss
     _named_by: ClassVar[str] = "network"  # the parameter that names the network
 
     network_: Any

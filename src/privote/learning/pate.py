@@ -276,6 +276,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
                 X_public,
                 share=self.share,
                 metric=self.metric,
+                radius="query",
                 embedding=self.embedding,
             )
             return near, self.mechanism or neighbour_mechanism(X.shape[0], self.share)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,10 +125,27 @@ class Totals:
     def _take_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
         account.queries += int(body["queries"])
-        for voter, count in hidden["spent"]:
-            account.spent[voter] += count
-        for voter, count in hidden.get("refused", ()):  # ledgers of earlier versions lack it
-            account.refused[voter] += count
+        account.spent += unpacked(hidden["spent"], len(account.spent))
+        # Ledgers of earlier versions lack it.
+        account.refused += unpacked(hidden.get("refused", []), len(account.refused))
+
+
+def packed(counts: Counts) -> str:
+    """Return small counts (voters,) as text: a few bits a voter, however many voters."""
+    narrow = np.dtype(f"<u{1 if counts.max(initial=0) < 256 else 8}")
+    body = zlib.compress(counts.astype(narrow).tobytes(), level=1)
+    return f"{narrow.itemsize}:{base64.b64encode(body).decode('ascii')}"
+
+
+def unpacked(text: str | list[list[int]], voters: int) -> Counts:
+    """Return what :func:`packed` was given; lists of (voter, count) are of earlier versions."""
+    if isinstance(text, list):
+        counts = np.zeros(voters, np.int64)
+        for voter, count in text:
+            counts[voter] += count
+        return counts
+    width, _, body = text.partition(":")
+    return np.frombuffer(zlib.decompress(base64.b64decode(body)), f"<u{width}").astype(np.int64)
 
 
 def _unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
