@@ -87,11 +87,12 @@ class Scaling:
             parts.append(some[np.linspace(0, len(some) - 1, count).astype(int)])
         sample = np.concatenate(parts).astype(np.float64)
         axes = (0, 2, 3) if sample.ndim == 4 else (0,)
-        deviation = sample.std(axis=axes)
+        deviation = sample.std(axis=axes).astype(np.float32)
         return cls(
             mean=sample.mean(axis=axes).astype(np.float32),
-            # A constant feature says nothing, whatever it is divided by.
-            deviation=np.where(deviation > 0, deviation, 1.0).astype(np.float32),
+            # A constant feature says nothing, whatever it is divided by. Too small for single
+            # precision counts as constant.
+            deviation=np.where(deviation >= np.finfo(np.float32).tiny, deviation, np.float32(1)),
         )
 
     @property
@@ -104,7 +105,8 @@ class Scaling:
         if not self.changes:
             return batch
         shape = (1, -1, 1, 1) if batch.ndim == 4 else (1, -1)
-        scaled = (batch - self.mean.reshape(shape)) / self.deviation.reshape(shape)
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            scaled = (batch - self.mean.reshape(shape)) / self.deviation.reshape(shape)
         return np.asarray(np.clip(scaled, -_LIMIT, _LIMIT) if batch.ndim == 2 else scaled)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
