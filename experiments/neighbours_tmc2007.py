@@ -10,6 +10,8 @@ What is tuned was tuned on the split of seed 100, which is not among those repor
 - balanced: a first batch of 400 queries says how common each label is; then all are asked, more
   than once, with a share for each label; a logistic regression on all released labels.
 - balanced, aware: the same labels; the student knows how they were drawn (``NeighbourStudent``).
+- PATEClassifier, defaults: the estimator with ``voters="neighbours", embedding="tfidf"``, whose own
+  rule settles noise, shares and passes from public numbers.
 
 Run: python experiments/neighbours_tmc2007.py [--epsilon 2 8] [--seeds 5]
 """
@@ -33,6 +35,7 @@ from privote.datasets import mulan
 from privote.learning.dp_linear import DPLinear
 from privote.learning.neighbour_student import NeighbourStudent
 from privote.learning.neighbours import NeighbourBallots
+from privote.learning.pate import PATEClassifier
 from privote.learning.shares import balanced_shares
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "mulan_tmc2007-500.arff"
@@ -155,6 +158,15 @@ def balanced(task: Task, setting: Setting, epsilon: float, seed: int) -> dict[st
     }
 
 
+def estimator(task: Task, epsilon: float, seed: int) -> dict[str, float]:
+    """Return the AUC of the estimator as a user gets it, on words."""
+    model = PATEClassifier(
+        voters="neighbours", embedding="tfidf", epsilon=epsilon, delta=DELTA, random_state=seed
+    )
+    model.fit(*task.private, task.public[0], seed=seed)
+    return {"PATEClassifier, defaults": auc(task, model.predict_proba(task.test[0]))}
+
+
 def ballots(task: Task, share: float) -> NeighbourBallots:
     """Return the private reports as voters on the public ones."""
     return NeighbourBallots(*task.private, task.public[0], share, radius="query", embedding="tfidf")
@@ -177,6 +189,7 @@ def main() -> None:
             setting = SETTINGS[epsilon]
             rows = {"true labels": truth} | rivals(task, epsilon, seed)
             rows |= one_share(task, setting, epsilon, seed) | balanced(task, setting, epsilon, seed)
+            rows |= estimator(task, epsilon, seed)
             for name, value in rows.items():
                 found.setdefault((epsilon, name), []).append(value)
         print(f"seed {seed}: {time.perf_counter() - started:.0f} s", flush=True)

@@ -115,7 +115,8 @@ def _cell(rows: list[dict[str, Any]]) -> str:
     answered = [row["answered"] for row in rows if row.get("answered") is not None]
     shown = f"{np.mean(answered):.0f}" if answered else "-"
     spread = np.std(values, ddof=min(1, len(values) - 1))
-    return f"{shown:>22s} {np.mean(values):.3f} ± {spread:.3f}"
+    refused = f" ({len(rows) - len(values)} refused)" if len(values) < len(rows) else ""
+    return f"{shown:>22s} {np.mean(values):.3f} ± {spread:.3f}{refused}"
 
 
 if __name__ == "__main__":

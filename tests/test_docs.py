@@ -4,7 +4,8 @@ Blocks are told apart by the words behind their fence:
 
 - ``python``: run; all blocks of a page share one namespace and one new folder.
 - ``sh run``: run in that folder.
-- ``text out``: every line must be in what the last block printed, spaces aside.
+- ``text out``: every line must be in what the last block printed, spaces aside; in the README it is
+  all that was printed, line by line. ``...`` leaves out the rest of a line, or, alone, any lines.
 - ``needs NAME`` behind either of the first two: left out, with what follows, where the module
   NAME is absent; ``needs shared``, or ``shared`` behind ``text out``: where the real data is.
 
@@ -103,6 +104,36 @@ def squeezed(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
+def line_pattern(line: str) -> str:
+    return re.escape(line.removesuffix("...")) + (".*" if line.endswith("...") else "")
+
+
+def lost_lines(body: str, printed: str, *, whole: bool) -> list[str]:
+    """Return the lines of a page that were not printed; of a whole output, where it goes wrong."""
+    wanted, seen = squeezed(body), squeezed(printed)
+    if not whole:
+        return [
+            line
+            for line in wanted
+            if not any(re.fullmatch(line_pattern(line), there) for there in seen)
+        ]
+    text = "".join(f"{line}\n" for line in seen)
+    patterns = [r"(?:.*\n)*?" if line == "..." else line_pattern(line) + "\n" for line in wanted]
+    if re.fullmatch("".join(patterns), text):
+        return []
+    fit = next(n for n in range(len(wanted), -1, -1) if re.match("".join(patterns[:n]), text))
+    return wanted[fit:] or ["(more was printed than the page shows)"]
+
+
+def test_an_ellipsis_leaves_out_what_it_says_and_no_more() -> None:
+    printed = "one\ntwo  and more\nthree\nfour\n"
+    assert not lost_lines("one\ntwo ...\n...\nfour", printed, whole=True)
+    assert not lost_lines("four\none", printed, whole=False)
+    assert lost_lines("one\nfour", printed, whole=True) == ["four"]
+    assert lost_lines("one\ntwo ...\nthree", printed, whole=True)
+    assert lost_lines("one\nfive", printed, whole=False) == ["five"]
+
+
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
 def test_code_runs_and_prints_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,8 +146,7 @@ def test_code_runs_and_prints_what_the_page_says(
         if block.kind == "out":
             if printed is None or not have(block.needs):
                 continue
-            seen = squeezed(printed)
-            lost = [line for line in squeezed(block.body) if line not in seen]
+            lost = lost_lines(block.body, printed, whole=page.name == "README.md")
             assert not lost, f"{page.name}:{block.line}: not printed: {lost}\nprinted:\n{printed}"
         elif block.kind and not have(block.needs):
             printed = None

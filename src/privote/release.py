@@ -25,6 +25,11 @@ from .mechanisms.base import describe
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
 
+# Whom the promise is to: whatever reaches one voter only.
+VOTER = "a voter"
+RECORD = "a record"
+PERSON = "a person, with all their records"
+
 _MEANING = {
     "allowance": (
         "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
@@ -44,6 +49,13 @@ _MEANING = {
         "exact epsilon is sealed because the number itself depends on the votes"
     ),
 }
+
+
+def check_protects(value: Any) -> str:
+    """Return whom the promise is to, if that is one line of text."""
+    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
+        raise InputError(f"protects must be one line of text, e.g. {PERSON!r}, got {value!r:.60}")
+    return value
 
 
 class Later:
@@ -128,6 +140,9 @@ class Release:
         Whose votes, and for whom: names in the ledger.
     so_far
         Under an allowance: queries answered from it by now, this release included.
+    protects
+        Whom the promise is to: "a voter", or what reaches one voter only, such as "a record" or
+        "a person, with all their records". Whoever made the voters says so; the votes cannot.
     made
         When, in UTC.
     sealed
@@ -148,6 +163,7 @@ class Release:
     dataset: str = "default"
     consumer: str | None = None
     so_far: int | None = None
+    protects: str = VOTER
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
@@ -195,6 +211,7 @@ class Release:
             "dataset": self.dataset,
             "consumer": self.consumer,
             "so_far": self.so_far,
+            "protects": self.protects,
             "made": self.made,
             "digest": self.digest,
             "version": self.version,
@@ -210,6 +227,8 @@ class Release:
             f"epsilon, delta    {shown}, {self.delta:g}  (asked for: {self.budget:g})",
             f"mechanism         {describe(self.mechanism)}",
         ]
+        if self.protects != VOTER:
+            lines.append(f"protects          {self.protects}")
         if self.allowance is not None:
             lines.append(f"allowance         {self.allowance} a voter, for life")
         if self.so_far is not None and self.so_far > self.answered:
@@ -260,12 +279,7 @@ class Release:
                 + f", on {self.made}; the labels' SHA-256 digest is {self.digest}",
             ),
             ("Mechanism", describe(self.mechanism)),
-            (
-                "Who is protected",
-                "each voter. Two sets of votes are neighbours if one voter's ballots differ, on "
-                "any or all queries (replace one voter). Where all records of a person reach one "
-                "voter only, this protects each person",
-            ),
+            ("Who is protected", self._protected()),
             ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
             ("epsilon", f"{shown} (asked for: {self.budget:g})"),
             ("delta", f"{self.delta:g}"),
@@ -295,6 +309,21 @@ class Release:
         if self.abstained:
             lines.insert(1, ("Held back", f"{self.abstained} labels, by the confidence gate"))
         return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
+
+    def _protected(self) -> str:
+        neighbours = (
+            "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
+            "(replace one voter)"
+        )
+        if self.protects == VOTER:
+            return (
+                f"each voter. {neighbours}. Where all records of a person reach one voter only, "
+                "this protects each person; whether they do was not recorded"
+            )
+        return (
+            f"{self.protects}, because it reaches one voter only: whoever made the voters says so, "
+            f"the votes cannot show it. {neighbours}"
+        )
 
     def _allowance(self) -> str:
         text = f"{self.allowance} surprises a voter, for life"

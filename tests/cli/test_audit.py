@@ -51,7 +51,7 @@ def test_a_violation_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -
     [
         (("--mechanism", "borda"), "--mechanism must be one of"),
         (("--elections", 0), "elections must be an integer of at least 1, got 0"),
-        (("--labels", 40), "labels=40"),
+        (("--labels", 40), "--labels 40"),
     ],
 )
 def test_bad_arguments(run: Run, flags: tuple[Any, ...], message: str) -> None:

@@ -35,7 +35,11 @@ def test_every_mechanism_has_a_row(run: Run, votes_file: Path) -> None:
         else:
             assert row["pld_by_voter"] is None
         assert 0 <= row["agreement"] <= 1
-    shown = run(*call).stdout
+    done = run(*call)
+    shown, told = done.stdout, done.stderr.splitlines()
+    # Not a terminal: a line for each mechanism says that work goes on.
+    assert told[0] == "1/4  binary, sigma 7"
+    assert len(told) == 4
     assert "binary, sigma 7" in shown
     assert "tau 3.4 l1, sigma 9" in shown
 
@@ -73,7 +77,10 @@ def test_prefixes_are_the_longest_that_fit(votes: npt.NDArray[np.bool_], epsilon
         ]
         assert fitting.per_query(mechanism, bound, quiet) == int(np.sum(np.array(costs) <= epsilon))
     worst = [float(pv.bills(mechanism, cube[:n], 1e-5).max()) for n in range(1, 61)]
-    assert fitting.by_voter(mechanism, quiet) == int(np.sum(np.array(worst) <= epsilon))
+    by_voter = int(np.sum(np.array(worst) <= epsilon))
+    assert fitting.by_voter(mechanism, quiet) == by_voter
+    per_query = fitting.per_query(mechanism, "exact", quiet)
+    assert fitting.by_voter(mechanism, quiet, per_query) == by_voter
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Run
 
+from privote import InputError
+
 SMALL = ("--teachers", 8, "--private", 300, "--queries", 6)
 
 
@@ -92,3 +94,24 @@ def test_bad_arguments_are_found_at_once(
     assert done.exit_code == 2
     assert message in done.stderr
     assert "2/6" not in done.stderr
+
+
+def test_only_an_earlier_demo_is_replaced(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise InputError("the work began")
+
+    monkeypatch.setattr("privote.cli.demo_releases.run_demo", stop)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "votes.npz").write_text("theirs")
+    (folder / "summary.json").write_text("{}")
+    done = run("demo", *SMALL, "--output", "mine")
+    assert done.exit_code == 2
+    assert "--output 'mine' exists and is not empty; give --force" in done.stderr
+    assert (folder / "votes.npz").read_text() == "theirs"
+    (folder / "summary.json").write_text(json.dumps({"command": "privote demo --output mine"}))
+    assert "the work began" in run("demo", *SMALL, "--output", "mine").stderr
+    (folder / "summary.json").unlink()
+    assert "the work began" in run("demo", *SMALL, "--output", "mine", "--force").stderr

@@ -72,3 +72,16 @@ def test_a_baseline_that_is_no_table_is_refused(tmp_path: Path, text: str) -> No
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(InputError, match="--baseline"):
         read_baseline(tmp_path / "bad.csv")
+
+
+def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
+    votes = tmp_path / "votes.npz"
+    votes.write_text("votes")
+    (tmp_path / "link.npz").symlink_to(votes)
+    for name in ("votes.npz", "link.npz"):
+        with (
+            pytest.raises(InputError, match="is what this command reads"),
+            claimed(tmp_path / name, force=True, keep=(votes,)) as draft,
+        ):
+            draft.write_text("labels")
+    assert votes.read_text() == "votes"

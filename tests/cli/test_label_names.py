@@ -114,8 +114,8 @@ def bad_files(folder: Path) -> None:
 
 
 BAD = {
-    "few.txt": "voter_ids must be 20 different names, got 2",
-    "empty.txt": "voter_ids must be 20 different names, got 0",
+    "few.txt": "--voter-ids must be 20 different names, got 2",
+    "empty.txt": "--voter-ids must be 20 different names, got 0",
     "gap.txt": "voter 1 has ''",
     "twice.txt": "'a' comes twice",
     "columns.csv": "no column 'voter'; it has: name, city",

@@ -58,9 +58,32 @@ def test_export_and_backup_write_new_files_only(run: Run, ledger: Path, tmp_path
         assert word not in json.dumps(view)
     assert run("ledger", "backup", ledger, "--output", "copy.db").exit_code == 0
     for verb, name in (("export", "view.json"), ("backup", "copy.db")):
+        (tmp_path / name).write_text("theirs")
         again = run("ledger", verb, ledger, "--output", name)
         assert again.exit_code == 2
-        assert "exists already" in again.stderr
+        assert f"--output '{name}' exists; give --force to replace it" in again.stderr
+        assert (tmp_path / name).read_text() == "theirs"
+        assert run("ledger", verb, ledger, "--output", name, "--force").exit_code == 0
+    assert json.loads((tmp_path / "view.json").read_text()) == view
+    copy = tmp_path / "copy.db"
+    assert copy.stat().st_mode & 0o077 == 0  # it holds sealed parts
+    with sqlite3.connect(copy) as connection:
+        assert connection.execute("SELECT count(*) FROM entries").fetchone() == (3,)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("verb", ["export", "backup"])
+@pytest.mark.parametrize("end", ["", ".key", ".head"])
+def test_a_ledgers_own_files_are_never_replaced(
+    run: Run, ledger: Path, verb: str, end: str
+) -> None:
+    own = ledger.with_name(ledger.name + end)
+    before = own.read_bytes()
+    done = run("ledger", verb, ledger, "--output", own, "--force")
+    assert done.exit_code == 2
+    assert "is what this command reads" in done.stderr
+    assert own.read_bytes() == before
+    assert run("ledger", "verify", ledger).exit_code == 0
 
 
 def test_statement_is_written_in_words_and_for_machines(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_wanted_finds_a_sigma_that_does(run: Run, surprises: int | None) -> None
         (("--mechanism", "binary", "--wanted", 0), "wanted must be an integer of at least 1"),
         (
             ("--mechanism", "powerset", "--sigma", 7, "--surprises-per-query", 2),
-            "surprises_per_query must be at most 1 for powerset, which counts whole ballots; got 2",
+            "--surprises-per-query must be at most 1 for powerset, which counts whole ballots",
         ),
         (("--mechanism", "binary", "--sigma", 7, "--voters", 0), "voters must be an integer"),
         (("--mechanism", "tau", "--sigma", 7), "--tau must be given for mechanism 'tau'"),
@@ -131,6 +132,39 @@ def test_chooses_in_json(run: Run, votes_file: Path, votes: Any) -> None:
     assert numbers["chosen"]["allowance"] == chosen.allowance
     assert numbers["chosen"]["on_front"] is True
     assert len(numbers["candidates"]) == len(chosen.table) > 5
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        (*BINARY, "--floor", 0.8),
+        (*BINARY, "--floor", 0.8, "--sigma", 6, "--gate"),
+        (*BINARY, "--floor", 0.7, "--sigma", 7, "--quota", 0.4, "--guarantee", "worst-case"),
+        (*BINARY, "--floor", 0.7, "--sigma", 7, "--guarantee", "data-dependent"),
+        ("--mechanism", "tau", "--sigma", 9, "--tau", 1.5, "--norm", 2, "--floor", 0.1),
+    ],
+)
+def test_ends_with_the_command_that_carries_it_out(
+    run: Run, votes_file: Path, wishes: tuple[Any, ...]
+) -> None:
+    call = (*LOOK, votes_file, *wishes)
+    found = json.loads(run(*call, "--json").stdout)
+    assert run(*call).stdout.rstrip().splitlines()[-1] == found["command"]
+    words = shlex.split(found["command"].replace("VOTES", str(votes_file)))
+    assert words.pop(0) == "privote"
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.stderr
+    labelled = json.loads(done.stdout)
+    assert labelled["mechanism"] == found["chosen"]["parameters"]
+    assert labelled["guarantee"] == found["guarantee"]
+    assert (labelled["budget"], labelled["delta"]) == (8.0, 1e-5)
+    assert labelled["answered"] == found["chosen"]["queries"]
+
+
+def test_the_command_keeps_the_threshold(run: Run, votes: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "soft.npy", np.where(votes, 0.8, 0.3))
+    call = (*LOOK, tmp_path / "soft.npy", *QUICK, "--sigma", 6, "--threshold", 0.5)
+    assert " --threshold 0.5 " in run(*call).stdout.splitlines()[-1]
 
 
 def test_passes_every_wish_on(run: Run, votes_file: Path, votes: Any, tmp_path: Path) -> None:
@@ -209,5 +243,5 @@ def test_flags_that_need_votes(run: Run, flag: tuple[Any, ...]) -> None:
 def test_a_floor_out_of_reach_is_exit_code_3(run: Run, votes_file: Path) -> None:
     done = run(*LOOK, votes_file, *BINARY, "--floor", 0.99999, "--sigma", 12)
     assert done.exit_code == 3
-    assert "reaches floor=0.99999: the best agreement is" in done.stderr
+    assert "reaches --floor 0.99999: the best agreement is" in done.stderr
     assert done.stdout == ""

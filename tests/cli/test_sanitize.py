@@ -80,3 +80,13 @@ def test_bad_arguments(run: Run, votes_file: Path, flags: tuple[object, ...], me
     done = run("sanitize", votes_file, *CALL, *flags)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_terms_are_explained(run: Run, votes_file: Path) -> None:
+    for words in (("sanitize", "--help"), ("sanitize", votes_file, *CALL)):
+        shown = " ".join(run(*words).stdout.split())
+        for term in ("smooth sensitivity: how far the cost can move", "confidence", "exp(-beta)"):
+            assert term in shown
+        assert "not differential privacy" in shown
+        assert "docs/publishing.md" in shown
+    assert "confidence 0.95 (1 - gamma)" in shown

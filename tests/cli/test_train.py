@@ -111,7 +111,7 @@ def test_a_data_set_by_name(tmp_path):
         (["--labels", "flu", "--public", "PUBLIC", "--sigma", "3"], "--sigma goes with"),
         (["--labels", "flu", "--public", "PUBLIC", "--student", "cat"], "--student must be"),
         (["--labels", "sick", "--public", "PUBLIC"], "no column 'sick'"),
-        (["--labels", "flu", "--public", "PUBLIC", "--dataset", "x"], "go with --ledger"),
+        (["--labels", "flu", "--public", "PUBLIC", "--dataset", "x"], "goes with --ledger"),
         (["--labels", "flu", "--public", "PUBLIC", "--threshold", "high"], "--threshold must"),
     ],
 )
@@ -131,7 +131,24 @@ def test_an_output_that_is_there_is_left_alone(tables, tmp_path):
         *BUDGET, "--output", tmp_path,
     )  # fmt: skip
     assert result.exit_code == 2
+    assert "exists and is not empty; give --force" in result.output
     assert (tmp_path / "keep.txt").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_force_writes_into_a_folder_that_is_there(tables, tmp_path):
+    (tmp_path / "keep.txt").write_text("mine")
+    (tmp_path / "labels.csv").write_text("old")
+    result = invoke(
+        "train", tables / "private.csv", "--labels", "flu", "--public", tables / "public.csv",
+        *BUDGET, "--teachers", "10", "--queries", "10", "--output", tmp_path, "--force", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "keep.txt").read_text() == "mine"
+    assert (tmp_path / "labels.csv").read_text().startswith("row,flu")
+    # Who the voters are is on record, in the words that the release was given.
+    protects = json.loads(result.stdout)["release"]["protects"]
+    assert protects in (tmp_path / "statement.txt").read_text()
 
 
 def test_a_budget_that_is_used_up_is_refused(tables, tmp_path):

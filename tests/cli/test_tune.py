@@ -73,6 +73,9 @@ def test_everything_is_marked_as_not_private(
         assert f". {heading}</h2>" in page
     assert f" tune {verb} " in page  # the command that made it
     assert "--report page.html" in page
+    refused = run(*call, "--report", "page.html")
+    assert refused.exit_code == 2
+    assert "--report 'page.html' exists; give --force to replace it" in refused.stderr
 
 
 def test_sigma_is_what_the_library_says(run: Run, file: Path, votes: Any) -> None:
@@ -213,9 +216,9 @@ def test_nothing_answered_is_said_too(run: Run, tmp_path: Path) -> None:
         ("sigma", ("--mechanism", "median"), "--mechanism must be one of"),
         ("sigma", ("--tau", 2), "--tau goes with mechanism 'tau', not with 'binary'"),
         ("sigma", ("--no-by-voter", "--guarantee", "exact-by-voter"), "guarantee must be one of"),
-        ("gate", ("--gate-sigmas", "0"), "sigmas must be finite and positive, got 0"),
+        ("gate", ("--gate-sigmas", "0"), "--gate-sigmas must be finite and positive, got 0"),
         ("threshold", ("--prevalence", "0.1,0.2"), "prevalence must hold one share per label (4)"),
-        ("threshold", ("--best-by", "MAP"), "best_by must be one of BAC, F1, got 'MAP'"),
+        ("threshold", ("--best-by", "MAP"), "--best-by must be one of BAC, F1, got 'MAP'"),
     ],
 )
 def test_bad_arguments(

@@ -32,6 +32,8 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "tau l2 one": pv.TauVoting(sigma=1.0, tau=1.0),
     "tau l2 gate": pv.TauVoting(sigma=2.0, tau=1.2, gate=GATE),
     "tau l1 gate": pv.TauVoting(sigma=2.0, tau=0.8, norm=1, gate=GATE),
+    "tau l2 grid": pv.TauVoting(sigma=2.0, tau=1.2, grid=5),
+    "tau l1 grid, gate": pv.TauVoting(sigma=2.0, tau=1.7, norm=1, grid=64, gate=GATE),
     "plurality": pv.PluralityVoting(sigma=2.0),
     "plurality tiny sigma": pv.PluralityVoting(sigma=0.1),
     "plurality gate": pv.PluralityVoting(sigma=2.0, gate=GATE),

@@ -254,3 +254,46 @@ def test_the_charge_is_written_before_anything_is_drawn(ledger: pv.Ledger, guara
     )
     assert seen
     assert all("charge" in kinds for kinds in seen)
+
+
+# -- whom it protects ------------------------------------------------------------------------------
+
+
+def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> None:
+    person = "a person, with all their records"
+    release = guardian(ledger, protects=person).release(cube(1, 0, 0, 0))
+    assert release.protects == release.facts()["protects"] == person
+    assert f"protects          {person}" in release.summary()
+    assert f"Who is protected: {person}, because it reaches one voter only" in release.statement()
+    release.save(tmp_path / "release.npz")
+    assert pv.Release.load(tmp_path / "release.npz").protects == person
+    assert [entry.get("protects") for entry in ledger.published()] == [None, person, person]
+
+
+def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:
+    release = label(ledger, cube(1, 0, 0, 0))
+    assert release.protects == "a voter"
+    assert "Who is protected: each voter." in release.statement()
+    assert "whether they do was not recorded" in release.statement()
+    assert "protects" not in release.summary()
+    assert not any("protects" in entry for entry in ledger.published())
+
+
+def test_who_is_protected_does_not_open_a_second_account(ledger: pv.Ledger) -> None:
+    label(ledger, cube(3, 0, 1, 0))
+    again = guardian(ledger, protects="a record").release(cube(2, 0, 0, 0))
+    assert again.sealed.spent.tolist() == [5, 0, 1, 0]
+
+
+@pytest.mark.parametrize("value", ["", "  ", "two\nlines", None, 3])
+def test_whom_it_protects_is_one_line(ledger: pv.Ledger, value: Any) -> None:
+    with pytest.raises(pv.InputError, match="protects must be one line of text"):
+        guardian(ledger, protects=value)
+    assert ledger.published() == []
+
+
+def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
+    door = guardian(ledger)
+    for name in ("mechanism", "budget", "guarantee", "orders"):
+        with pytest.raises(AttributeError):
+            setattr(door, name, None)

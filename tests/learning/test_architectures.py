@@ -124,12 +124,23 @@ def test_torchvision_names_of_a_densenet_are_understood(tmp_path):
     assert torch.equal(other.eval()(image), module.eval()(image))
 
 
+def test_torchvision_names_of_a_resnet_are_monais(tmp_path):
+    pytest.importorskip("monai")
+    own = build_network("resnet50", (3, 32, 32), 2).state_dict()
+    for name in ("conv1.weight", "bn1.running_var", "layer4.2.conv3.weight", "fc.bias"):
+        assert name in own
+    assert own["layer1.0.downsample.0.weight"].shape == (256, 64, 1, 1)
+    torch.save({**own, "fc.weight": torch.zeros(1000, 2048)}, tmp_path / "weights.pt")
+    grey = build_network("resnet50", (1, 32, 32), 2)
+    assert load_weights(grey, tmp_path / "weights.pt") == ["fc.weight"]
+
+
 class _Mischief:
     def __reduce__(self):
         return (sys.exit, ("code ran",))
 
 
-@pytest.mark.parametrize("content", [_Mischief(), {"a": _Mischief()}, [1, 2]])
+@pytest.mark.parametrize("content", [_Mischief(), {"a": _Mischief()}, [1, 2], {"1.bias": 3}])
 def test_files_that_are_not_weights_are_refused_and_run_nothing(tmp_path, content):
     torch.save(content, tmp_path / "weights.pt")
     with pytest.raises(InputError, match="weights"):

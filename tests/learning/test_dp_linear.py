@@ -18,6 +18,7 @@ from privote.learning.dp_noise import Noise, split_for_clipping
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(1500, 12))
 Y = (X[:, :4] + 0.3 * RNG.normal(size=(1500, 4)) > 0.5).astype(np.int8)
+_START = (np.ones((12, 4)), 0.0)  # weights, and how far all logits are moved
 
 
 def _loss(weights, x, y):
@@ -69,6 +70,31 @@ def test_one_record_moves_sum_and_count_by_no_more_than_was_priced(seed, scale, 
     )
     assert replaced <= 2 / noise * (1 + 1e-9)
     assert removed <= 1 / noise * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size", [1e150, 1e200, 1.7e308])
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_a_record_that_overflows_is_as_quiet_as_any_other(size, normalise, kind):
+    rows = X[:40].copy()
+    rows[7] = size * (-1.0) ** np.arange(12)
+    model = DPLinear(steps=5, seed=0, normalise=normalise)
+    model.fit(kind(rows), Y[:40], X_public=kind(X[:20]))
+    assert np.isfinite(model.coef_).all()
+    with np.errstate(all="raise"):
+        one, _ = clipped_sum(kind(rows), Y[:40], *_START, 0.5)
+        two, _ = clipped_sum(kind(np.delete(rows, 7, 0)), np.delete(Y[:40], 7, 0), *_START, 0.5)
+    assert np.linalg.norm(one - two) <= 0.5 * (1 + 1e-9)
+
+
+def test_a_row_is_scaled_by_public_rows_and_by_itself_only():
+    model = DPLinear(steps=1, seed=0).fit(X, Y, X_public=X[:50])
+    every, alone = model._design(X), np.vstack([model._design(X[[n]]) for n in range(len(X))])
+    assert every == pytest.approx(alone, rel=1e-12)
+    other = DPLinear(steps=1, seed=0).fit(100 * X + 5, Y, X_public=X[:50])
+    assert np.array_equal(model.mean_, other.mean_)
+    assert np.array_equal(model.scale_, other.scale_)
+    assert model.learning_rate_ == other.learning_rate_
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])

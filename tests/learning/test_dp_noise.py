@@ -60,6 +60,41 @@ def test_opposite_records_are_the_worst_pair(rate, noise, shifts, gamma):
     assert other <= worst * (1 + 1e-6) + 1e-12
 
 
+def _composed_delta(first, second, noise, steps, epsilon, rounding):
+    """Delta of many steps, from losses on a grid of our own, added up by a Fourier transform."""
+    interval, size = 2e-4, 2**18
+    x = np.linspace(-12 * noise - 1, 12 * noise + 1, 400_001)
+    mass = np.diff(first(x)) / 2 + first(x[:-1])
+    mass = mass * (x[1] - x[0])
+    middle = (x[1:] + x[:-1]) / 2
+    loss = rounding(np.log(first(middle) / second(middle)) / interval).astype(int)
+    grid = np.bincount(loss % size, mass, size)  # places beyond the middle are negative losses
+    summed = np.fft.irfft(np.fft.rfft(grid) ** steps, size)
+    total = interval * (np.arange(size) - size * (np.arange(size) >= size // 2))
+    return (summed * np.maximum(0.0, -np.expm1(epsilon - total)))[total > epsilon].sum()
+
+
+@pytest.mark.parametrize(("steps", "rate", "noise"), [(20, 0.2, 2.0), (60, 0.05, 1.0)])
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+def test_many_sampled_steps_cost_what_a_transform_of_our_own_says(steps, rate, noise, adjacency):
+    plan = TrainingPlan(steps=steps, sample_rate=rate, adjacency=adjacency)
+    epsilon = plan.epsilon(noise, DELTA)
+    there, here = _step(rate, 1.0, noise), _step(rate, -1.0, noise)
+    if adjacency == "add-remove":
+        here = _step(0.0, 0.0, noise)
+    low, high = (
+        max(
+            _composed_delta(there, here, noise, steps, epsilon, rounding),
+            _composed_delta(here, there, noise, steps, epsilon, rounding),
+        )
+        for rounding in (np.floor, np.ceil)
+    )
+    # Rounding may move a sum of losses by steps * interval: bounds on both sides.
+    slack = math.exp(10 * steps * 2e-4)
+    assert DELTA / slack < low < DELTA * (1 + 1e-3)
+    assert high < DELTA * slack
+
+
 @pytest.mark.parametrize("steps", [1, 50])
 @pytest.mark.parametrize(("adjacency", "reach"), [("replace", 2.0), ("add-remove", 1.0)])
 def test_full_batches_are_one_gaussian(steps, adjacency, reach):
@@ -159,6 +194,16 @@ def test_clip_moves_towards_the_quantile():
     assert next_clip(1.0, 1e9, 100.0, quantile=0.5, rate=0.2) == pytest.approx(math.exp(-0.1))
 
 
+@pytest.mark.parametrize("below", [1e9, -1e9])
+def test_a_clip_that_adapts_for_long_stays_a_number_that_noise_can_be_scaled_by(below):
+    clip = 1.0
+    for _ in range(10_000):
+        clip = next_clip(clip, below, 100.0, quantile=0.5, rate=0.2)
+    assert 1e-30 <= clip <= 1e30
+    noisy = Noise(0).add(np.zeros(100), clip)
+    assert noisy.std() == pytest.approx(clip, rel=0.3)
+
+
 @pytest.mark.parametrize("seed", [None, 1])
 def test_noise_is_normal(seed):
     draws = Noise(seed).normal(100_000)
@@ -196,10 +241,12 @@ def test_noisy_sums_lie_on_a_grid_that_shows_nothing_of_the_sum(deviation):
 
 
 def test_statement_rounds_epsilon_up_and_says_what_is_protected():
-    facts = dict(epsilon=1.23401, delta=DELTA, noise_multiplier=3.0, steps=5, sample_rate=0.5)
+    facts = {"epsilon": 1.23401, "delta": DELTA, "noise_multiplier": 3.0, "steps": 5}
+    facts |= {"sample_rate": 0.5, "records": 77}
     text = TrainingPrivacy(**facts, adjacency="replace", simulated=False).statement()
     assert "(1.2341, 1e-05)" in text
     assert "one record replaced" in text
+    assert "The number of records, 77, is public." in text
     text = TrainingPrivacy(**facts, adjacency="add-remove", simulated=True).statement()
     assert "protects nobody" in text
     assert "added or removed" in text

@@ -79,6 +79,49 @@ def test_each_record_is_clipped_over_all_its_labels():
         assert one.detach().numpy() == pytest.approx(two.detach().numpy(), abs=1e-5)
 
 
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize("place", [0, 399])
+def test_one_record_moves_a_release_by_no_more_than_was_priced(
+    monkeypatch, adaptive, adjacency, place
+):
+    def released(rows, labels):
+        seen = []
+
+        def add(_, total, size):
+            seen.append((total, size))
+            return total.copy()
+
+        monkeypatch.setattr(Noise, "add", add)
+        settings = {"network": "mlp", "hidden": 5, "clip": 0.3, "chunk": 64, "random_state": 0}
+        settings |= {"adaptive": adaptive, "adjacency": adjacency, "steps": 1, "sample_rate": 1.0}
+        return seen, DPSGDClassifier(**settings).fit(rows, labels).privacy_.noise_multiplier
+
+    rows, labels = X[::-1].copy(), Y[::-1].copy()
+    seen, multiplier = released(rows, labels)
+    if adjacency == "replace":
+        rows[place], labels[place] = -50 * rows[place], 1 - np.maximum(labels[place], 0)
+        other, _ = released(rows, labels)
+    else:
+        other, _ = released(np.delete(rows, place, 0), np.delete(labels, place, 0))
+    assert len(seen) == 4 + adaptive
+    distance = 0.0
+    for (one, size), (two, other_size) in zip(seen, other, strict=True):
+        # The count's noise goes by the number of records, which is public.
+        assert size == pytest.approx(other_size, rel=0.01)
+        distance += np.sum((one - two) ** 2) / size**2
+    reach = 2 if adjacency == "replace" else 1
+    # Not much less either: these records have gradients of the largest norm.
+    assert 0.4 * reach / multiplier < np.sqrt(distance) <= reach / multiplier * (1 + 1e-6)
+
+
+def test_a_gradient_that_overflows_adds_nothing():
+    rows = X.copy()
+    rows[3] = 3e38 * (-1.0) ** np.arange(6)
+    model = DPSGDClassifier(network="mlp", random_state=0, seed=0, **QUICK).fit(rows, Y)
+    assert all(weight.isfinite().all() for weight in model.network_.parameters())
+
+
 def test_chunks_make_no_difference(silent):
     models = [
         DPSGDClassifier(network="mlp", hidden=8, chunk=chunk, random_state=0, **QUICK).fit(X, Y)
@@ -135,6 +178,44 @@ def test_seeds_govern_what_they_say():
     assert not DPSGDClassifier(**QUICK).fit(X, Y).privacy_.simulated
 
 
+def test_what_dropout_leaves_out_is_as_secret_as_the_noise(silent):
+    def answers(**seeds):
+        model = DPSGDClassifier(network="mlp", dropout=0.5, random_state=0, **QUICK, **seeds)
+        return model.fit(X, Y).predict_proba(X)
+
+    # The state of the first weights may be known; nothing else differs without noise.
+    assert not np.array_equal(answers(), answers())
+    assert np.array_equal(answers(seed=1), answers(seed=1))
+
+
+def test_every_step_takes_a_sample_of_its_own(monkeypatch):
+    taken = []
+    draw = Noise.sample
+
+    def sample(self, records, rate):
+        taken.append(draw(self, records, rate))
+        assert (records, rate) == (400, 0.2)
+        return taken[-1]
+
+    monkeypatch.setattr(Noise, "sample", sample)
+    DPSGDClassifier(steps=8, sample_rate=0.2, seed=0).fit(X, Y)
+    assert len({some.tobytes() for some in taken}) == 8
+    assert len({len(some) for some in taken}) > 3  # Poisson: sizes differ
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_no_trace_of_records_stays_with_the_network(average):
+    model = DPSGDClassifier(network="mlp", average=average, adaptive=True, **QUICK).fit(X, Y)
+    assert list(model.history_) == ["clip"]
+    for part in model.network_.modules():
+        assert not part._forward_hooks
+        assert not part._backward_hooks
+        assert not getattr(part, "activations", None)
+    for weight in model.network_.parameters():
+        assert getattr(weight, "grad_sample", None) is None
+        assert getattr(weight, "summed_grad", None) is None
+
+
 def test_sampled_batches_may_be_empty(monkeypatch):
     monkeypatch.setattr(Noise, "sample", lambda *_: np.arange(0))
     model = DPSGDClassifier(0.2, steps=3, sample_rate=0.1, adaptive=True, seed=0).fit(X, Y)
@@ -164,6 +245,28 @@ def test_layers_that_mix_records_are_replaced():
     kinds = {type(part).__name__ for part in model.network_.modules()}
     assert "GroupNorm" in kinds
     assert "BatchNorm2d" not in kinds
+
+
+class _Centred(torch.nn.Module):
+    """Subtracts the mean of the batch, which no validator knows."""
+
+    def __init__(self, inputs, labels):
+        super().__init__()
+        self.head = torch.nn.Linear(inputs, labels)
+        torch.nn.init.zeros_(self.head.weight)
+
+    def forward(self, x):
+        return self.head(x - x.mean(dim=0))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_networks_that_mix_records_in_their_own_way_are_refused(frozen, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    model = DPSGDClassifier(
+        network=lambda shape, labels: _Centred(shape[0], labels), frozen=frozen, **QUICK
+    )
+    with pytest.raises(InputError, match="each row by itself"):
+        model.fit(X, Y)
 
 
 def test_it_clones_pickles_and_reports():

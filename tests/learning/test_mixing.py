@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from privote.learning.mixing import aligned, masked_loss, mixed, sharpen  # noqa: E402
+from privote.learning.mixing import (  # noqa: E402
+    Recipe,
+    aligned,
+    masked_loss,
+    mixed,
+    sharpen,
+)
 
 CHANCES = st.floats(1e-6, 1 - 1e-6)
 
@@ -40,6 +46,24 @@ def test_alignment_scales_odds(p, wanted, running):
     got = aligned(*values).item()
     assert odds(got) == pytest.approx(odds(p) * odds(wanted) / odds(running), rel=1e-6)
     assert aligned(values[0], values[1], values[1]).item() == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "ramp", "wanted"),
+    [
+        (0.0, 0.5, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 5.0, 5.0, 5.0]),
+        (0.4, 0.2, [0.0, 0.0, 0.0, 0.0, 0.0, 2.5, 5.0, 5.0, 5.0, 5.0]),
+        (0.4, 0.0, [0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]),
+        (0.0, 0.0, [5.0] * 10),
+        (1.0, 0.5, [0.0] * 10),
+    ],
+)
+def test_the_unlabelled_loss_waits_then_rises(warmup, ramp, wanted):
+    others = dict.fromkeys(Recipe.__dataclass_fields__, 0)
+    recipe = Recipe(
+        **{**others, "steps": 10, "unlabelled_weight": 5.0, "warmup": warmup, "ramp": ramp}
+    )
+    assert [recipe.weight(step) for step in range(10)] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (40, 1, 3, 3)])

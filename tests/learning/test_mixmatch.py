@@ -115,13 +115,24 @@ def test_curves_of_training_are_kept():
     assert history["weight"][5] == pytest.approx(2.5)
     assert history["weight"][10:] == [5.0] * 10
     assert np.isfinite(history["supervised"]).all()
-    assert min(history["unlabelled"]) > 0
+    assert history["unlabelled"][0] == 0.0  # at weight 0 nothing is guessed
+    assert min(history["unlabelled"][1:]) > 0
 
 
 def test_sparse_rows_are_the_same_rows():
     dense = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
     sparse = MixMatchClassifier(**QUICK).fit(sp.csr_matrix(X), Y, sp.csr_matrix(POOL))
     assert np.array_equal(sparse.predict_proba(sp.csr_matrix(TEST)), dense.predict_proba(TEST))
+
+
+def test_settings_left_open_go_by_the_kind_of_input():
+    student = MixMatchClassifier("smallcnn", mixup=0.5)
+    images, vectors = student._recipe(True), student._recipe(False)
+    assert (images.weight_decay, images.warmup, images.unlabelled_weight) == (0.05, 0.4, 1.0)
+    assert (vectors.weight_decay, vectors.warmup, vectors.unlabelled_weight) == (1.0, 0.0, 5.0)
+    assert images.mixup == vectors.mixup == 0.5
+    assert (images.augment.noise, images.augment.feature_dropout) == (0.05, 0.0)
+    assert (vectors.augment.noise, vectors.augment.feature_dropout) == (0.1, 0.5)
 
 
 def test_a_student_of_images():
@@ -146,8 +157,9 @@ def test_own_networks_and_own_augmentations():
 
     student = MixMatchClassifier(network, steps=2, augment=change, batch_size=8)
     student.fit(X, Y, POOL)
-    # Two steps, each: the labelled batch, two copies to learn from and two to guess about.
-    assert calls == [8] * 10
+    # The first step has weight 0 and sees the labelled batch; the second also two copies to learn
+    # from and two to guess about.
+    assert calls == [8] * 6
     with pytest.raises(UnavailableError, match="function"):
         student.to_arrays()
 
@@ -217,6 +229,7 @@ def test_it_clones_pickles_and_reports():
         ({"threshold": 2.0}, "threshold"),
         ({"unlabelled_loss": "hinge"}, "unlabelled_loss"),
         ({"unlabelled_weight": -1.0}, "unlabelled_weight"),
+        ({"warmup": 1.5}, "warmup"),
         ({"feature_dropout": 1.0}, "feature_dropout"),
     ],
 )

@@ -55,7 +55,7 @@ def test_the_slope_is_that_of_the_likelihood() -> None:
     votes = NeighbourBallots(private, labels, public, [0.02, 0.3, 0.02]).head(40)
     released = MECHANISM.release(votes, seed=1)
     released[0, 0] = pv.ABSTAIN
-    lesson = _Lesson.of(votes.circles(), released, MECHANISM)
+    lesson = _Lesson.of(votes.circles(), [released, 1 - np.abs(released)], MECHANISM)
     shape = (POOL, LABELS)
     start = np.random.default_rng(0).uniform(0.05, 0.4, shape).reshape(-1)
     error = check_grad(

@@ -50,6 +50,22 @@ def test_defaults_are_those_of_the_paper():
     assert settings.learning_rate == 0.5
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_adam_is_with_amsgrad(optimizer, monkeypatch):
+    made = []
+    name = {"adam": "Adam", "sgd": "SGD"}[optimizer]
+    plain = getattr(torch.optim, name)
+
+    def recorded(weights, **settings):
+        made.append(settings)
+        return plain(weights, **settings)
+
+    monkeypatch.setattr(torch.optim, name, recorded)
+    ImageNetwork(**QUICK, optimizer=optimizer, weight_decay=0.25).fit(X[:20], Y[:20])
+    assert made[0]["weight_decay"] == 0.25
+    assert made[0].get("amsgrad", False) == (optimizer == "adam")
+
+
 def test_the_best_epoch_is_the_one_kept():
     # At this rate the loss explodes: the first epochs are the best.
     model = ImageNetwork(
@@ -145,7 +161,8 @@ def test_features_are_computed_once_for_linear_teachers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "channels"), [("densenet121", 1), ("densenet121", 3), ("resnet50", 3)]
+    ("architecture", "channels"),
+    [("densenet121", 1), ("densenet121", 3), ("resnet50", 1), ("resnet50", 3)],
 )
 def test_the_large_networks_train(architecture, channels):
     pytest.importorskip("monai")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -89,3 +90,48 @@ def test_refusals() -> None:
         pv.TauVoting(sigma=1.0, tau=1.0, norm=3)
     with pytest.raises(pv.InputError, match="tau must be"):
         pv.TauVoting(sigma=1.0, tau=0.0)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("grid", [7, 64, 1000, 2**40])
+def test_a_grid_rounds_weights_down_and_never_exceeds_the_norm(norm: int, grid: int) -> None:
+    for tau in (0.7, 1.0, 1.8, 2.0, 3.0):
+        whole = pv.TauVoting(sigma=1.0, tau=tau, norm=norm, grid=grid).grid_weights(4)
+        real = pv.TauVoting(sigma=1.0, tau=tau, norm=norm).weights(4)
+        np.testing.assert_array_less(real * grid - whole, 1 + 1e-9 * grid)
+        for size, weight in enumerate(whole.tolist()):
+            # In whole numbers and fractions: the bound holds without a rounding error.
+            assert size * weight**norm <= (Fraction(tau) * grid) ** norm
+            assert weight <= grid
+        rounded = pv.TauVoting(sigma=1.0, tau=tau, norm=norm, grid=grid).weights(4)
+        assert np.array_equal(rounded, whole / grid)
+
+
+def test_a_grid_changes_nothing_where_weights_lie_on_it() -> None:
+    rng = np.random.default_rng(3)
+    votes = rng.random((5, 6, 4)) < 0.4
+    plain = pv.TauVoting(sigma=2.0, tau=4.0, norm=1)
+    gridded = pv.TauVoting(sigma=2.0, tau=4.0, norm=1, grid=4)
+    assert np.array_equal(plain.rdp(votes, ORDERS), gridded.rdp(votes, ORDERS))
+    assert plain.parameters().get("grid") is None
+    assert gridded.parameters()["grid"] == 4
+    assert "grid=4" in str(gridded)
+    assert "grid" not in str(plain)
+
+
+def test_a_coarse_grid_costs_no_more() -> None:
+    for labels in (2, 5):
+        real = pv.TauVoting(sigma=2.0, tau=1.2).worst_case_rdp(9, labels, ORDERS)
+        for grid in (3, 20, 1000):
+            mech = pv.TauVoting(sigma=2.0, tau=1.2, grid=grid)
+            assert (mech.worst_case_rdp(9, labels, ORDERS) <= real * (1 + 1e-6)).all()
+
+
+def test_grids_that_make_no_sense_are_refused() -> None:
+    for bad in (0, 2.5, True):
+        with pytest.raises(pv.InputError, match="grid must be"):
+            pv.TauVoting(sigma=1.0, tau=1.0, grid=bad)  # type: ignore[arg-type]
+    with pytest.raises(pv.InputError, match="fine enough"):
+        pv.TauVoting(sigma=1.0, tau=1.0, grid=1).weights(2)
+    with pytest.raises(pv.InputError, match="got None"):
+        pv.TauVoting(sigma=1.0, tau=1.0).grid_weights(2)

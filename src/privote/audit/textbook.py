@@ -131,6 +131,8 @@ class Textbook:
             size = (self.ballots == 1).sum(axis=1)
             norm = size if mech.norm == 1 else np.sqrt(size)
             weight = np.minimum(1.0, mech.tau / np.maximum(norm, 1e-300))
+            if mech.grid is not None:
+                weight = np.floor(weight * mech.grid) / mech.grid
             clipped = census @ (weight[:, None] * (self.ballots == 1))
             margin = 2 * clipped - self.voters
             vote = _yes_no((2 * clipped - self.voters) / (math.sqrt(2) * mech.sigma))

@@ -15,6 +15,7 @@ from privote._version import __version__
 from privote.errors import PrivoteError
 
 from .audit import audit
+from .capc import app as capc
 from .compare import compare
 from .demo import demo
 from .label import label
@@ -24,6 +25,7 @@ from .predict import predict
 from .sanitize import sanitize
 from .train import train
 from .tune import app as tune
+from .wording import speak
 
 
 class _Verbs(TyperGroup):
@@ -73,7 +75,9 @@ def privote(
 for verb in (label, plan, compare, audit, sanitize, train, predict, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
+app.add_typer(capc, name="capc")
 app.add_typer(tune, name="tune")
+speak(app)
 
 
 def main() -> None:

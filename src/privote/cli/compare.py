@@ -80,6 +80,11 @@ def compare(
 
     if max_queries < 1:
         raise InputError(f"--max-queries must be at least 1, got {max_queries}")
+    given = {"binary-sigma": binary_sigma, "tau-sigma": tau_sigma, "tau-l2": tau_l2}
+    given |= {"tau-l1": tau_l1, "plurality-sigma": plurality_sigma}
+    given |= {} if powerset_sigma is None else {"powerset-sigma": powerset_sigma}
+    for name, value in given.items():
+        positive(f"--{name}", value)
     with working(f"reading {votes.name}"):
         ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
         assert isinstance(ballots, Ballots)  # a file is dense
@@ -95,7 +100,12 @@ def compare(
         ),
         PluralityVoting(sigma=plurality_sigma),
     )
-    rows = [_row(fitting, name, mechanism, seed) for name, mechanism in mechanisms.items()]
+    rows = []
+    for place, (name, mechanism) in enumerate(mechanisms.items(), start=1):
+        # A line each, also where there is no terminal for a bar: a mechanism takes seconds, however
+        # few votes there are, because its worst case is over all votes.
+        typer.echo(f"{place}/{len(mechanisms)}  {name}", err=True)
+        rows.append(_row(fitting, name, mechanism, seed))
     _show(rows, ballots.shape, fitting, json=json)
 
 
@@ -135,7 +145,7 @@ def _row(fitting: Any, name: str, mechanism: Mechanism, seed: int) -> dict[str, 
         with working(f"{name}: {bound}, per query", total) as tick:
             row[key] = fitting.per_query(mechanism, bound, tick)
     with working(f"{name}: exact, by voter", total) as tick:
-        row["exact_by_voter"] = fitting.by_voter(mechanism, tick)
+        row["exact_by_voter"] = fitting.by_voter(mechanism, tick, row["exact_per_query"])
     with working(f"{name}: privacy loss, by voter", total) as tick:
         row["pld_by_voter"] = fitting.by_voter_pld(mechanism, row["exact_by_voter"], tick)
     with working(f"{name}: simulated release"):

@@ -13,10 +13,13 @@ from privote.errors import InputError, positive
 
 from . import options
 
+_SUMMARY = "summary.json"
+
 
 def demo(
     output: Annotated[
-        Path, typer.Option(help="A folder for votes, labels and report; files are replaced.")
+        Path,
+        typer.Option(help="A folder for votes, labels and report; an earlier demo is replaced."),
     ] = Path("privote-demo"),
     teachers: Annotated[int, typer.Option(help="How many teachers vote.")] = 50,
     epsilon: options.Epsilon = 8.0,
@@ -24,6 +27,7 @@ def demo(
     queries: Annotated[int, typer.Option(help="How many public scenes to label.")] = 100,
     private: Annotated[int, typer.Option(help="How many private scenes to train on.")] = 10_000,
     seed: options.Seed = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Show what privote does, start to end, in about a minute.
@@ -40,17 +44,14 @@ def demo(
 
         privote demo --output privote-demo
     """
+    from .files import check_folder, made_folder
+
     for name, value in (("teachers", teachers), ("queries", queries), ("private", private)):
         if value < 1:
             raise InputError(f"--{name} must be at least 1, got {value}")
     positive("epsilon", epsilon)
     check_delta(delta)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"--output {str(output)!r} cannot be a folder: {error.strerror or error}"
-        ) from None
+    check_folder(output, force=force or _is_demo(output))
     from .demo_releases import Request, run_demo
 
     request = Request(
@@ -61,9 +62,21 @@ def demo(
         private=private,
         seed=seed,
     )
-    outcome = run_demo(request, lambda text: typer.echo(text, err=True))
+    with made_folder(output):
+        outcome = run_demo(request, lambda text: typer.echo(text, err=True))
     written = _write(output, outcome)
     _show_json(outcome, written) if json else _show(outcome, written)
+
+
+def _is_demo(folder: Path) -> bool:
+    """Return True if a demo made what is there."""
+    import json
+
+    try:
+        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        return str(summary["command"]).startswith("privote demo ")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _commands(output: Path, outcome: Any) -> list[str]:
@@ -105,7 +118,7 @@ def _write(output: Path, outcome: Any) -> dict[str, Any]:
     report = write_report(output / "report.html", outcome, command, commands)
     written = {"command": command, "report": str(report), "next": commands}
     summary = json.dumps(plain(_summary(outcome, written)), indent=2, allow_nan=False)
-    (output / "summary.json").write_text(summary + "\n", encoding="utf-8")
+    (output / _SUMMARY).write_text(summary + "\n", encoding="utf-8")
     return written
 
 

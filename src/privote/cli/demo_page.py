@@ -64,10 +64,11 @@ COMPARED = (
 READING = (
     "Each row is one release of the same votes. Allowance answers every query; a voter that has "
     "run out counts as all zeros from then on, which costs quality and no privacy. Worst-case "
-    "stops when the next query would not fit. Data-dependent answers as many as were asked for: "
-    "its exact epsilon is sealed, and for Binary a noisy one is published, which may exceed the "
-    "budget. The figures compare the released labels with the truth; a released label is its own "
-    "score, so AUC equals BAC. Few queries make unsteady figures."
+    "stops when the next query would not fit. Data-dependent answers as many as were asked for, "
+    "and is not differential privacy: its exact epsilon is sealed. For Binary a noisy one is "
+    "published, which may exceed the budget; for Tau and Powerset there is none, so their labels "
+    "may leave, but with no epsilon. The figures compare the released labels with the truth; a "
+    "released label is its own score, so AUC equals BAC. Few queries make unsteady figures."
 )
 
 
@@ -106,12 +107,20 @@ def _figure(caption: str, draw: Callable[[], str]) -> Block:
         return f"(No figure here: {error}.)"
 
 
+def _may_leave(row: dict[str, Any]) -> str:
+    """Return what of a release may be published."""
+    if not row["answered"]:
+        return "nothing was released"
+    if row["guarantee"] != "data-dependent":
+        return f"labels and epsilon: {mark(row['guarantee'])}"
+    if row["epsilon"] is not None:
+        return "labels and this noisy epsilon: about these votes only, not differential privacy"
+    return "labels, with no epsilon: the exact one is sealed, and there is no noisy one"
+
+
 def _released(outcome: Outcome, command: str) -> Section:
     request = outcome.request
-    rows = [
-        {**row, "may it leave?": mark(row["guarantee"], sanitized=row["epsilon"] is not None)}
-        for row in outcome.rows
-    ]
+    rows = [{**row, "may it leave?": _may_leave(row)} for row in outcome.rows]
     budget = f"epsilon {request.epsilon:g}, delta {request.delta:g}"
     # BAC needs both classes of a label, which very few queries may not have.
     balanced = any(row["BAC"] is not None and row["BAC"] == row["BAC"] for row in outcome.rows)

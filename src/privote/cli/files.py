@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,79 @@ import numpy.typing as npt
 from privote.errors import InputError
 from privote.release import Release
 
+from .truth import read_table
+
 LABEL_FILES = (".csv", ".npz")
 
 
+def check_new(
+    option: str,
+    path: Path,
+    suffixes: tuple[str, ...] = (),
+    *,
+    force: bool,
+    keep: Iterable[Path] = (),
+) -> None:
+    """Refuse a place to write to, before the work: the one rule of every verb that writes.
+
+    A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
+    """
+    if suffixes and path.suffix not in suffixes:
+        raise InputError(f"{option} must end in {' or '.join(suffixes)}, got {path.name!r}")
+    if path.is_dir():
+        raise InputError(f"{option} must be a file, and {str(path)!r} is a folder")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{option} {str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+        )
+    if path.resolve() in {other.resolve() for other in keep}:
+        raise InputError(f"{option} {str(path)!r} is what this command reads: name another file")
+    if path.exists() and not force:
+        raise InputError(f"{option} {str(path)!r} exists; give --force to replace it")
+
+
+def check_folder(output: Path, *, force: bool) -> None:
+    """Refuse a folder that holds anything, unless it may be replaced; the same rule."""
+    if output.is_dir() and any(output.iterdir()) and not force:
+        raise InputError(
+            f"--output {str(output)!r} exists and is not empty; give --force to replace files in it"
+        )
+
+
 @contextmanager
-def claimed(output: Path, *, force: bool) -> Iterator[Path]:
+def made_folder(output: Path) -> Iterator[None]:
+    """Make the folder if it is not there, for work that may fail: then it is gone again."""
+    there = output.exists()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--output {str(output)!r} cannot be a folder: {error.strerror or error}"
+        ) from None
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):  # somebody else may use it meanwhile
+                output.rmdir()
+        raise
+
+
+@contextmanager
+def claimed(
+    output: Path,
+    *,
+    force: bool,
+    suffixes: tuple[str, ...] = LABEL_FILES,
+    keep: Iterable[Path] = (),
+    owner_only: bool = False,
+) -> Iterator[Path]:
     """Yield a temporary file beside ``output`` that becomes it when the block ends well.
 
     Everything that can be wrong with the place is found here, before anything is released. If the
     block fails, nothing is left behind.
     """
-    if output.suffix not in LABEL_FILES:
-        raise InputError(f"--output must end in {' or '.join(LABEL_FILES)}, got {output.name!r}")
-    if output.is_dir():
-        raise InputError(f"--output must be a file, and {str(output)!r} is a folder")
-    if output.exists() and not force:
-        raise InputError(f"--output {str(output)!r} exists; give --force to replace it")
+    check_new("--output", output, suffixes, force=force, keep=keep)
     try:
         handle, name = tempfile.mkstemp(
             prefix=f".{output.stem}-", suffix=output.suffix, dir=output.parent
@@ -46,7 +103,8 @@ def claimed(output: Path, *, force: bool) -> Iterator[Path]:
     draft = Path(name)
     try:
         yield draft
-        draft.chmod(0o666 & ~_umask())  # mkstemp's file is for its owner only
+        if not owner_only:
+            draft.chmod(0o666 & ~_umask())  # mkstemp's file is for its owner only
         _move(draft, output, force=force)
     finally:
         draft.unlink(missing_ok=True)
@@ -80,21 +138,16 @@ def write_labels(release: Release, path: Path) -> None:
         write_label_csv(release.labels, path)
 
 
-def check_statement(path: Path, output: Path, *, force: bool) -> None:
+def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:
     """Refuse a statement's place before anything is released."""
     if not path.name:
         raise InputError(f"--statement must be a file, got {str(path)!r}")
-    for file in (path, path.with_suffix(".json")):
-        if file.is_dir():
-            raise InputError(f"--statement must be a file, and {str(file)!r} is a folder")
-        if file.absolute() == output.absolute():
-            raise InputError(f"--statement and --output must differ, both are {str(file)!r}")
-        if file.exists() and not force:
-            raise InputError(f"--statement {str(file)!r} exists; give --force to replace it")
     if path.suffix == ".json":
         raise InputError("--statement is a text file; its .json is written beside it")
-    if not path.parent.is_dir():
-        raise InputError(f"--statement {str(path)!r}: there is no folder {str(path.parent)!r}")
+    for file in (path, path.with_suffix(".json")):
+        if file.absolute() == output.absolute():
+            raise InputError(f"--statement and --output must differ, both are {str(file)!r}")
+        check_new("--statement", file, force=force, keep=keep)
 
 
 def write_statement(release: Release, path: Path) -> None:
@@ -122,15 +175,9 @@ def read_baseline(path: Path) -> npt.NDArray[Any]:
     try:
         if path.suffix == ".npy":
             return np.asarray(np.load(path, allow_pickle=False))
-        with path.open(encoding="utf-8") as stream:
-            first = stream.readline().split(",")
-        if first == [""]:
-            raise ValueError("it is empty")
-        named = first[0].strip().strip('"') == "query"
-        table = np.loadtxt(path, delimiter=",", skiprows=int(named), ndmin=2)
+        return read_table(path)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
-    return table[:, 1:] if named else table
 
 
 def read_names(path: Path) -> list[str]:

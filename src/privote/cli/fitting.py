@@ -99,8 +99,14 @@ class Fitting:
             total = sums[-1]
         return len(self.votes)
 
-    def by_voter(self, mechanism: Mechanism, tick: Tick) -> int:
-        """Return how many queries fit if each voter's own bill must: exact for the batch."""
+    def by_voter(self, mechanism: Mechanism, tick: Tick, known: int = 0) -> int:
+        """Return how many queries fit if each voter's own bill must: exact for the batch.
+
+        ``known`` is how many fit by exact costs per query: nobody's bill is above their sum, so if
+        all do there is nothing to add up.
+        """
+        if known >= len(self.votes):
+            return len(self.votes)
         orders = check_orders(None)
         total = np.zeros((self.votes.shape[1], 2, len(orders)))
         start = 0

@@ -10,6 +10,8 @@ import typer
 from privote.errors import InputError
 
 from . import options
+from .groups import Group, grouped
+from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
 _FEW = 5  # voters named on one line
@@ -19,18 +21,19 @@ _KNOWN = {
 }
 
 
+@grouped(
+    mechanism=Group(of=MechanismFlags),
+    account=Group(of=LedgerFlags, without=("electorate",)),
+)
 def label(
     votes: options.VotesFile,
-    mechanism: options.Name,
+    mechanism: MechanismFlags,
+    account: LedgerFlags,
     epsilon: options.Epsilon,
     delta: options.Delta,
     output: Annotated[
         Path, typer.Option(show_default=False, help="Where the labels go: .csv or .npz.")
     ],
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
     clip: Annotated[
         bool,
         typer.Option(
@@ -39,12 +42,6 @@ def label(
             rich_help_panel="Mechanism",
         ),
     ] = False,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    link_cost: options.LinkCost = None,
-    link_order: options.LinkOrder = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
     guarantee: options.Guarantee = "allowance",
     queries: Annotated[
         int | None,
@@ -68,18 +65,6 @@ def label(
             rich_help_panel="Budget",
         ),
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|ADDRESS",
-            help="Charge this ledger: the budget is then the data set's, over all runs. A file, "
-            "or a postgresql:// address with --beside.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    beside: options.Beside = None,
-    dataset: options.Dataset = "default",
-    consumer: options.Consumer = None,
     voter_ids: Annotated[
         Path | None,
         typer.Option(
@@ -95,9 +80,7 @@ def label(
     ] = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the output if it exists.")
-    ] = False,
+    force: options.Force = False,
     show_sealed: Annotated[
         bool,
         typer.Option("--show-sealed", help="Also show the numbers that must not be published."),
@@ -135,38 +118,23 @@ def label(
     )
     from .progress import WatchedBallots, working
 
-    flags = MechanismFlags(
-        name=mechanism,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        link_cost=link_cost,
-        link_order=link_order,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
-    if clip and max_positives is None:
+    if clip and mechanism.max_positives is None:
         raise InputError("--clip goes with --max-positives: give both")
-    if ledger is None and (consumer is not None or dataset != "default"):
-        raise InputError("--dataset and --consumer are names in a ledger: give --ledger too")
-    if beside is not None and ledger is None:
-        raise InputError("--beside goes with --ledger: give both")
     if voter_ids is not None and guarantee != "allowance":
         raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
-    mech, guess = flags.build(), None if baseline is None else read_baseline(baseline)
+    mech, guess = mechanism.build(), None if baseline is None else read_baseline(baseline)
     names = None if voter_ids is None else read_names(voter_ids)
+    read = [path for path in (votes, baseline, voter_ids) if path is not None]
+    read += account.files
     if statement is not None:
-        check_statement(statement, output, force=force)
-    with claimed(output, force=force) as draft:
+        check_statement(statement, output, force=force, keep=read)
+    with claimed(output, force=force, keep=read) as draft:
         with working(f"reading {votes.name}"):
             ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
-        if clip and max_positives is not None and isinstance(ballots, Ballots):
-            ballots = ballots.clip(max_positives)
+        if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
+            ballots = ballots.clip(mechanism.max_positives)
         with working("answering", ballots.queries) as tick:
             release = privote.label(
                 WatchedBallots(ballots, tick),
@@ -177,9 +145,9 @@ def label(
                 queries=queries,
                 baseline=guess,
                 bound=bound or "exact",
-                ledger=None if ledger is None else privote.ledger.Place.of(ledger, beside),
-                dataset=dataset,
-                consumer=consumer,
+                ledger=account.place,
+                dataset=account.dataset,
+                consumer=account.consumer,
                 voter_ids=names,
                 seed=seed,
             )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError, LedgerError
+from privote.errors import LedgerError
 
 from . import options
 from .output import print_facts, print_json, print_table
@@ -43,6 +43,24 @@ def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
         yield ledger, place.shown
     finally:
         ledger.close()
+
+
+@contextmanager
+def _claimed(
+    path: str, beside: Path | None, output: Path, *, force: bool, owner_only: bool = False
+) -> Iterator[tuple[Any, Path]]:
+    """Yield the ledger, and a draft of a file that must not be one of the ledger's own."""
+    from privote.ledger import Place
+
+    from .files import claimed
+
+    place = Place.of(path, beside)
+    own = (place.file, place.key, place.head)
+    with (
+        claimed(output, force=force, suffixes=(), keep=own, owner_only=owner_only) as draft,
+        _opened(path, beside) as (ledger, _),
+    ):
+        yield ledger, draft
 
 
 @app.command()
@@ -118,6 +136,7 @@ def export(
     path: LedgerPlace,
     output: Annotated[Path, typer.Option(show_default=False, help="A .json file to write.")],
     beside: Beside = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Write the published view as JSON: for auditors, without anything that is sealed.
@@ -126,9 +145,7 @@ def export(
 
         privote ledger export ledger.db --output ledger.json
     """
-    if output.exists():
-        raise InputError(f"--output {str(output)!r} exists already")
-    with _opened(path, beside) as (ledger, _):
+    with _claimed(path, beside, output, force=force) as (ledger, draft):
         found = ledger.verify()
         payload = {
             "entries": ledger.published(),
@@ -136,20 +153,16 @@ def export(
             "verified": found.ok,
             "head": found.head,
         }
-    try:
-        output.write_text(jsonlib.dumps(payload, indent=2), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"--output {str(output)!r} cannot be written: {error.strerror or error}"
-        ) from None
+        draft.write_text(jsonlib.dumps(payload, indent=2) + "\n", encoding="utf-8")
     _say(json, {"output": str(output), "entries": found.entries, "verified": found.ok})
 
 
 @app.command()
 def backup(
     path: LedgerPlace,
-    output: Annotated[Path, typer.Option(show_default=False, help="A new file to write.")],
+    output: Annotated[Path, typer.Option(show_default=False, help="A file to write.")],
     beside: Beside = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Write a consistent copy while the ledger is in use: entries and sealed parts, not the key.
@@ -158,8 +171,9 @@ def backup(
 
         privote ledger backup ledger.db --output copy.db
     """
-    with _opened(path, beside) as (ledger, _):
-        ledger.backup(output)
+    with _claimed(path, beside, output, force=force, owner_only=True) as (ledger, draft):
+        draft.unlink()  # a copy is a file of its own making
+        ledger.backup(draft)
         entries = ledger.verify().entries
     _say(json, {"output": str(output), "entries": entries})
 

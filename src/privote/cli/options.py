@@ -11,6 +11,7 @@ from privote.errors import InputError
 from privote.mechanisms import MECHANISMS
 
 _MECHANISM, _BUDGET = "Mechanism", "Budget"
+_SIGMA = "Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax."
 
 VotesFile = Annotated[
     Path,
@@ -39,11 +40,9 @@ Name = Annotated[
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option(
-        help="Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax.",
-        rich_help_panel=_MECHANISM,
-    ),
+    typer.Option(help=_SIGMA, rich_help_panel=_MECHANISM),
 ]
+RequiredSigma = Annotated[float, typer.Option(show_default=False, help=_SIGMA)]
 Tau = Annotated[
     float | None,
     typer.Option(help="tau: the bound on a ballot's norm.", rich_help_panel=_MECHANISM),
@@ -132,6 +131,7 @@ Consumer = Annotated[
 ]
 Voters = Annotated[int, typer.Option(help="How many voters.")]
 Labels = Annotated[int, typer.Option(help="How many labels a ballot has.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is written if it exists.")]
 Seed = Annotated[
     int | None,
     typer.Option(

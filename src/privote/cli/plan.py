@@ -14,6 +14,7 @@ from privote.errors import InputError
 from privote.mechanisms import Mechanism
 
 from . import options
+from .groups import Group, grouped
 from .mechanism import MechanismFlags
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
@@ -21,22 +22,13 @@ Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
 _LOOKING = "On votes that may be looked at"
 
 
+@grouped(mechanism=Group(of=MechanismFlags))
 def plan(
-    mechanism: options.Name,
+    mechanism: MechanismFlags,
     epsilon: options.Epsilon,
     delta: options.Delta,
     voters: Annotated[int | None, typer.Option(help="How many voters.")] = None,
     labels: Annotated[int | None, typer.Option(help="How many labels a ballot has.")] = None,
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    link_cost: options.LinkCost = None,
-    link_order: options.LinkOrder = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
     surprises_per_query: Annotated[
         float | None,
         typer.Option(
@@ -135,27 +127,14 @@ def plan(
 
     With --votes and --votes-are-public the noise is chosen on votes that may be looked at (and the
     link, tau, and with --gate the gate): what answers most queries at a floor of utility. --sigma,
-    --tau, --norm and --quota then fix what they name. Choosing on the votes that are labelled next
-    voids their guarantee.
+    --tau, --norm and --quota then fix what they name. It ends with the command that labels other
+    votes as planned. Choosing on the votes that are labelled next voids their guarantee.
 
     Example:
 
         privote plan --mechanism binary --voters 50 --labels 20 \
           --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
     """
-    flags = MechanismFlags(
-        name=mechanism,
-        sigma=sigma,
-        tau=1.0 if mechanism == "tau" and tau is None else tau,  # to be solved for
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        link_cost=link_cost,
-        link_order=link_order,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
     looking = {
         "votes_are_public": votes_are_public or None,
         "threshold": threshold,
@@ -171,16 +150,16 @@ def plan(
 
         public = {"voters": voters, "labels": labels, "wanted": wanted}
         _refuse(public | {"surprises_per_query": surprises_per_query}, "--votes says that itself")
-        plan_on_votes(votes, flags, tau, (epsilon, delta), looking, json=json)
+        plan_on_votes(votes, mechanism, (epsilon, delta), looking, json=json)
         return
     _refuse(looking, "it goes with --votes")
     where = _size(voters, labels, epsilon, delta)
     if wanted is None:
-        if mechanism == "tau" and tau is None:
+        if mechanism.name == "tau" and mechanism.tau is None:
             raise InputError("--tau must be given for mechanism 'tau', or --wanted; got neither")
-        chosen = flags.build()
+        chosen = mechanism.build()
     else:
-        chosen = _solve(flags, tau, where, wanted, surprises_per_query)
+        chosen = _solve(mechanism, where, wanted, surprises_per_query)
     numbers = _numbers(chosen, where, surprises_per_query)
     if wanted is not None:
         numbers["wanted"] = wanted
@@ -208,11 +187,9 @@ def _size(voters: int | None, labels: int | None, epsilon: float, delta: float) 
     return voters, labels, epsilon, delta
 
 
-def _solve(
-    flags: MechanismFlags, tau: float | None, where: Size, wanted: int, surprises: float | None
-) -> Mechanism:
+def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | None) -> Mechanism:
     """Return the mechanism with the least noise, or the least clipping, for so many queries."""
-    clip = flags.name == "tau" and tau is None
+    clip = flags.name == "tau" and flags.tau is None
     if flags.noisy and not clip:
         free = "leave out --sigma and --link-cost" if flags.name != "tau" else "leave out --tau"
         raise InputError(f"--wanted solves for sigma, or for tau given sigma: {free}")

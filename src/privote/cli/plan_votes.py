@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import typer
 
 from privote.errors import InputError
 
 from . import options
-from .mechanism import MechanismFlags
+from .mechanism import MechanismFlags, words_of
 
 if TYPE_CHECKING:
     from privote.calibrate import Calibration, Candidate
@@ -34,7 +36,6 @@ _BETTER = 5e-4  # than the row above: others would print the same utility
 def plan_on_votes(
     votes: Path,
     flags: MechanismFlags,
-    tau: float | None,
     budget: tuple[float, float],
     looking: Mapping[str, Any],
     *,
@@ -69,16 +70,16 @@ def plan_on_votes(
             epsilon=budget[0],
             delta=budget[1],
             threshold=options.parse_threshold(looking["threshold"]),
-            taus=tau,
+            taus=flags.tau,
             progress=lambda done, total: tell(f"calibrating on {votes.name}", done, total),
             **wishes,
         )
     if json:
         from .output import print_json
 
-        print_json(_numbers(found))
+        print_json({**_numbers(found), "command": _command(found, looking["threshold"])})
     else:
-        _show(found)
+        _show(found, _command(found, looking["threshold"]))
 
 
 def _read_truth(path: Path) -> npt.NDArray[Any]:
@@ -107,7 +108,21 @@ def _numbers(found: Calibration) -> dict[str, Any]:
     }
 
 
-def _show(found: Calibration) -> None:
+def _command(found: Calibration, threshold: str | None) -> str:
+    """Return the command that labels other votes as planned."""
+    words = ["privote", "label", "VOTES", *words_of(found.mechanism)]
+    words += ["--epsilon", repr(found.epsilon), "--delta", repr(found.delta)]
+    words += ["--guarantee", found.guarantee]
+    # Worst-case stops by itself; the others must be told, or go on while voters run out.
+    if found.guarantee != "worst-case" and (
+        found.guarantee != "allowance" or found.queries < found.available
+    ):
+        words += ["--queries", str(found.queries)]
+    words += [] if threshold is None else ["--threshold", threshold]
+    return shlex.join([*words, "--output", "labels.csv"])
+
+
+def _show(found: Calibration, command: str) -> None:
     from privote.calibrate import LOOKED
     from privote.report import Column
 
@@ -126,6 +141,8 @@ def _show(found: Calibration) -> None:
         columns=[*(Column(key=name) for name in shown), Column(key="chosen", heading="")],
         title="What else there is: queries against utility",
     )
+    typer.echo("To carry it out, with VOTES the private votes (never these):")
+    typer.echo(command)
 
 
 def _spread(front: Iterable[Candidate], chosen: Candidate) -> list[Candidate]:

@@ -48,9 +48,7 @@ def predict(
         list[str] | None,
         typer.Option(help="A type in the file to allow, as package.module.Class; repeat for more."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the output if it exists.")
-    ] = False,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     """Predict with a saved student: for each label its probability and a 1 or a 0.
@@ -81,7 +79,7 @@ def predict(
     except ValueError as error:  # scikit-learn's own words for rows of another width
         raise InputError(f"{rows.name} does not fit this student: {error}") from None
     answers = (chance >= bar).astype(np.int8)
-    with claimed(output, force=force) as draft:
+    with claimed(output, force=force, keep=(student, rows)) as draft:
         if output.suffix == ".npz":
             names = np.array(saved.label_names)
             np.savez_compressed(draft, probabilities=chance, labels=answers, label_names=names)

@@ -9,22 +9,34 @@ import typer
 from privote.mechanisms import BinaryVoting
 
 from . import options
+from .groups import REQUIRED, Group, grouped
 from .mechanism import MechanismFlags
 
 NOT_VALID = "for comparison only: not a valid bound"
+_READING = (
+    "Epsilon is what the labels and this number cost at most, with confidence {sure:g} "
+    "(1 - gamma). It is about these votes and their neighbours; not differential privacy. The "
+    "noise in it is sigma_s times the smooth sensitivity: how far the cost can move if one voter's "
+    "ballots change, here or, counting less by exp(-beta) a ballot, nearby. All of this may be "
+    f"published, drawn once. price_2018 is {NOT_VALID}. More: docs/publishing.md."
+)
 
 
+@grouped(
+    binary=Group(
+        of=MechanismFlags,
+        without=("tau", "norm", "max_positives", "link_cost", "link_order"),
+        fixed={"name": "binary"},
+        instead={"sigma": (options.RequiredSigma, REQUIRED)},
+    )
+)
 def sanitize(
     votes: options.VotesFile,
-    sigma: Annotated[float, typer.Option(show_default=False, help="Noise of Binary voting.")],
+    binary: MechanismFlags,
     delta: options.Delta,
     queries: Annotated[
         int, typer.Option(show_default=False, help="How many were answered; fixed beforehand.")
     ],
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     show_sealed: Annotated[
@@ -38,12 +50,21 @@ def sanitize(
 ) -> None:
     r"""Publish what labels from these votes cost, with noise, as PATE 2018 proposed.
 
-    The number says: with probability 1 - gamma, the labels and this number are
-    (epsilon, delta)-close to those of every neighbour of these votes. It is a statement about
-    these votes, not differential privacy. Run it once: every run draws a new number and costs
-    again. Binary voting only; `privote label --guarantee data-dependent` does the same along with
-    the labels. "price" is what the number itself costs, exactly; "price_2018" is what the formula
-    published in 2018 (Theorem 23) would charge, for comparison only.
+    The sanitized epsilon is the exact cost of the labels, raised by noise and by a margin: with
+    probability 1 - gamma (the confidence, 0.95) it is large enough, and the labels and this number
+    are (epsilon, delta)-close to those of every neighbour of these votes. It is a statement about
+    these votes, not differential privacy: other votes may cost more. Run it once: every run draws
+    a new number and costs again.
+
+    The noise is sigma_s times the smooth sensitivity: how far the cost can move if one voter's
+    ballots change, on these votes or on others nearby, which count less by a factor exp(-beta) for
+    every ballot they are away. Order, beta, sigma_s and gamma are fixed before looking. "price" is
+    what the number itself costs, exactly, and is part of epsilon; "price_2018" is what the formula
+    published in 2018 (Theorem 23) would charge, for comparison only. The proofs are in
+    docs/publishing.md.
+
+    Binary voting only; `privote label --guarantee data-dependent` does the same along with the
+    labels.
 
     With --show-sealed the owner also sees what is hidden: the exact epsilon, by both accountants,
     and the figures of PATE 2018's own procedure on these votes. Those are tuned on the votes and
@@ -59,15 +80,7 @@ def sanitize(
     from privote.guardian.consensus import Levels
     from privote.guardian.consensus import sanitize as draw
 
-    flags = MechanismFlags(
-        name="binary",
-        sigma=sigma,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
-    mechanism = flags.build()
+    mechanism = binary.build()
     assert isinstance(mechanism, BinaryVoting)
     ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold)).head(queries)
     levels = Levels.of(mechanism, ballots)
@@ -118,8 +131,7 @@ def _show(facts: dict[str, Any], sealed: dict[str, Any] | None, *, json: bool) -
     print_facts(
         facts,
         title="Sanitized cost",
-        caption="About these votes and their neighbours; not differential privacy. price_2018 is "
-        f"{NOT_VALID}.",
+        caption=_READING.format(sure=1 - facts["gamma"]),
     )
     if sealed is None:
         return

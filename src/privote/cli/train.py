@@ -10,12 +10,35 @@ import typer
 from privote.errors import InputError
 
 from . import options
+from .groups import Group, grouped
+from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
 _DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
 STUDENTS = ("logistic", "mixmatch")
 
 
+_MECHANISM = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        show_default=False,
+        help="How votes become labels: binary, tau, powerset or plurality, with --sigma; binary "
+        "with a noise that suits the voters unless told.",
+        rich_help_panel="Mechanism",
+    ),
+]
+
+
+@grouped(
+    mechanism=Group(
+        of=MechanismFlags,
+        without=("link_cost", "link_order"),
+        instead={"name": (_MECHANISM, "")},
+    ),
+    account=Group(of=LedgerFlags),
+)
 def train(
     data: Annotated[
         str,
@@ -31,6 +54,8 @@ def train(
     output: Annotated[
         Path, typer.Option(show_default=False, help="A new folder for everything that is made.")
     ],
+    mechanism: MechanismFlags,
+    account: LedgerFlags,
     public: Annotated[
         Path | None,
         typer.Option(
@@ -86,12 +111,22 @@ def train(
         ),
     ] = "prevalence",
     share: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="neighbours: the radius, as a quantile of the distances between public rows.",
+            help="neighbours: one radius for all labels, as a quantile of the distances between "
+            "public rows, and every row asked once; unless told, a radius for each label that "
+            "follows released labels, and several passes.",
             rich_help_panel=_VOTERS,
         ),
-    ] = 0.01,
+    ] = None,
+    embedding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="neighbours: where distances are measured: pca:K; of words tfidf or lsa:K.",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = None,
     student: Annotated[
         str,
         typer.Option(
@@ -122,23 +157,6 @@ def train(
     jobs: Annotated[
         int | None, typer.Option(help="Processes to train in.", rich_help_panel=_VOTERS)
     ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How votes become labels: binary, tau, powerset or plurality, with --sigma; "
-            "binary with a noise that suits the voters unless told.",
-            rich_help_panel="Mechanism",
-        ),
-    ] = None,
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
     guarantee: options.Guarantee = "allowance",
     queries: Annotated[
         int | None,
@@ -147,27 +165,8 @@ def train(
             rich_help_panel=_BUDGET,
         ),
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|ADDRESS",
-            help="Charge this ledger: the budget is then the data set's, over all runs.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    beside: options.Beside = None,
-    dataset: options.Dataset = "default",
-    consumer: options.Consumer = None,
-    electorate: Annotated[
-        str | None,
-        typer.Option(
-            help="With --ledger: a name under which the same records, with the same ids or groups, "
-            "go on with what is left of their allowance in a later run. Without it every run is a "
-            "new charge.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
     seed: options.Seed = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
@@ -184,27 +183,11 @@ def train(
         privote train records.csv --labels flu,cold --group-column patient \
           --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
     """
-    from privote.ledger import Place
-
     from .training import Job, run_training
 
-    flags = _mechanism(
-        mechanism,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
+    chosen = mechanism.build_if_named()
     if student not in STUDENTS:
         raise InputError(f"--student must be one of {', '.join(STUDENTS)}, got {student!r}")
-    if ledger is None and (dataset != "default" or any((consumer, beside, electorate))):
-        raise InputError(
-            "--dataset, --consumer, --electorate and --beside go with --ledger: give it too"
-        )
     job = Job(
         data=data,
         public=public,
@@ -214,18 +197,20 @@ def train(
         group_column=group_column,
         student=student,
         output=output,
-        ledger=None if ledger is None else Place.of(ledger, beside),
-        dataset=dataset,
-        consumer=consumer,
-        electorate=electorate,
+        force=force,
+        ledger=account.place,
+        dataset=account.dataset,
+        consumer=account.consumer,
+        electorate=account.electorate,
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         seed=seed,
         settings={
-            "mechanism": flags,
+            "mechanism": chosen,
             "voters": voters,
             "n_teachers": teachers,
             "threshold": _rule(threshold),
             "share": share,
+            "embedding": embedding,
             "epsilon": epsilon,
             "delta": delta,
             "guarantee": guarantee,
@@ -238,15 +223,6 @@ def train(
     )
     outcome = run_training(job)
     _show_json(outcome) if json else _show(outcome)
-
-
-def _mechanism(name: str | None, **given: Any) -> Any:
-    if name is None:
-        stray = [flag for flag, value in given.items() if value is not None]
-        if stray:
-            raise InputError(f"--{stray[0].replace('_', '-')} goes with --mechanism: give it too")
-        return None
-    return MechanismFlags(name=name, **given).build()
 
 
 def _rule(text: str) -> Any:
@@ -267,7 +243,12 @@ def _show(outcome: Any) -> None:
     facts = outcome.release.facts()
     print_facts(
         {
-            "public rows labelled": outcome.release.answered,
+            "public rows labelled": outcome.rows,
+            **(
+                {}
+                if outcome.release.answered == outcome.rows
+                else {"answers in all": outcome.release.answered}
+            ),
             "guarantee": facts["guarantee"],
             "mechanism": describe(facts["mechanism"]),
             **(
@@ -278,6 +259,7 @@ def _show(outcome: Any) -> None:
             "epsilon": "sealed" if facts["epsilon"] is None else float(facts["epsilon"]),
             "delta": facts["delta"],
             "voters": facts["voters"],
+            "protects": facts["protects"],
             **({"SIMULATED": "a seed was given"} if facts["simulated"] else {}),
         },
         title="Released",

@@ -20,7 +20,7 @@ def write_report(path: Path, outcome: Any) -> Path:
     return write_page(
         path,
         title="A student of private votes",
-        intro=f"{outcome.release.answered:,} public rows were labelled by private votes, under "
+        intro=f"{outcome.rows:,} public rows were labelled by private votes, under "
         f"the guarantee {outcome.release.guarantee!r}; a student learnt from them.",
         sections=sections,
         notices=notices if outcome.release.simulated else (),
@@ -49,7 +49,8 @@ def _released(outcome: Any) -> Section:
             Facts(
                 values={
                     "voters": release.voters,
-                    "rows labelled": release.answered,
+                    "rows labelled": outcome.rows,
+                    "answers": release.answered,
                     "epsilon": shown,
                     "delta": f"{release.delta:g}",
                 }

@@ -17,7 +17,7 @@ from privote.errors import InputError
 from privote.learning import PATEClassifier, save_student
 from privote.release import Release
 
-from .files import write_statement
+from .files import check_folder, made_folder, write_statement
 from .progress import stages
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
@@ -41,6 +41,7 @@ class Job:
     electorate: str | None
     columns: tuple[str, ...] | None
     seed: int | None
+    force: bool
     settings: Mapping[str, Any]
 
 
@@ -50,6 +51,7 @@ class Outcome:
 
     job: Job
     release: Release
+    rows: int  # public rows that were labelled; neighbours answer on each several times
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
@@ -68,19 +70,12 @@ class Outcome:
 
 def run_training(job: Job) -> Outcome:
     """Do everything but showing it."""
-    if job.output.exists() and any(job.output.iterdir() if job.output.is_dir() else [job.output]):
-        raise InputError(f"--output {str(job.output)!r} exists and is not an empty folder")
+    check_folder(job.output, force=job.force)
     private, public, test = _read(job)
     if not private.label_names:
         raise InputError("--labels must name the columns of the private table that are labels")
     pate = PATEClassifier(student=_student(job.student), **job.settings)
-    try:  # before anything is charged
-        job.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"--output {str(job.output)!r} cannot be a folder: {error.strerror or error}"
-        ) from None
-    with stages() as progress:
+    with made_folder(job.output), stages() as progress:  # before anything is charged
         pate.fit(
             _rows(private),
             private.Y,
@@ -97,6 +92,7 @@ def run_training(job: Job) -> Outcome:
     outcome = Outcome(
         job=job,
         release=pate.release_,
+        rows=len(np.unique(pate.public_rows_)),
         label_names=private.label_names,
         feature_names=private.feature_names,
     )

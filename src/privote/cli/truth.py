@@ -46,7 +46,7 @@ def read_array(path: Path, option: str, *names: str) -> Array:
         raise InputError(f"{option} {str(path)!r} does not exist")
     try:
         if path.suffix == ".csv":
-            return _read_table(path)
+            return read_table(path)
         if path.suffix == ".npy":
             return np.asarray(np.load(path, allow_pickle=False))
         with np.load(path, allow_pickle=False) as data:
@@ -68,7 +68,8 @@ def _names(path: Path) -> list[str]:
         return []  # whoever reads the votes says what is wrong
 
 
-def _read_table(path: Path) -> Array:
+def read_table(path: Path) -> Array:
+    """Read a CSV file; under the header ``query,...`` without its first column."""
     with path.open(encoding="utf-8") as stream:
         first = stream.readline().split(",")
     if first == [""]:

@@ -10,8 +10,9 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from . import tune_options as shared
+from .groups import REQUIRED, Group, grouped
 from .mechanism import MechanismFlags
+from .tune_options import BINARY, Guarantee, TuneFlags, numbers, shares
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,33 +23,23 @@ app = typer.Typer(
 
 
 @app.command()
+@grouped(
+    flags=Group(of=TuneFlags),
+    mechanism=Group(
+        of=MechanismFlags,
+        without=("sigma", "link_cost", "link_order"),
+        instead={"name": (BINARY, "binary")},
+    ),
+)
 def sigma(
     context: typer.Context,
     votes: options.VotesFile,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    flags: TuneFlags,
+    mechanism: MechanismFlags,
     sigmas: Annotated[
         str | None,
         typer.Option(metavar="S[,S...]", help="What to try; a grid by the voters unless told."),
     ] = None,
-    mechanism: shared.MechanismName = "binary",
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
-    truth: shared.Truth = None,
-    threshold: options.Threshold = None,
-    max_queries: shared.MaxQueries = None,
-    by_voter: shared.ByVoter = None,
-    releases: shared.Releases = 20,
-    metric: shared.Metric = "BAC",
-    drop: shared.Drop = 0.02,
-    guarantee: shared.Guarantee = "allowance",
-    report: shared.Report = None,
-    json: options.Json = False,
 ) -> None:
     """Try amounts of noise: more noise answers more queries, less well.
 
@@ -60,51 +51,31 @@ def sigma(
     """
     from privote.learning.tuning import tune_sigma
 
-    from .tune_run import Output, run
+    from .tune_run import run
 
-    flags = MechanismFlags(
-        name=mechanism,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
-    output = Output(
-        context=context,
-        metric=metric,
-        drop=drop,
-        guarantee=guarantee,
-        report=report,
-        json=json,
-    )
-    cube, known = shared.read_votes(votes, truth, threshold, max_queries)
+    cube, known = flags.read_votes(votes)
     run(
         lambda tick: tune_sigma(
             cube,
             known,
-            epsilon=epsilon,
-            delta=delta,
-            sigmas=shared.numbers("--sigmas", sigmas),
-            make=flags.build,
-            guarantees=shared.guarantees(by_voter, mechanism),
-            releases=releases,
+            sigmas=numbers("--sigmas", sigmas),
+            make=mechanism.build,
+            **flags.settings(mechanism.name),
             progress=tick,
         ),
         "trying sigma",
-        output,
+        context,
+        flags,
     )
 
 
 @app.command()
+@grouped(flags=Group(of=TuneFlags, instead={"guarantee": (Guarantee, "worst-case")}))
 def tau(
     context: typer.Context,
     votes: options.VotesFile,
-    sigma: shared.RequiredSigma,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    sigma: options.RequiredSigma,
+    flags: TuneFlags,
     taus: Annotated[
         str | None,
         typer.Option(
@@ -114,16 +85,6 @@ def tau(
     norm: Annotated[
         str, typer.Option(metavar="1|2|both", help="Which norm; 1 is the Private-kNN baseline.")
     ] = "both",
-    truth: shared.Truth = None,
-    threshold: options.Threshold = None,
-    max_queries: shared.MaxQueries = None,
-    by_voter: shared.ByVoter = None,
-    releases: shared.Releases = 20,
-    metric: shared.Metric = "BAC",
-    drop: shared.Drop = 0.02,
-    guarantee: shared.Guarantee = "worst-case",
-    report: shared.Report = None,
-    json: options.Json = False,
 ) -> None:
     """Try bounds on a ballot's norm: what clipping loses, and what it saves.
 
@@ -135,45 +96,49 @@ def tau(
     """
     from privote.learning.tuning import tune_tau
 
-    from .tune_run import Output, run
+    from .tune_run import run
 
     norms = {"1": (1,), "2": (2,), "both": (2, 1)}.get(norm)
     if norms is None:
         raise InputError(f"--norm must be 1, 2 or both, got {norm!r}")
-    output = Output(
-        context=context,
-        metric=metric,
-        drop=drop,
-        guarantee=guarantee,
-        report=report,
-        json=json,
-    )
-    cube, known = shared.read_votes(votes, truth, threshold, max_queries)
+    cube, known = flags.read_votes(votes)
     run(
         lambda tick: tune_tau(
             cube,
             known,
             sigma=sigma,
-            epsilon=epsilon,
-            delta=delta,
-            taus=shared.numbers("--taus", taus),
+            taus=numbers("--taus", taus),
             norms=norms,
-            guarantees=shared.guarantees(by_voter, "tau"),
-            releases=releases,
+            **flags.settings("tau"),
             progress=tick,
         ),
         "trying tau",
-        output,
+        context,
+        flags,
     )
 
 
 @app.command()
+@grouped(
+    flags=Group(of=TuneFlags, instead={"guarantee": (Guarantee, "exact-per-query")}),
+    mechanism=Group(
+        of=MechanismFlags,
+        without=(
+            "quota",
+            "false_alarm",
+            "link_cost",
+            "link_order",
+            "gate_threshold",
+            "gate_sigma",
+        ),
+        instead={"name": (BINARY, "binary"), "sigma": (options.RequiredSigma, REQUIRED)},
+    ),
+)
 def gate(
     context: typer.Context,
     votes: options.VotesFile,
-    sigma: shared.RequiredSigma,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    mechanism: MechanismFlags,
+    flags: TuneFlags,
     gate_thresholds: Annotated[
         str | None,
         typer.Option(metavar="T[,T...]", help="T: 0.6 to 1 of the voters unless told."),
@@ -182,20 +147,6 @@ def gate(
         str | None,
         typer.Option(metavar="S[,S...]", help="sigma_T: 0.1 to 0.6 of the voters unless told."),
     ] = None,
-    mechanism: shared.MechanismName = "binary",
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    truth: shared.Truth = None,
-    threshold: options.Threshold = None,
-    max_queries: shared.MaxQueries = None,
-    by_voter: shared.ByVoter = None,
-    releases: shared.Releases = 20,
-    metric: shared.Metric = "BAC",
-    drop: shared.Drop = 0.02,
-    guarantee: shared.Guarantee = "exact-per-query",
-    report: shared.Report = None,
-    json: options.Json = False,
 ) -> None:
     """Try every pair of a gate's T and sigma_T: how much it lets through, and what that costs.
 
@@ -208,39 +159,27 @@ def gate(
     """
     from privote.learning.tuning import tune_gate
 
-    from .tune_run import Output, run
+    from .tune_run import run
 
-    flags = MechanismFlags(
-        name=mechanism, sigma=sigma, tau=tau, norm=norm, max_positives=max_positives
-    )
-    output = Output(
-        context=context,
-        metric=metric,
-        drop=drop,
-        guarantee=guarantee,
-        report=report,
-        json=json,
-    )
-    cube, known = shared.read_votes(votes, truth, threshold, max_queries)
+    cube, known = flags.read_votes(votes)
     run(
         lambda tick: tune_gate(
             cube,
             known,
-            mechanism=flags.build(),
-            epsilon=epsilon,
-            delta=delta,
-            thresholds=shared.numbers("--gate-thresholds", gate_thresholds),
-            sigmas=shared.numbers("--gate-sigmas", gate_sigmas),
-            guarantees=shared.guarantees(by_voter, mechanism),
-            releases=releases,
+            mechanism=mechanism.build(),
+            thresholds=numbers("--gate-thresholds", gate_thresholds),
+            sigmas=numbers("--gate-sigmas", gate_sigmas),
+            **flags.settings(mechanism.name),
             progress=tick,
         ),
         "trying gates",
-        output,
+        context,
+        flags,
     )
 
 
 @app.command()
+@grouped(flags=Group(of=TuneFlags, without=("threshold",)))
 def threshold(
     context: typer.Context,
     probabilities: Annotated[
@@ -252,9 +191,8 @@ def threshold(
             "'votes').",
         ),
     ],
-    sigma: shared.RequiredSigma,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    sigma: options.RequiredSigma,
+    flags: TuneFlags,
     thresholds: Annotated[
         str | None, typer.Option(metavar="P[,P...]", help="What to try; 0.05 to 0.95 unless told.")
     ] = None,
@@ -269,15 +207,6 @@ def threshold(
             "file (.npy, .npz, .csv) with one per label, or per voter and label.",
         ),
     ] = None,
-    truth: shared.Truth = None,
-    max_queries: shared.MaxQueries = None,
-    by_voter: shared.ByVoter = None,
-    releases: shared.Releases = 20,
-    metric: shared.Metric = "BAC",
-    drop: shared.Drop = 0.02,
-    guarantee: shared.Guarantee = "allowance",
-    report: shared.Report = None,
-    json: options.Json = False,
 ) -> None:
     """Try thresholds that turn probabilities into votes: one for all labels, and one per label.
 
@@ -292,39 +221,29 @@ def threshold(
     from privote.mechanisms import BinaryVoting
 
     from .truth import read_array, read_truth
-    from .tune_run import Output, run
+    from .tune_run import run
 
-    output = Output(
-        context=context,
-        metric=metric,
-        drop=drop,
-        guarantee=guarantee,
-        report=report,
-        json=json,
-    )
     cube = read_array(probabilities, "PROBABILITIES", "probabilities", "votes")
     if cube.ndim != 3:
         raise InputError(
             f"PROBABILITIES must have the shape (queries, voters, labels), got {cube.shape}"
         )
-    known = read_truth(probabilities, truth, cube.shape[0], cube.shape[2])
+    known = read_truth(probabilities, flags.truth, cube.shape[0], cube.shape[2])
     if known is None:
         raise InputError("--truth must be given: the majority depends on the threshold")
-    head = shared.head_of(max_queries, len(cube))
+    head = flags.head_of(len(cube))
     run(
         lambda tick: tune_threshold(
             cube[:head],
             known[:head],
             mechanism=BinaryVoting(sigma=sigma),
-            epsilon=epsilon,
-            delta=delta,
-            thresholds=shared.numbers("--thresholds", thresholds),
+            thresholds=numbers("--thresholds", thresholds),
             best_by=best_by,
-            prevalence=shared.shares(prevalence, cube.shape[2]),
-            guarantees=shared.guarantees(by_voter, "binary"),
-            releases=releases,
+            prevalence=shares(prevalence, cube.shape[2]),
+            **flags.settings("binary"),
             progress=tick,
         ),
         "trying thresholds",
-        output,
+        context,
+        flags,
     )

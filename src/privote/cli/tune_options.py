@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,47 +46,88 @@ Guarantee = Annotated[
 ]
 Report = Annotated[
     Path | None,
-    typer.Option(help="Also write a page with curves here, .html; it is replaced if it exists."),
+    typer.Option(help="Also write a page with curves here, .html."),
 ]
-MechanismName = Annotated[
+BINARY = Annotated[
     str, typer.Option("--mechanism", metavar="NAME", help="binary, tau, powerset or plurality.")
 ]
-RequiredSigma = Annotated[
-    float,
-    typer.Option(
-        show_default=False,
-        help="Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax.",
-    ),
-]
 
 
-def read_votes(
-    votes: Path, truth: Path | None, threshold: str | None, max_queries: int | None
-) -> tuple[Any, Any]:
-    """Return the votes to look at (queries, voters, labels), and their true labels or None."""
-    from privote.ballots import Ballots
+@dataclass(frozen=True, kw_only=True)
+class TuneFlags:
+    """The budget to fit, what to look at, and how the result is shown; checked before the work."""
 
-    from .progress import working
-    from .truth import read_truth
+    epsilon: options.Epsilon
+    delta: options.Delta
+    truth: Truth = None
+    threshold: options.Threshold = None
+    max_queries: MaxQueries = None
+    by_voter: ByVoter = None
+    releases: Releases = 20
+    metric: Metric = "BAC"
+    drop: Drop = 0.02
+    guarantee: Guarantee = "allowance"
+    report: Report = None
+    force: options.Force = False
+    json: options.Json = False
 
-    with working(f"reading {votes.name}"):
-        ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
-        assert isinstance(ballots, Ballots)  # a file is dense
-        head = head_of(max_queries, ballots.queries)
-        known = read_truth(votes, truth, ballots.queries, ballots.labels)
-        if known is not None and len(known) != ballots.queries:
+    def __post_init__(self) -> None:
+        from privote.learning.tuning import FIGURES, GUARANTEES
+
+        from .files import check_new
+
+        if self.metric not in FIGURES:
+            raise InputError(f"--metric must be one of {', '.join(FIGURES)}, got {self.metric!r}")
+        if not 0 <= self.drop <= 1:
+            raise InputError(f"--drop must lie in [0, 1], got {self.drop:g}")
+        if self.guarantee not in (known := [name.replace("_", "-") for name in GUARANTEES]):
             raise InputError(
-                f"the true labels must have {ballots.queries} rows, as the votes have queries, "
-                f"got {len(known)}"
+                f"--guarantee must be one of {', '.join(known)}, got {self.guarantee!r}"
             )
-        return ballots.head(head).to_array(), None if known is None else known[:head]
+        if self.report is not None:
+            check_new("--report", self.report, (".html",), force=self.force)
 
+    @property
+    def key(self) -> str:
+        """The guarantee as the library spells it."""
+        return self.guarantee.replace("-", "_")
 
-def head_of(max_queries: int | None, queries: int) -> int:
-    """Return how many queries to look at."""
-    if max_queries is not None and max_queries < 1:
-        raise InputError(f"--max-queries must be at least 1, got {max_queries}")
-    return queries if max_queries is None else min(max_queries, queries)
+    def settings(self, mechanism: str) -> dict[str, Any]:
+        """Return what every tuning takes."""
+        from privote.learning.tuning import GUARANTEES
+
+        by_voter = mechanism == "binary" if self.by_voter is None else self.by_voter
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "guarantees": GUARANTEES if by_voter else GUARANTEES[:-1],
+            "releases": self.releases,
+        }
+
+    def head_of(self, queries: int) -> int:
+        """Return how many of these queries to look at."""
+        if self.max_queries is not None and self.max_queries < 1:
+            raise InputError(f"--max-queries must be at least 1, got {self.max_queries}")
+        return queries if self.max_queries is None else min(self.max_queries, queries)
+
+    def read_votes(self, votes: Path) -> tuple[Any, Any]:
+        """Return the votes to look at (queries, voters, labels), and true labels or None."""
+        from privote.ballots import Ballots
+
+        from .progress import working
+        from .truth import read_truth
+
+        with working(f"reading {votes.name}"):
+            ballots = Ballots.of(votes, threshold=options.parse_threshold(self.threshold))
+            assert isinstance(ballots, Ballots)  # a file is dense
+            head = self.head_of(ballots.queries)
+            known = read_truth(votes, self.truth, ballots.queries, ballots.labels)
+            if known is not None and len(known) != ballots.queries:
+                raise InputError(
+                    f"the true labels must have {ballots.queries} rows, as the votes have "
+                    f"queries, got {len(known)}"
+                )
+            return ballots.head(head).to_array(), None if known is None else known[:head]
 
 
 def numbers(option: str, text: str | None) -> list[float] | None:
@@ -112,11 +154,3 @@ def shares(text: str | None, labels: int) -> Any:
     values = numbers("--prevalence", text)
     assert values is not None
     return np.full(labels, values[0]) if len(values) == 1 else np.array(values)
-
-
-def guarantees(by_voter: bool | None, mechanism: str) -> tuple[str, ...]:
-    """Return the guarantees to count queries for."""
-    from privote.learning.tuning import GUARANTEES
-
-    wanted = mechanism == "binary" if by_voter is None else by_voter
-    return GUARANTEES if wanted else GUARANTEES[:-1]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from privote.errors import InputError
-from privote.learning.tuning import FIGURES, GUARANTEES, Trial, Tuning
+from privote.learning.tuning import Trial, Tuning
 
 from .output import print_json, print_table
 from .progress import working
+from .tune_options import TuneFlags
 from .tune_page import (
     columns_of,
     name_of,
@@ -26,40 +24,9 @@ from .tune_page import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """How the result is to be shown; checked before the work."""
-
-    context: typer.Context
-    metric: str
-    drop: float
-    guarantee: str
-    report: Path | None
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.metric not in FIGURES:
-            raise InputError(f"--metric must be one of {', '.join(FIGURES)}, got {self.metric!r}")
-        if not 0 <= self.drop <= 1:
-            raise InputError(f"--drop must lie in [0, 1], got {self.drop:g}")
-        if self.guarantee not in (known := [name.replace("_", "-") for name in GUARANTEES]):
-            raise InputError(
-                f"--guarantee must be one of {', '.join(known)}, got {self.guarantee!r}"
-            )
-        if self.report is not None and self.report.suffix != ".html":
-            raise InputError(f"--report must end in .html, got {self.report.name!r}")
-        if self.report is not None and not self.report.parent.is_dir():
-            raise InputError(
-                f"--report {str(self.report)!r}: there is no folder {str(self.report.parent)!r}"
-            )
-
-    @property
-    def key(self) -> str:
-        """The guarantee as the library spells it."""
-        return self.guarantee.replace("-", "_")
-
-
-def run(tune: Callable[[Any], Any], what: str, output: Output) -> None:
+def run(
+    tune: Callable[[Any], Tuning], what: str, context: typer.Context, output: TuneFlags
+) -> None:
     """Tune under a bar, then show and write what was found."""
     with ExitStack() as stack:
         ticks: list[Any] = []
@@ -80,7 +47,7 @@ def run(tune: Callable[[Any], Any], what: str, output: Output) -> None:
                 metric=output.metric,
                 guarantee=output.key,
                 chosen=said,
-                command=_command(output.context),
+                command=_command(context),
             )
     if output.json:
         values = None if chosen is None else dict(chosen.values)
@@ -107,7 +74,7 @@ def _command(context: typer.Context) -> str:
     return shlex.join(words)
 
 
-def _said(tuning: Tuning, chosen: Trial | None, output: Output) -> str:
+def _said(tuning: Tuning, chosen: Trial | None, output: TuneFlags) -> str:
     if chosen is None:
         return (
             f"Nothing tried within {output.drop:g} of the best {output.metric} answers a query "
@@ -120,7 +87,7 @@ def _said(tuning: Tuning, chosen: Trial | None, output: Output) -> str:
     )
 
 
-def _show(tuning: Tuning, said: str, output: Output) -> None:
+def _show(tuning: Tuning, said: str, output: TuneFlags) -> None:
     typer.echo(f"NOT PRIVATE. {tuning.note}\n")
     print_table(
         rows_of(tuning, output.metric),

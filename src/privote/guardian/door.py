@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,28 +18,24 @@ from ..accounting.renyi import Floats, Orders, check_orders, epsilon
 from ..ballots import Ballots, BallotSource, check_head
 from ..blocks import Counts
 from ..entropy import Entropy
-from ..errors import BudgetError, InputError, UnavailableError
+from ..errors import InputError, UnavailableError
 from ..ledger import Budget, Ledger, Place
-from ..ledger.totals import Totals, check_name, packed, terms_of
+from ..ledger.totals import check_name
 from ..mechanisms import Mechanism
-from ..release import GUARANTEES, Later, Release, Sealed
+from ..release import GUARANTEES, VOTER, Later, Release, Sealed, check_protects
 from ..surprises import effective
+from .clerk import Clerk
 from .consensus import Levels, propose, sanitize
 from .seats import (
     check_baseline,
     check_guess,
-    check_wanted,
-    find_account,
     placed,
     plain,
     seated,
     seats,
-    seats_of,
     steady_blocks,
 )
 from .voters import bills, by_voter
-
-_MOST = 10**12  # an allowance of a cost that is zero
 
 
 class Guardian:
@@ -61,6 +57,10 @@ class Guardian:
         ledger knows voters again, whatever their order, also where some are absent.
     seed
         ``None``: secure. An integer makes a simulation.
+    protects
+        Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
+        or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
+        vouches for it.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Guardian:
         voter_ids: Sequence[Any] | None = None,
         orders: Orders | None = None,
         seed: int | None = None,
+        protects: str = VOTER,
     ) -> None:
         if guarantee not in GUARANTEES:
             raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
@@ -90,15 +91,45 @@ class Guardian:
                 check_name(name, value)
         if not isinstance(ledger, Ledger | Place | str | os.PathLike):
             raise InputError(f"ledger must be a Ledger or its path, got {ledger!r:.60}")
-        self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
-        self.orders = check_orders(orders)
-        self._wanted = allowance
-        self._names = {"dataset": dataset, "consumer": consumer, "owner": owner}
+        curve_orders, protects = check_orders(orders), check_protects(protects)
         self._ids = None if voter_ids is None else seats(voter_ids)
         self._entropy = Entropy(seed)
         # Last: whoever calls with a bad argument leaves no new ledger behind.
         self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
         self._owns_ledger = self._ledger is not ledger
+        self._clerk = Clerk(
+            mechanism=mechanism,
+            budget=budget,
+            guarantee=guarantee,
+            orders=curve_orders,
+            ledger=self._ledger,
+            names={"dataset": dataset, "consumer": consumer, "owner": owner},
+            wanted=allowance,
+            ids=self._ids,
+            simulated=self._entropy.simulated,
+            protects=protects,
+        )
+
+    # Read-only: what is charged is what is drawn.
+    @property
+    def mechanism(self) -> Mechanism:
+        """How a tally becomes a release."""
+        return self._clerk.mechanism
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases may cost."""
+        return self._clerk.budget
+
+    @property
+    def guarantee(self) -> str:
+        """What the budget promises."""
+        return self._clerk.guarantee
+
+    @property
+    def orders(self) -> Floats:
+        """The Rényi orders of every charge."""
+        return self._clerk.orders
 
     def __enter__(self) -> Guardian:
         return self
@@ -151,16 +182,7 @@ class Guardian:
     def _worst_case(self, ballots: BallotSource, queries: int | None) -> Release:
         self.mechanism.check(ballots)
         each = self.mechanism.worst_case_rdp(ballots.voters, ballots.labels, self.orders)
-        with self._ledger.writing() as totals:
-            self._authorise(totals)
-            fit = self._ledger.room(totals, each, self.orders, self._scope, ballots.queries)
-            if fit < 1 or (queries is not None and queries > fit):
-                raise BudgetError(
-                    f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} allows {fit} "
-                    f"(more) queries in the worst case with {self.mechanism}"
-                    + (f", but queries={queries}" if queries else "")
-                )
-            self._charge(fit * each, ballots, queries=fit)
+        fit = self._clerk.charge_fitting(each, ballots, queries)
         return self._publish(self._draw(ballots.head(fit)), ballots.voters, fit * each)
 
     # -- prices of consensus -----------------------------------------------------------------------
@@ -182,9 +204,7 @@ class Guardian:
                 levels.add(tally)
         delta = self.budget.delta
         shown, terms = sanitize(levels, self.orders, delta, self._entropy)
-        with self._ledger.writing() as totals:
-            self._authorise(totals)
-            self._charge(None, ballots, queries=ballots.queries, sealed={"rdp": total.tolist()})
+        self._clerk.charge_sealed(total, ballots)
         exact = Later(lambda: by_voter(self.mechanism, ballots, delta))
         sealed = Sealed(
             epsilon=epsilon(total, self.orders, delta),
@@ -210,22 +230,7 @@ class Guardian:
             )
         self.mechanism.check(ballots)
         proposal = propose(levels, self.orders, ballots, self.budget)
-        with self._ledger.writing() as totals:
-            self._authorise(totals)
-            if self._scope[0] in {place[0] for place in totals.curves} | totals.taken:
-                raise BudgetError(
-                    f"guarantee 'ptr' takes the whole budget of data set {self._scope[0]!r}, and "
-                    "part of it is used"
-                )
-            own = totals.budgets.get(self._scope)
-            if own is not None and (proposal.epsilon > own.epsilon or proposal.delta > own.delta):
-                raise BudgetError(
-                    f"guarantee 'ptr' spends epsilon={proposal.epsilon:g}, "
-                    f"delta={proposal.delta:g} at once, more than {self._scope[1]!r} has: "
-                    f"{own.epsilon:g}, {own.delta:g}"
-                )
-            # Its promise holds at one order and with all of delta: nothing can be added to it.
-            self._charge(None, ballots, queries=ballots.queries, everything=True)
+        self._clerk.charge_everything(proposal, ballots)
         drawn = []
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)
@@ -250,28 +255,29 @@ class Guardian:
         guess = check_baseline(baseline, ballots, self.mechanism)
         self.mechanism.check(ballots)
         named = ballots.voters if self._ids is None else len(self._ids)
-        account, allowance, at = self._register(named, ballots.labels)
+        account, allowance, at = self._clerk.register(named, ballots.labels)
         own = allowance if at is None else allowance[at]
         if here is not None:
             at = here if at is None else at[here]
-        voters, labels, start = len(allowance), [], 0
+        voters, start = len(allowance), 0
+        labels = np.empty((ballots.queries, ballots.labels), np.int8)  # once, not in pieces
         for block in steady_blocks(ballots, voters):
-            rows = guess[start : start + block.queries]
+            now = slice(start, start + block.queries)
             start += block.queries
             with self._ledger.writing() as totals:
                 left = allowance - totals.accounts[account].spent
                 counted, spent, refused = effective(
                     seated(block, at, voters),
-                    rows,
+                    guess[now],
                     left,
                     unit=self.mechanism.surprise_unit,
                     silence_is_zeros=self.mechanism.name != "powerset",
                 )
-                self._answer(account, block.queries, spent, refused)
-            labels.append(self.mechanism.draw(self.mechanism.tally(counted), self._entropy))
+                self._clerk.answer(account, block.queries, spent, refused)
+            labels[now] = self.mechanism.draw(self.mechanism.tally(counted), self._entropy)
         surprise = self.mechanism.surprise_rdp(voters, ballots.labels, self.orders)
         return self._publish(
-            np.concatenate(labels),
+            labels,
             voters,
             FACTOR * int(allowance.max()) * surprise,
             allowance=plain(allowance),
@@ -281,15 +287,14 @@ class Guardian:
 
     def answered(self, account: str) -> int:
         """Return how many queries were answered from an allowance so far: a public number."""
-        with self._ledger.writing() as totals:
-            return totals.accounts[account].queries
+        return self._clerk.answered(account)
 
     def register(self, voters: int, labels: int) -> tuple[str, Counts]:
         """Find this electorate's account in the ledger, or open and charge it.
 
         Returns the account's name and every voter's lifetime allowance (voters,).
         """
-        account, allowance, at = self._register(voters, labels)
+        account, allowance, at = self._clerk.register(voters, labels)
         if len(allowance) != voters:
             raise InputError(
                 f"voters must be all {len(allowance)} who were registered together, got {voters} "
@@ -297,118 +302,15 @@ class Guardian:
             )
         return account, allowance if at is None else allowance[at]
 
-    def _register(self, voters: int, labels: int) -> tuple[str, Counts, Counts | None]:
-        """Return account, allowance by seat, and the seats of this guardian's voters."""
-        wanted, roll = check_wanted(self._wanted, voters), self._roll
-        surprise = self.mechanism.surprise_rdp(voters, labels, self.orders)
-        body = {**self._entry("charge"), "voters": voters, "labels": labels}
-        terms = terms_of(body)
-        with self._ledger.writing() as totals:
-            self._authorise(totals)
-            account = find_account(totals.accounts, terms, voters, roll)
-            if account is not None:
-                known = totals.accounts[account]
-                at = seats_of(known, roll)
-                own = known.allowance if at is None else known.allowance[at]
-                if wanted is not None and (own != wanted).any():
-                    raise BudgetError("this electorate has an allowance already, and it stays")
-                return account, known.allowance, at
-            largest = self._ledger.room(totals, FACTOR * surprise, self.orders, self._scope, _MOST)
-            if largest < 1:
-                raise self._nothing_left(totals)
-            if wanted is not None and wanted.max() > largest:
-                raise InputError(
-                    f"allowance must lie in 0..{largest}, the largest that keeps "
-                    f"epsilon={self.budget.epsilon:g}; got {wanted.max()}"
-                )
-            allowance = np.full(voters, largest, np.int64) if wanted is None else wanted
-            digests = None if roll is None else list(roll.values())
-            account = self._ledger.name_account({"terms": terms, "voters": voters, "roll": digests})
-            self._ledger.append(
-                {
-                    **body,
-                    "orders": self.orders.tolist(),
-                    "rdp": (FACTOR * int(allowance.max()) * surprise).tolist(),
-                    "account": account,
-                    "allowance": plain(allowance),
-                },
-                sealed=None if digests is None else {"roll": digests},
-            )
-        return account, allowance, None
-
-    def _nothing_left(self, totals: Totals) -> BudgetError:
-        budget = f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g}"
-        name = self._scope[0]
-        if name in {place[0] for place in totals.curves} | totals.taken:
-            return BudgetError(
-                f"what is left of {budget} for data set {name!r} buys not one surprise a voter "
-                f"with {self.mechanism}: other charges have used it. To go on with an allowance "
-                "that is charged already, use the same mechanism, voters, names and consumer"
-            )
-        return BudgetError(
-            f"{budget} buys not one surprise a voter with {self.mechanism}: use a larger sigma or "
-            "budget"
-        )
-
-    @cached_property
-    def _roll(self) -> dict[str, str] | None:
-        if self._ids is None:
-            return None
-        return {name: self._ledger.name_voter(name) for name in self._ids}
-
     def spending(self, account: str, allowance: Counts) -> Sealed:
         """Return what each voter has done with its allowance: for the owner's eyes.
 
         ``spent`` counts surprises, ``refused`` the ballots that counted as the baseline because
         what was left did not pay for them; both (voters,), in the order the voters were named.
         """
-        with self._ledger.writing() as totals:
-            known = totals.accounts[account]
-            at = seats_of(known, self._roll)
-            return Sealed(
-                spent=known.spent.copy() if at is None else known.spent[at],
-                refused=known.refused.copy() if at is None else known.refused[at],
-                allowance=allowance.copy(),
-            )
+        return self._clerk.spending(account, allowance)
 
-    def _answer(self, account: str, queries: int, spent: Counts, refused: Counts) -> None:
-        sealed = {"spent": packed(spent), "refused": packed(refused)}
-        body = {**self._entry("answer"), "account": account, "queries": queries}
-        self._ledger.append(body, sealed)
-
-    # -- entries -----------------------------------------------------------------------------------
-
-    @property
-    def _scope(self) -> tuple[str, str | None]:
-        return str(self._names["dataset"]), self._names["consumer"]
-
-    def _authorise(self, totals: Totals) -> None:
-        """Fix the data set's budget at first use; refuse another one, or another kind."""
-        conditional = self.guarantee == "data-dependent"
-        self._ledger.fix_budget(totals, self.budget, (self._scope[0], None), conditional)
-
-    def _entry(self, kind: str) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            **self._names,
-            "guarantee": self.guarantee,
-            "mechanism": self.mechanism.parameters(),
-            "simulated": self._entropy.simulated,
-        }
-
-    def _charge(
-        self,
-        curve: Floats | None,
-        ballots: BallotSource,
-        *,
-        queries: int,
-        everything: bool = False,
-        sealed: dict[str, Any] | None = None,
-    ) -> None:
-        body = {**self._entry("charge"), "voters": ballots.voters, "labels": ballots.labels}
-        body |= {"queries": queries, "orders": self.orders.tolist()}
-        body |= {"rdp": None if curve is None else curve.tolist(), "everything": everything}
-        self._ledger.append(body, sealed)
+    # -- what leaves -------------------------------------------------------------------------------
 
     def _draw(self, ballots: BallotSource) -> npt.NDArray[np.int8]:
         return np.concatenate(
@@ -442,8 +344,9 @@ class Guardian:
             terms=terms or {},
             simulated=self._entropy.simulated,
             ledger=self._ledger.place(),
-            dataset=str(self._names["dataset"]),
-            consumer=self._names["consumer"],
+            dataset=self._clerk.scope[0],
+            consumer=self._clerk.scope[1],
             so_far=so_far,
+            protects=self._clerk.protects,
             sealed=sealed or Sealed(),
         )

@@ -94,10 +94,10 @@ def _dense(network: str, inputs: int, outputs: int, hidden: int, dropout: float)
 
 
 def _small_cnn(channels: int, outputs: int) -> Any:
-    """Return three convolutions and a maximum over places; about 60,000 weights."""
+    """Return three convolutions and a maximum over places; about 57,000 weights."""
     nn = require_torch("networks").nn
     layers: list[Any] = []
-    for inputs, wide, halve in ((channels, 32, True), (32, 64, False), (64, 64, False)):
+    for inputs, wide, halve in ((channels, 32, False), (32, 64, True), (64, 64, False)):
         layers += [nn.Conv2d(inputs, wide, 3, padding=1), nn.GroupNorm(_GROUPS, wide), nn.ReLU()]
         if halve:
             layers.append(nn.MaxPool2d(2, ceil_mode=True))
@@ -184,7 +184,7 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
         raise InputError(f"weights in {str(path)!r} cannot be read without code: {error}") from None
     if isinstance(given, Mapping) and isinstance(given.get("state_dict"), Mapping):
         given = given["state_dict"]
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(map(torch.is_tensor, given.values())):
         raise InputError(f"weights in {str(path)!r} must be a state dictionary, got {type(given)}")
     own = module.state_dict()
     head = _names_of_head(module)

@@ -144,6 +144,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             noise_multiplier=multiplier,
             steps=self.steps,
             sample_rate=self.sample_rate,
+            records=X.shape[0],
             simulated=noise.simulated,
         )
         return self
@@ -190,16 +191,21 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             self.mean_ = mean
 
     def _design(self, X: Any) -> Any:
-        """Return scaled rows with a constant 1 at the end: (rows, features + 1)."""
+        """Return scaled rows with a constant 1 at the end: (rows, features + 1).
+
+        Values that overflow become 0: in the sum of gradients they would show.
+        """
         ones = np.ones((X.shape[0], 1))
-        if not sp.issparse(X):
-            X = (X - self.mean_) * self.scale_
-            return np.hstack([_normalised(X) if self.normalise else X, ones])
-        X = X @ sp.diags_array(self.scale_)
-        if self.normalise:
-            norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-            X = sp.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X
-        return sp.hstack([X, ones], format="csr")
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not sp.issparse(X):
+                X = np.nan_to_num((X - self.mean_) * self.scale_, posinf=0.0, neginf=0.0)
+                return np.hstack([_normalised(X) if self.normalise else X, ones])
+            X = (X @ sp.diags_array(self.scale_)).tocsr()
+            X.data = np.nan_to_num(X.data, posinf=0.0, neginf=0.0)
+            if self.normalise:
+                norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+                X = sp.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X
+            return sp.hstack([X, ones], format="csr")
 
     def _descend(
         self, rows: Any, Y: npt.NDArray[np.int8], multiplier: float, noise: Noise
@@ -246,7 +252,7 @@ def clipped_sum(
     """Return the sum of gradients of norm at most ``clip``, and the count that steers it.
 
     The gradient of a record with features x and residuals r (predicted minus true, 0 where the
-    label is unknown) is x rᵀ, of norm ‖x‖·‖r‖.
+    label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing.
 
     Returns
     -------
@@ -255,11 +261,13 @@ def clipped_sum(
     """
     if rows.shape[0] == 0:
         return np.zeros_like(weights), 0.0
-    residuals = expit(np.asarray(rows @ weights) + offset) - Y
-    residuals[Y < 0] = 0.0
-    squares = rows.multiply(rows) if sp.issparse(rows) else rows * rows
-    norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-    norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        residuals = np.nan_to_num(expit(np.asarray(rows @ weights) + offset) - Y)
+        residuals[Y < 0] = 0.0
+        squares = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+        norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+        norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+    norms[np.isnan(norms)] = np.inf
     # A hair inside the ball, so that rounding never leaves it.
     factor = clip * (1 - 1e-12) / np.maximum(norms, clip)
     total = np.asarray(rows.T @ (residuals * factor[:, None]))

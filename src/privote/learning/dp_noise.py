@@ -43,6 +43,7 @@ _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may sto
 _LEAST = 0.3  # no less noise than this, whatever the promise: losses become too many to list
 _INTERVAL = 5e-4  # of privacy losses: epsilon comes out too large by less than a thousandth
 _GRID = -20  # a noisy sum is rounded to about a millionth of its noise
+_CLIPS = (1e-30, 1e30)  # clipping norms that neither vanish nor overflow, however long they adapt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,8 @@ class TrainingPrivacy:
         What is protected: one record *replaced*, or one *added or removed*.
     noise_multiplier, steps, sample_rate
         What was done.
+    records
+        How many there were. Steps are scaled by it, so it counts as public, under either adjacency.
     simulated
         True if the noise came from a seed: then nobody is protected.
     """
@@ -171,6 +174,7 @@ class TrainingPrivacy:
     noise_multiplier: float
     steps: int
     sample_rate: float
+    records: int
     simulated: bool
 
     def statement(self) -> str:
@@ -187,8 +191,8 @@ class TrainingPrivacy:
         return (
             f"The weights are ({epsilon}, {self.delta:g})-differentially private for one "
             f"record {what}: {self.steps} noisy gradients, sampling rate {self.sample_rate:g}, "
-            f"noise multiplier {self.noise_multiplier:g}. Settings chosen by looking at the "
-            "private records are not covered."
+            f"noise multiplier {self.noise_multiplier:g}. The number of records, {self.records}, "
+            "is public. Settings chosen by looking at the private records are not covered."
         )
 
 
@@ -208,6 +212,10 @@ class Noise:
         if rate == 1:
             return np.arange(records)
         return np.flatnonzero(self._entropy.uniform(records) < rate)
+
+    def secret(self) -> int:
+        """Return 63 bits for a generator whose draws nobody must know, such as torch's."""
+        return int.from_bytes(self._entropy.bytes(8), "little") >> 1
 
     def normal(self, count: int) -> Floats:
         """Return standard normal draws, right to the last digits in both tails."""
@@ -262,7 +270,7 @@ def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate:
     """Return the next clipping norm from the noisy count of ±1/2 (below minus above, halved)."""
     # Divided by the expected batch, which is public; the sampled size is not.
     share = min(1.0, max(0.0, 0.5 + below / batch))
-    return clip * math.exp(-rate * (share - quantile))
+    return min(max(clip * math.exp(-rate * (share - quantile)), _CLIPS[0]), _CLIPS[1])
 
 
 def _check_delta(delta: Any) -> None:

@@ -41,7 +41,7 @@ class DPSGDClassifier(NetworkClassifier):
     """A network trained by noisy gradients of clipped norm (Abadi et al. 2016).
 
     Nothing about the private rows leaves but the weights: no loss is recorded, and nothing is
-    standardised by them. Scale features by public rows before.
+    standardised by them. Scale features by public rows before. How many rows there are is public.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class DPSGDClassifier(NetworkClassifier):
         The promise for the whole training.
     network
         ``"linear"``, ``"mlp"``, ``"smallcnn"``, ``"densenet121"``, ``"resnet50"``, or a function of
-        (shape, labels). Batch normalisation mixes records and is replaced by group normalisation.
+        (shape, labels). Batch normalisation mixes records and is replaced by group normalisation;
+        a network that mixes them in another way is refused.
         For a linear model :class:`DPLinear` does the same in a fraction of the time.
     adaptive
         Steer the clipping norm to ``quantile`` of the gradients' norms by a noisy count (Andrew et
@@ -67,7 +68,7 @@ class DPSGDClassifier(NetworkClassifier):
     average
         Answer with the mean of the weights over the second half of the steps.
     hidden, dropout
-        Of ``"mlp"``.
+        Of ``"mlp"``. What is left out is drawn in secret, like the noise.
     weights, frozen, normalise
         Public weights to start from, whether to train the last layer only, and published constants:
         as for :class:`privote.learning.networks.ImageNetwork`.
@@ -145,7 +146,6 @@ class DPSGDClassifier(NetworkClassifier):
 
     def fit(self, X: Any, y: npt.ArrayLike) -> DPSGDClassifier:
         """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown)."""
-        require_torch("DPSGD")
         plan = TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
         )
@@ -176,6 +176,7 @@ class DPSGDClassifier(NetworkClassifier):
             noise_multiplier=multiplier,
             steps=self.steps,
             sample_rate=self.sample_rate,
+            records=len(rows),
             simulated=noise.simulated,
         )
         return self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
@@ -189,6 +190,9 @@ class DPSGDClassifier(NetworkClassifier):
         return network
 
     def _start(self, shape: tuple[int, ...], labels: int) -> Any:
+        """Return a network of which no layer that is trained, or trained on, mixes records."""
+        from .private_optimizer import check_apart, without_mixing
+
         torch = require_torch("DPSGD")
         network = build_network(
             self.network, shape, labels, hidden=self.hidden, dropout=self.dropout
@@ -197,6 +201,9 @@ class DPSGDClassifier(NetworkClassifier):
             load_weights(network, self.weights)
         with torch.no_grad():
             last_layer(network).bias.fill_(float(logit(self.initial_share)))
+        # In use, batch normalisation goes by numbers of old: only training has to replace it.
+        network = network.eval() if self.frozen else without_mixing(network).train()
+        check_apart(network, shape)
         return network
 
     def _train(
@@ -211,8 +218,11 @@ class DPSGDClassifier(NetworkClassifier):
         from .private_optimizer import PrivateOptimizer, add_gradients, private_module
 
         torch = require_torch("DPSGD")
-        module = private_module(network)
-        module.train()
+        mean = torch.optim.swa_utils.AveragedModel(network)
+        module = private_module(network.train())
+        # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
+        # masks would see more than the price of sampling allows for.
+        torch.manual_seed(noise.secret())
         optimizer = PrivateOptimizer(
             self._steps_of(torch, module.parameters()),
             noise=noise,
@@ -221,7 +231,6 @@ class DPSGDClassifier(NetworkClassifier):
             batch=self.sample_rate * len(rows),
             quantile=self.quantile if self.adaptive else None,
         )
-        mean = torch.optim.swa_utils.AveragedModel(module._module)
         self.history_: dict[str, list[float]] = {"clip": []}
         for step in range(self.steps):
             self.history_["clip"].append(optimizer.max_grad_norm)
@@ -235,7 +244,7 @@ class DPSGDClassifier(NetworkClassifier):
                 mean.update_parameters(module._module)
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
-        return mean.module if self.average else module._module
+        return mean.module if self.average else module.to_standard_module()
 
     def _steps_of(self, torch: Any, weights: Any) -> Any:
         if self.optimizer == "adam":
@@ -243,6 +252,7 @@ class DPSGDClassifier(NetworkClassifier):
         return torch.optim.SGD(weights, lr=self.learning_rate_, momentum=self.momentum)
 
     def _check(self) -> None:
+        require_torch("DPSGD")
         try:
             import opacus  # noqa: F401
         except ImportError:

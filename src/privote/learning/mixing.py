@@ -79,11 +79,18 @@ class Recipe:
     mixup: float
     unlabelled_weight: float
     unlabelled_loss: str
+    warmup: float
     ramp: float
     alignment: bool
     ema: float
     augment: Augmentation
     weak: Augmentation
+
+    def weight(self, step: int) -> float:
+        """Return the weight of the unlabelled loss: 0, then rising evenly, then all of it."""
+        done = step / self.steps - self.warmup
+        rising = 1.0 if self.ramp == 0 else done / self.ramp
+        return self.unlabelled_weight * min(1.0, max(0.0, rising)) if done >= 0 else 0.0
 
 
 class Training:
@@ -107,7 +114,7 @@ class Training:
         # One yes and one no more than were released: no share is 0 or 1.
         self.wanted = (self.truth * self.known).sum(0).add(1) / self.known.sum(0).add(2)
         self.heard = self.known.any(0)  # of a label never released nobody knows how common it is
-        self.running = self.wanted.clone()
+        self.running: Any = None  # how often each label has been guessed lately
         with self._torch.no_grad():
             last_layer(network).bias.copy_(self._torch.logit(self.wanted))
         self.average = copy.deepcopy(network).eval()
@@ -139,7 +146,8 @@ class Training:
         inputs = [recipe.augment(batch, self.generator)]
         known = self.known[some]
         targets = [self._filled(batch, self.truth[some], known)]
-        if recipe.unlabelled_weight:
+        weight = recipe.weight(step)
+        if weight:
             more = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
             more = self._read(self.unlabelled, more)
             inputs += [recipe.augment(more, self.generator) for _ in range(recipe.augmentations)]
@@ -149,9 +157,8 @@ class Training:
             x, y = mixed(x, y, recipe.mixup, self.rng)
         logits = self.network(x)
         supervised = masked_loss(logits[: len(some)], y[: len(some)], known)
-        weight = recipe.unlabelled_weight * min(1.0, step / max(1.0, recipe.ramp * recipe.steps))
         loss, unlabelled = supervised, supervised.new_zeros(())
-        if recipe.unlabelled_weight:
+        if weight:
             unlabelled = self._unlabelled_loss(logits[len(some) :], y[len(some) :])
             loss = supervised + weight * unlabelled
         self._descend(loss, step)
@@ -168,6 +175,8 @@ class Training:
         """Return sharpened guesses for some rows: (rows, labels)."""
         chance = self._chance(batch)
         if self.recipe.alignment:
+            if self.running is None:
+                self.running = chance.mean(0)
             self.running += _FORGET * (chance.mean(0) - self.running)
             evened = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
             chance = self._torch.where(self.heard, evened, chance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,24 @@ from .rows import count_rows, take_rows
 from .student import check_labels
 
 Progress = Callable[[int, int], None]
+
+# Settings that are None in a MixMatchClassifier.
+_VECTORS = {
+    "weight_decay": 1.0,
+    "mixup": 0.75,
+    "unlabelled_weight": 5.0,
+    "warmup": 0.0,
+    "noise": 0.1,
+    "feature_dropout": 0.5,
+}
+_IMAGES = {
+    "weight_decay": 0.05,
+    "mixup": 0.0,
+    "unlabelled_weight": 1.0,
+    "warmup": 0.4,
+    "noise": 0.05,
+    "feature_dropout": 0.0,
+}
 
 
 class MixMatchClassifier(NetworkClassifier):
@@ -41,8 +60,10 @@ class MixMatchClassifier(NetworkClassifier):
         T: guesses are sharpened with it; 1 leaves them as they are.
     mixup
         α of the Beta distribution of shares; 0 mixes nothing.
-    unlabelled_weight, ramp
-        λ_u, reached after this share of the steps, from 0; 0 trains on the labelled rows only.
+    unlabelled_weight, warmup, ramp
+        λ_u, after a first share of the steps on labelled rows only and a second over which it rises
+        from 0. A weight of 0 trains on the labelled rows only. None means 5 and 0 for vectors, 1
+        and 0.4 for images, where a network has to learn to see before it can guess.
     unlabelled_loss
         ``"cross-entropy"``, or ``"l2"`` as in the original (which needs a larger weight).
     alignment
@@ -86,12 +107,13 @@ class MixMatchClassifier(NetworkClassifier):
         steps: int = 1000,
         batch_size: int = 64,
         learning_rate: float = 2e-3,
-        weight_decay: float = 1.0,
+        weight_decay: float | None = None,
         augmentations: int = 2,
         temperature: float = 0.7,
-        mixup: float = 0.75,
-        unlabelled_weight: float = 5.0,
+        mixup: float | None = None,
+        unlabelled_weight: float | None = None,
         unlabelled_loss: str = "cross-entropy",
+        warmup: float | None = None,
         ramp: float = 0.5,
         alignment: bool = True,
         ema: float = 0.995,
@@ -118,6 +140,7 @@ class MixMatchClassifier(NetworkClassifier):
         self.mixup = mixup
         self.unlabelled_weight = unlabelled_weight
         self.unlabelled_loss = unlabelled_loss
+        self.warmup = warmup
         self.ramp = ramp
         self.alignment = alignment
         self.ema = ema
@@ -195,29 +218,37 @@ class MixMatchClassifier(NetworkClassifier):
         check_network(self.network)
         if self.scale not in SCALES:
             raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
-        check_counts(self, "steps", "batch_size", "augmentations", "hidden")
-        check_shares(self, "ramp", "ema", "dropout", "weak")
-        positive("learning_rate", self.learning_rate)
-        positive("temperature", self.temperature)
-        for name in ("weight_decay", "mixup", "unlabelled_weight"):
-            if getattr(self, name) != 0:
-                positive(name, getattr(self, name))
         if self.unlabelled_loss not in UNLABELLED_LOSSES:
             raise InputError(
                 f"unlabelled_loss must be one of {', '.join(UNLABELLED_LOSSES)}, "
                 f"got {self.unlabelled_loss!r}"
             )
-        strong, weak = self._augmentations(images)
+        chosen = SimpleNamespace(
+            **{
+                name: default if getattr(self, name) is None else getattr(self, name)
+                for name, default in (_IMAGES if images else _VECTORS).items()
+            }
+        )
+        check_counts(self, "steps", "batch_size", "augmentations", "hidden")
+        check_shares(self, "ramp", "ema", "dropout", "weak")
+        check_shares(chosen, "warmup")
+        positive("learning_rate", self.learning_rate)
+        positive("temperature", self.temperature)
+        for name in ("weight_decay", "mixup", "unlabelled_weight"):
+            if getattr(chosen, name) != 0:
+                positive(name, getattr(chosen, name))
+        strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
         return Recipe(
             steps=self.steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            weight_decay=chosen.weight_decay,
             augmentations=self.augmentations,
             temperature=self.temperature,
-            mixup=self.mixup,
-            unlabelled_weight=self.unlabelled_weight,
+            mixup=chosen.mixup,
+            unlabelled_weight=chosen.unlabelled_weight,
             unlabelled_loss=self.unlabelled_loss,
+            warmup=chosen.warmup,
             ramp=self.ramp,
             alignment=self.alignment,
             ema=self.ema,
@@ -225,16 +256,14 @@ class MixMatchClassifier(NetworkClassifier):
             weak=weak,
         )
 
-    def _augmentations(self, images: bool) -> tuple[Augmentation, Augmentation]:
+    def _augmentations(
+        self, noise: float, feature_dropout: float
+    ) -> tuple[Augmentation, Augmentation]:
         """Return how rows are changed to learn from, and to guess about."""
         if self.augment is not None:
             return self.augment, self.augment
-        noise, dropped = (0.05, 0.0) if images else (0.1, 0.5)
         strong = Augment(
-            noise=noise if self.noise is None else self.noise,
-            feature_dropout=dropped if self.feature_dropout is None else self.feature_dropout,
-            flip=self.flip,
-            shift=self.shift,
+            noise=noise, feature_dropout=feature_dropout, flip=self.flip, shift=self.shift
         )
         less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
         return strong, replace(strong, **less)

@@ -41,7 +41,7 @@ class Circles:
     radius_of
         (labels,) which of them a label has.
     voters
-        Private records in all: each public row stands for voters / rows of them.
+        Registered voters: each public row stands for voters / rows of them.
     """
 
     near: tuple[sparse.csr_array, ...]
@@ -88,15 +88,19 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
             The whole public pool (rows, features), dense or sparse, in the student's own features.
         batches
             For each batch its circles (:meth:`privote.NeighbourBallots.circles`) and the released
-            labels (queries, labels). What a gate held back is left out.
+            labels (queries, labels). What is -1, held back or not asked, is left out. Batches with
+            the same circles object are read at once: several passes then cost the time of one.
         """
         rows = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X, np.float64)
-        lessons = [_Lesson.of(circles, labels, self.mechanism) for circles, labels in batches]
+        together: dict[int, tuple[Circles, list[Any]]] = {}
+        for circles, released in batches:
+            together.setdefault(id(circles), (circles, []))[1].append(released)
+        lessons = [_Lesson.of(*batch, self.mechanism) for batch in together.values()]
         if not lessons or any(near.shape[1] != rows.shape[0] for x in lessons for near in x.near):
             raise InputError(
                 f"batches must be one or more whose circles are of the {rows.shape[0]} rows of X"
             )
-        labels = lessons[0].sign.shape[1]
+        labels = lessons[0].yes.shape[1]
         penalty, shape = positive("C", self.C), (rows.shape[1] + 1, labels)
         start = np.zeros(shape)
         start[-1] = logit(_likeliest(lessons, (rows.shape[0], labels)))
@@ -136,25 +140,27 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class _Lesson:
-    """One batch: how likely its labels are, given the chances of every public row."""
+    """Batches with the same circles: how likely their labels are, given chances of public rows."""
 
     near: tuple[Any, ...]
     radius_of: npt.NDArray[np.int64]
-    sign: Floats  # 1, -1 for a released 1, 0; 0 where nothing was
+    yes: Floats  # how often 1 was released, and 0: (queries, labels)
+    no: Floats
     per_row: float
     bar: float
     slope: float
 
     @classmethod
-    def of(cls, circles: Circles, labels: Any, mechanism: BinaryVoting) -> _Lesson:
+    def of(cls, circles: Circles, labels: Sequence[Any], mechanism: BinaryVoting) -> _Lesson:
         if not isinstance(mechanism, BinaryVoting) or mechanism.sigma is None:
             raise UnavailableError("NeighbourStudent needs BinaryVoting with a sigma")
-        released = np.asarray(labels)
-        if released.shape != (circles.queries, len(circles.radius_of)):
-            raise InputError(
-                f"labels of a batch must be {(circles.queries, len(circles.radius_of))} as its "
-                f"circles, got {released.shape}"
-            )
+        shape = (circles.queries, len(circles.radius_of))
+        released = [np.asarray(batch) for batch in labels]
+        for batch in released:
+            if batch.shape != shape:
+                raise InputError(
+                    f"labels of a batch must be {shape} as its circles, got {batch.shape}"
+                )
         link = GaussianLink(
             sigma=mechanism.sigma, quota=mechanism.quota, false_alarm=mechanism.false_alarm
         )
@@ -165,7 +171,8 @@ class _Lesson:
                 for near, dense in zip(circles.near, many, strict=True)
             ),
             circles.radius_of,
-            np.where(released == ABSTAIN, 0.0, np.where(released == 1, 1.0, -1.0)),
+            np.sum([batch == 1 for batch in released], axis=0, dtype=np.float64),
+            np.sum([(batch != 1) & (batch != ABSTAIN) for batch in released], axis=0, dtype=float),
             circles.voters / circles.near[0].shape[1],
             link.bar(circles.voters),
             np.sqrt(2) / mechanism.sigma,
@@ -176,13 +183,14 @@ class _Lesson:
         up, total = np.zeros_like(chance), np.zeros(chance.shape[1])
         for place, near in enumerate(self.near):
             own = np.flatnonzero(self.radius_of == place)
-            sign = self.sign[:, own]
+            yes, no = self.yes[:, own], self.no[:, own]
             votes = self.per_row * np.asarray(near @ chance[:, own])
-            z = sign * self.slope * (votes - self.bar)
-            log_p = np.where(sign == 0, 0.0, log_ndtr(z))
-            total[own] = log_p.sum(axis=0)
-            pull = sign * self.slope * np.exp(_LOG_DENSITY - 0.5 * z * z - log_p)
-            up[:, own] = self.per_row * np.asarray(near.T @ pull)
+            z = self.slope * (votes - self.bar)
+            log_yes, log_no = log_ndtr(z), log_ndtr(-z)
+            total[own] = (yes * log_yes + no * log_no).sum(axis=0)
+            density = _LOG_DENSITY - 0.5 * z * z
+            pull = yes * np.exp(density - log_yes) - no * np.exp(density - log_no)
+            up[:, own] = self.per_row * self.slope * np.asarray(near.T @ pull)
         return total, up
 
 

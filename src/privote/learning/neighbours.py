@@ -94,7 +94,7 @@ class NeighbourBallots:
         private, public = _given(X_private), _given(X_public)
         self._yes = _check_labels(Y_private, private.shape[0])
         self.voters, self.labels = self._yes.shape
-        self.voter_names, self._person = _check_groups(groups, self.voters)
+        self.voter_names, self._person = check_groups(groups, self.voters)
         if self.voter_names is not None:
             self.voters = len(self.voter_names)
         self.share, self.metric = check_share(share, self.labels), metric
@@ -137,7 +137,8 @@ class NeighbourBallots:
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
         # By public sizes only: how many are near is private, and blocks leave traces in a ledger.
-        expected = max(1.0, self.share.max() * len(self._yes)) * (self.labels + _BALLOT_BYTES)
+        # How many records persons have is private, too.
+        expected = max(1.0, self.share.max() * self.voters) * (self.labels + _BALLOT_BYTES)
         step = int(min(max(_BLOCK_BYTES / expected, _FEWEST), _MOST))
         for start in range(0, self.queries, step):
             places = self._places[start : start + step]
@@ -181,7 +182,7 @@ class NeighbourBallots:
             within = pairs.ring <= ring
             places = (pairs.query[within], pairs.record[within])
             near.append(csr_array((np.ones(len(places[0]), np.float32), places), shape=shape))
-        return Circles(near=tuple(near), radius_of=self._ring, voters=len(self._yes))
+        return Circles(near=tuple(near), radius_of=self._ring, voters=self.voters)
 
     def with_share(self, share: float | npt.ArrayLike) -> NeighbourBallots:
         """Return the same ballots with another share, e.g. from :func:`balanced_shares`."""
@@ -205,7 +206,7 @@ def _given(rows: Any) -> Any:
     return rows if hasattr(rows, "shape") and hasattr(rows, "dtype") else np.asarray(rows)
 
 
-def _check_groups(
+def check_groups(
     groups: npt.ArrayLike | None, records: int
 ) -> tuple[npt.NDArray[Any] | None, Places | None]:
     """Return the names of the persons, and each record's person by place; None without groups."""
@@ -214,6 +215,8 @@ def _check_groups(
     given = np.asarray(groups)
     if given.shape != (records,):
         raise InputError(f"groups must name {records} records, got shape {given.shape}")
+    if given.dtype.kind == "O" and all(isinstance(name, str) for name in given):
+        given = given.astype(str)  # as tables hold texts
     if given.dtype.kind not in "iuUS":
         raise InputError(f"groups must be texts or integers, got dtype {given.dtype}")
     names, person = np.unique(given, return_inverse=True)

@@ -9,6 +9,7 @@ Everything after the release is post-processing and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..calibrate import sigma_for
 from ..datasets import Images
-from ..errors import InputError, whole
+from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..ledger import Budget, Ledger
 from ..mechanisms import BinaryVoting, Mechanism
-from .neighbours import NeighbourBallots
+from ..release import PERSON, RECORD
+from .neighbour_labelling import NeighbourAnswers, NeighbourLabelling, train_neighbour_student
+from .neighbour_plan import NeighbourPlan
+from .neighbour_voters import neighbour_voters
 from .partition import partition
 from .probabilities import label_probabilities
-from .rounds import Pool, PoolLabelling, Rows, Schedule
+from .rounds import PoolLabelling, Rows, Schedule
 from .student import check_labels, train_student
 from .teachers import train
 from .thresholds import cast
-from .voters import TeacherPool, VoterNames, neighbour_mechanism, positives_limit
+from .voters import TeacherPool, VoterNames, positives_limit
 
 _YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 VOTERS = ("teachers", "neighbours")
@@ -50,14 +54,17 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     student
         Any scikit-learn multi-label classifier or skorch network; ``None`` for
         :class:`privote.learning.LinearStudent`. One whose ``fit`` takes ``X_unlabelled`` gets the
-        rest of the public rows.
+        rest of the public rows. Neighbours that are asked in passes have
+        :class:`privote.learning.NeighbourStudent` for ``None``; any other student gets every public
+        row once for each of its answers.
     n_teachers
         How many disjoint parts, and so voters.
     mechanism
         How votes become labels. By default Binary voting, with noise from public numbers alone:
         under an allowance the least with which a voter may say yes to a tenth of all cells, at most
-        1.25 n_teachers; else n_teachers / 2. Of neighbours: a fifth of the expected number, and a
-        false alarm of 0.05.
+        1.25 n_teachers; else n_teachers / 2. Of neighbours: a false alarm of 0.05, and about the
+        least noise with which an allowance lasts (:mod:`privote.learning.neighbour_plan`); with one
+        share a fifth of the expected number.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold
@@ -74,7 +81,12 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     queries
         How many public rows to label. By default, under an allowance, as many as released labels
         say it lasts for; else all of them.
-    share, metric, embedding
+    share
+        For neighbours. ``None``: a first batch of released labels tells a share for every label,
+        and with these every public row is asked several times (under an allowance, with Binary
+        voting that has a bar; else 0.01). A number: every row is asked once, with this share for
+        all labels.
+    metric, embedding
         For neighbours: see :class:`privote.NeighbourBallots`.
     n_jobs, random_state
         For the partition and for training. The noise is cryptographic whatever the random state;
@@ -83,7 +95,10 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     release_
-        The released labels and their guarantee; ``public_rows_`` says for which rows.
+        The released labels and their guarantee; ``public_rows_`` says for which rows. A row that
+        was asked several times is there as often.
+    shares_
+        (labels,) with which neighbours were asked in passes; else None.
     student_
         The fitted student.
     privacy_
@@ -107,7 +122,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         rounds: int = 1,
         choose: str = "random",
         queries: int | None = None,
-        share: float = 0.01,
+        share: float | None = None,
         metric: str = "cosine",
         embedding: Any = None,
         n_jobs: int | None = None,
@@ -158,8 +173,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             Public rows (queries, features): seen by everybody.
         ids, groups
             (records,) names of the records, or of the people they belong to; a person's records
-            then reach one teacher, and the promise is for persons. Without names a record is its
-            row number.
+            then reach one teacher, or are one neighbour, and the promise is for persons. Without
+            names a record is its row number.
         classes
             Needed if y has one axis: the classes there are. They are public, so they must not be
             read off private records.
@@ -193,7 +208,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         who = VoterNames(
             ids, groups, electorate, key=random.bytes(32), seed=int(random.randint(2**31))
         )
-        pool, mechanism = self._voters(X, Y, X_public, who, say)
+        pool, mechanism, plan = self._voters(X, Y, X_public, who, say)
         order = random.permutation(X_public.shape[0]).astype(np.int64)
 
         def student(rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
@@ -201,6 +216,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             return train_student(self.student, X_public[rows], labels, rest, seed)
 
+        names = who.of(self.voters, pool.voters, pool.voter_names)
+        found: NeighbourAnswers | None = None
         with Guardian(
             mechanism,
             budget,
@@ -208,21 +225,42 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             guarantee=self.guarantee,
             dataset=dataset,
             consumer=consumer,
-            voter_ids=None if ledger is None else who.of(self.voters, pool.voters),
+            voter_ids=None if ledger is None else names,
             seed=seed,
+            protects=RECORD if groups is None else PERSON,
         ) as guardian:
-            self.public_rows_, self.release_ = PoolLabelling(
-                guardian=guardian,
-                pool=pool,
-                rows=X_public.shape[0],
-                schedule=schedule,
-                student=student,
-                ask=lambda model, rows: label_probabilities(model, X_public[rows], Y.shape[1]),
-                order=order,
-                progress=lambda done, total: say("labelling", done, total),
-            ).run()
+            if plan is not None:
+                found = NeighbourLabelling(
+                    guardian=guardian,
+                    ballots=pool,
+                    plan=plan,
+                    order=order,
+                    again=self.queries is not None,
+                    progress=partial(say, "labelling"),
+                ).run()
+                self.public_rows_, self.release_ = found.rows, found.release
+            else:
+                self.public_rows_, self.release_ = PoolLabelling(
+                    guardian=guardian,
+                    pool=pool,
+                    rows=X_public.shape[0],
+                    schedule=schedule,
+                    student=student,
+                    ask=lambda model, rows: label_probabilities(model, X_public[rows], Y.shape[1]),
+                    order=order,
+                    progress=partial(say, "labelling"),
+                ).run()
+        if not self.release_.answered:
+            raise BudgetError(
+                "the test of guarantee 'ptr' did not pass, so no label was released and there is "
+                "no student; the budget is charged"
+            )
+        self.shares_ = None if found is None else found.shares
         say("training the student", 0, 1)
-        self.student_ = student(self.public_rows_, self.release_.labels)
+        if self.student is None and found is not None and found.batches and X_public.ndim == 2:
+            self.student_ = train_neighbour_student(found, X_public, self.embedding, self.epsilon)
+        else:
+            self.student_ = student(self.public_rows_, self.release_.labels)
         say("training the student", 1, 1)
         return self
 
@@ -263,23 +301,12 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
 
     def _voters(
         self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
-    ) -> tuple[Pool, Mechanism]:
-        """Return ballots on the public pool, and the mechanism to count them with."""
+    ) -> tuple[Any, Mechanism, NeighbourPlan | None]:
+        """Return ballots on the public pool, the mechanism to count them with, and any plan."""
         if self.voters not in VOTERS:
             raise InputError(f"voters must be one of {', '.join(VOTERS)}, got {self.voters!r}")
         if self.voters == "neighbours":
-            if who.groups is not None:
-                raise InputError("groups go with voters='teachers': a neighbour is one record")
-            near = NeighbourBallots(
-                X,
-                Y,
-                X_public,
-                share=self.share,
-                metric=self.metric,
-                radius="query",
-                embedding=self.embedding,
-            )
-            return near, self.mechanism or neighbour_mechanism(X.shape[0], self.share)
+            return neighbour_voters(self, X, Y, X_public, who)
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 f"n_teachers must be at most the records there are ({X.shape[0]}), "
@@ -299,7 +326,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         )
         votes = cast(teachers, X_public, self.threshold)
         mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
-        return TeacherPool(votes, positives_limit(mechanism)), mechanism
+        return TeacherPool(votes, positives_limit(mechanism)), mechanism, None
 
     def _for_teachers(self, rows: int, labels: int) -> Mechanism:
         """Return Binary voting with noise that suits budget and pool: public numbers."""

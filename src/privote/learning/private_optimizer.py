@@ -1,11 +1,12 @@
 """Noisy steps on Opacus' gradients. Needs torch and Opacus: import it where it is used.
 
-Opacus computes a gradient for each record and clips it. Noise and sampling come from
-:mod:`privote.entropy` instead of torch's Mersenne Twister (Opacus' secure mode needs torchcsprng,
-which has no release for current versions of torch). Adaptive clipping is written out here because
-``AdaClipDPOptimizer`` of Opacus 1.6 departs from the theorem it cites: it divides by the size of
-the sampled batch, which is private, and adds up 0 and 1, which one record more moves by 1 where the
-theorem allows 1/2.
+Opacus computes a gradient for each record. Clipping and adding up are done here in double
+precision, because Opacus' single precision lets one gradient that overflows turn the whole sum into
+NaN, which would give its record away. Noise and sampling come from :mod:`privote.entropy` instead
+of torch's Mersenne Twister (Opacus' secure mode needs torchcsprng, which has no release for current
+versions of torch). Adaptive clipping is written out because ``AdaClipDPOptimizer`` of Opacus 1.6
+departs from the theorem it cites: it divides by the size of the sampled batch, which is private,
+and adds up 0 and 1, which one record more moves by 1 where the theorem allows 1/2.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 
+from ..errors import InputError
+from .architectures import last_layer
 from .dp_noise import Noise, next_clip, split_for_clipping
 from .mixing import masked_loss
 
-_ROUNDING = 1e-5
+_HAIR = 1e-9  # clipped to just inside the ball, so that rounding never leaves it
 
 
 class PrivateOptimizer(DPOptimizer):
@@ -53,17 +56,22 @@ class PrivateOptimizer(DPOptimizer):
 
     def clip_and_accumulate(self) -> None:
         """Add the clipped gradients of one chunk to the sum, and ±1/2 for each to the count."""
-        squares = sum(part.reshape(len(part), -1).pow(2).sum(1) for part in self.grad_samples)
-        small = (squares.sqrt() <= self.max_grad_norm).sum()
-        self.below += float(small) - len(squares) / 2
-        super().clip_and_accumulate()
-        for weight in self.params:
+        parts = [part.reshape(len(part), -1) for part in self.grad_samples]
+        lengths = [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts]
+        norms = torch.stack(lengths).norm(dim=0)
+        self.below += float((norms <= self.max_grad_norm).sum()) - len(norms) / 2
+        factor = self.max_grad_norm * (1 - _HAIR) / norms.clamp(min=self.max_grad_norm)
+        lost = ~norms.isfinite()
+        factor[lost] = 0.0
+        for weight, part in zip(self.params, parts, strict=True):
+            part[lost] = 0.0  # 0 times infinity is NaN
+            total = (factor @ part.double()).view_as(weight)
+            weight.summed_grad = total if weight.summed_grad is None else weight.summed_grad + total
             weight.grad_sample = None
 
     def release(self) -> None:
         """Add noise to the sum, take the step, and start over."""
-        # Clipped in single precision, a norm may be too large in the last digits.
-        deviation = self.noise_multiplier * self.max_grad_norm * (1 + _ROUNDING)
+        deviation = self.noise_multiplier * self.max_grad_norm
         for weight in self.params:
             total = weight.summed_grad
             total = torch.zeros_like(weight) if total is None else total  # an empty batch
@@ -87,12 +95,35 @@ def without_mixing(network: Any) -> Any:
 
 
 def private_module(network: Any) -> Any:
-    """Return a network that keeps one gradient a record."""
-    network = without_mixing(network)
+    """Return a network, which must not mix records, that keeps one gradient a record."""
     for part in network.modules():
         if getattr(part, "inplace", False):
             part.inplace = False  # hooks need the values that it would overwrite
     return GradSampleModule(network)
+
+
+def check_apart(network: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a network whose answer about one row depends on another row of the batch.
+
+    Then clipping a record's gradient would not bound what that record does. Made-up rows are asked
+    about; what goes into the last layer counts too, since that layer may start at zero.
+    """
+    seen: list[Any] = []
+    hook = last_layer(network).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    rows = torch.rand((2, *shape), requires_grad=True)
+    try:
+        seen.append(network(rows))
+    finally:
+        hook.remove()
+    if any(len(values) != 2 for values in seen):
+        raise InputError("network must give one row of logits for each row of the batch")
+    first = sum((values[0] * torch.rand_like(values[0])).sum() for values in seen)
+    (slope,) = torch.autograd.grad(first, rows, allow_unused=True)
+    if slope is not None and slope[1].any():
+        raise InputError(
+            "network must answer about each row by itself, but one row of a batch changes what it "
+            "says about another: no private training is possible with it"
+        )
 
 
 def add_gradients(module: Any, optimizer: PrivateOptimizer, batch: Any, truth: Any) -> None:

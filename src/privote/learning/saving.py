@@ -29,6 +29,8 @@ _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
     "privote.learning.linear_student.LinearStudent",
+    "privote.learning.neighbour_student.NeighbourStudent",
+    "privote.mechanisms.binary.BinaryVoting",
     "privote.learning.student.PartialLabels",
 )
 # Networks, which are kept as arrays and the parameters they were made with.

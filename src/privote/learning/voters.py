@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..ballots import Ballots, BallotSource
 from ..errors import InputError
-from ..mechanisms import BinaryVoting, Mechanism
+from ..mechanisms import Mechanism
 from .rounds import Rows
 
 
@@ -33,11 +33,20 @@ class VoterNames:
         self.ids, self.groups, self.electorate = ids, groups, electorate
         self.key, self.seed = key, seed
 
-    def of(self, voters: str, count: int) -> list[str]:
+    def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.
 
         A fit without the name of an electorate never goes on with an allowance: its records may be
         in other parts than those of an earlier fit, whose voters also had one.
+
+        Parameters
+        ----------
+        voters
+            "teachers" or "neighbours".
+        count
+            How many voters.
+        persons
+            (count,) of neighbours with groups: whose voter each is, in the order of the ballots.
         """
         named = self.ids if self.groups is None else self.groups
         kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
@@ -47,14 +56,22 @@ class VoterNames:
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]
+        if self.groups is not None:
+            named = persons
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
+
+    def check(self, records: int) -> None:
+        """Refuse ids that do not name every record; groups are checked where they are used."""
+        if self.ids is not None and len(self.ids) != records:
+            raise InputError(f"ids must name every record ({records}), got {len(self.ids)} names")
 
 
 class TeacherPool:
     """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
 
     sparse = False
+    voter_names = None
 
     def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
         self.votes, self.limit = votes, limit
@@ -69,8 +86,3 @@ class TeacherPool:
 def positives_limit(mechanism: Mechanism) -> int | None:
     """Return how many ones a ballot may have; a teacher's first ones are kept."""
     return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
-
-
-def neighbour_mechanism(records: int, share: float) -> Mechanism:
-    """Return Binary voting whose noise suits the neighbours to be expected: public numbers."""
-    return BinaryVoting(sigma=max(1.0, share * records / 5), false_alarm=0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -31,6 +32,10 @@ class TauVoting(CellMechanism):
     for ``norm=1``. The rest of the voters count against the label; a missing vote is a no, so that
     the norm of a ballot stays bounded.
 
+    With a ``grid`` the weights are rounded down to multiples of 1/grid, so that a tally is a whole
+    number of them: what a secure computation on integers counts. Drawn and priced with the rounded
+    weights.
+
     Parameters
     ----------
     sigma
@@ -39,6 +44,8 @@ class TauVoting(CellMechanism):
         The bound on the norm of a ballot.
     norm
         2, or 1 for the Private-kNN baseline.
+    grid
+        ``None`` for real weights, or how many steps a whole vote has.
     gate
         A :class:`privote.Gate` on each label.
     """
@@ -48,6 +55,7 @@ class TauVoting(CellMechanism):
     sigma: float
     tau: float
     norm: int = 2
+    grid: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,6 +64,8 @@ class TauVoting(CellMechanism):
         if whole("norm", self.norm) > 2:
             raise InputError(f"norm must be 1 or 2, got {self.norm!r}")
         object.__setattr__(self, "norm", int(self.norm))
+        if self.grid is not None:
+            object.__setattr__(self, "grid", whole("grid", self.grid))
 
     @property
     def _link(self) -> Link:
@@ -63,8 +73,29 @@ class TauVoting(CellMechanism):
 
     def weights(self, labels: int) -> Floats:
         """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""
+        if self.grid is not None:
+            return self.grid_weights(labels) / self.grid
         sizes = np.arange(1, labels + 1, dtype=np.float64)
         return np.concatenate([[0.0], np.minimum(1.0, self.tau / sizes ** (1 / self.norm))])
+
+    def grid_weights(self, labels: int) -> npt.NDArray[np.int64]:
+        """Return the weights as whole steps of the grid, rounded down: (labels + 1,).
+
+        In exact arithmetic, so that no ballot's norm exceeds tau, not even by a rounding error.
+        """
+        if self.grid is None:
+            raise InputError("grid must be given for whole weights, got None")
+        bound = Fraction(self.tau) * self.grid
+        steps = [0]
+        for size in range(1, labels + 1):
+            most = bound // size if self.norm == 1 else math.isqrt(bound**2 // size)
+            steps.append(min(self.grid, most))
+        if steps[-1] == 0:
+            raise InputError(
+                f"grid must be fine enough for a weight above 0 at {labels} ones with "
+                f"tau={self.tau:g}, got {self.grid}"
+            )
+        return np.array(steps, np.int64)
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""

@@ -1,0 +1,176 @@
+"""A coalition over gRPC with mutual TLS, against the bare engine on the same programs.
+
+Guardian and answering sites are processes on this machine; the querying site runs here, so that
+its time is from the first word to the last: charging, ballots with every site (two at a time),
+masks, decision and journals. The bare engine runs the same programs, with the same chunks and as
+many at a time, over unix sockets without any of that. Both are timed in turn, in one run. Models
+are random: 512 inputs, 20 labels, linear or with 64 hidden units.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from bench_secure import bare_session
+
+from privote import BinaryVoting
+from privote.capc import launch
+from privote.capc.models import SiteModel
+from privote.capc.quantise import quantise_model, quantise_rows
+from privote.capc.rehearsal import Rehearsal, lay_out
+from privote.capc.roles.sessions import ballot_programs, decision_programs, slices
+from privote.capc.site import Site
+from privote.capc.terms import Terms
+
+FEATURES, LABELS, HIDDEN, MOST = 512, 20, 64, 1000
+ABREAST = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    bare: float
+    network: float
+    megabytes: float
+
+
+def agreed(parties: int, hidden: int | None) -> Terms:
+    return Terms(
+        name="benchmark",
+        labels=tuple(f"label {n}" for n in range(LABELS)),
+        features=FEATURES,
+        bound=1.0,
+        bits=20 if hidden is None else 14,
+        mechanism=BinaryVoting(sigma=20.0),
+        guarantee="worst-case",
+        epsilon=1e6,
+        delta=1e-5,
+        guardian="guardian",
+        parties={f"site-{n}": None for n in range(parties)},
+        queriers=("querier",),
+        minimum=2,
+        most_queries=MOST,
+        hidden=hidden,
+        timeout=900.0,
+    )
+
+
+def models(terms: Terms) -> dict[str, SiteModel]:
+    rng = np.random.default_rng(0)
+    sizes = [FEATURES, *([] if terms.hidden is None else [terms.hidden]), LABELS]
+    shapes = list(pairwise(sizes))
+    return {
+        party: SiteModel(
+            layers=tuple((rng.normal(size=shape), rng.normal(size=shape[1])) for shape in shapes),
+            labels=terms.labels,
+            thresholds=np.full(LABELS, 0.5),
+        )
+        for party in terms.parties
+    }
+
+
+def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
+    """Return the seconds of all ballots and the decision, without roles, network or charges."""
+    rows = quantise_rows(X, features=FEATURES, bound=terms.bound, bits=terms.bits)
+    programs = ballot_programs(terms, len(rows), terms.hidden)
+    deciding = decision_programs(terms, len(rows))
+    rng = np.random.default_rng(1)
+    mask = rng.integers(-(2**62), 2**62, (len(rows), LABELS))
+    asked = [{"x": rows[part]} for part in slices(programs)]
+
+    def ballots(model: SiteModel) -> None:
+        with places:
+            fixed = quantise_model(
+                model, bound=terms.bound, bits=terms.bits, labels=terms.labels, hidden=terms.hidden
+            )
+            bare_session(
+                programs, asked, [{**fixed, "mask": mask[part]} for part in slices(programs)]
+            )
+
+    places = threading.Semaphore(ABREAST)
+    began = time.perf_counter()
+    threads = [threading.Thread(target=ballots, args=(model,)) for model in held.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bare_session(
+        deciding,
+        [{"share": mask[part]} for part in slices(deciding)],
+        [{"vote": mask[part]} for part in slices(deciding)],
+    )
+    return time.perf_counter() - began
+
+
+@contextmanager
+def coalition(terms: Terms, held: dict[str, SiteModel]) -> Iterator[Site]:
+    """Start everybody but the querying site, whose settings it yields."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = lay_out(Path(folder), terms, held, sessions=ABREAST)
+        with Rehearsal(files, terms):
+            yield Site.read(files["querier"])
+
+
+def network(site: Site, X: np.ndarray) -> tuple[float, float]:
+    """Return the seconds and megabytes of one batch."""
+    began = time.perf_counter()
+    driver = launch.querying(site, X, lambda line: None)
+    answers = driver.run()
+    assert len(answers.parties) == len(site.terms.parties), answers.left_out
+    return time.perf_counter() - began, sum(driver.sessions.bytes.values()) / 1e6
+
+
+def measure(site: Site, held: dict[str, SiteModel], queries: int, times: int) -> Measured:
+    """Time both in turn; the median of each."""
+    X = np.random.default_rng(2).uniform(-1, 1, (queries, FEATURES))
+    alone, there = [], []
+    for _ in range(times):
+        alone.append(bare(site.terms, held, X))
+        there.append(network(site, X))
+    middle = sorted(there)[times // 2]
+    return Measured(sorted(alone)[times // 2], *middle)
+
+
+def show(queries: int, parties: int, model: str, found: Measured) -> None:
+    print(
+        f"{queries:>7,} {parties:>7} {model:<8} {found.bare:>9.2f} {found.network:>10.2f} "
+        f"{found.network / found.bare:>6.2f} {found.megabytes:>8.1f} "
+        f"{1e3 * found.megabytes / queries:>9.1f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=1, help="runs of each; the median counts")
+    parser.add_argument("--queries", type=int, nargs="+", default=[1, 10, 100, 1000])
+    parser.add_argument("--parties", type=int, nargs="+", default=[2, 3, 4, 5])
+    parser.add_argument("--models", nargs="+", default=["linear", "mlp-64"])
+    arguments = parser.parse_args()
+    print("queries parties model    bare, s  network, s  ratio  MB both  KB/query")
+    for model in arguments.models:
+        terms = agreed(2, None if model == "linear" else HIDDEN)
+        held = models(terms)
+        with coalition(terms, held) as site:
+            network(site, np.zeros((1, FEATURES)))  # prices of the terms, once
+            for queries in arguments.queries:
+                show(queries, 2, model, measure(site, held, queries, arguments.times))
+    print("\nGrowth with answering sites, 100 queries (two sessions at a time on this machine)")
+    for parties in arguments.parties:
+        terms = agreed(parties, None)
+        held = models(terms)
+        with coalition(terms, held) as site:
+            network(site, np.zeros((1, FEATURES)))
+            show(100, parties, "linear", measure(site, held, 100, arguments.times))
+
+
+if __name__ == "__main__":
+    main()

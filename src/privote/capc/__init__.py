@@ -1,0 +1,6 @@
+"""Multi-label CaPC: sites answer each other's queries, and nobody sees what they should not.
+
+A querying party has unlabelled inputs, answering parties have models, the privacy guardian has the
+ledger. What they compute together is in :mod:`privote.capc.programs`, run by an engine of
+:mod:`privote.capc.secure`.
+"""

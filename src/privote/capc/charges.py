@@ -1,0 +1,228 @@
+"""What a batch costs each answering party, and the ledger entries that say so.
+
+One budget per answering party (the data set is the party, the consumer the querying party). All
+of it is decided on the public terms, before anything is seen: charged first, released later.
+
+Worst case: every query costs each party the mechanism's worst case. Allowance: each party has V
+surprises for each querying party; their whole cost, 2 V surprises (:mod:`privote.accounting
+.allowance`), is charged once, at the first batch; all that V bounds is counted in secret.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..accounting.allowance import FACTOR, largest_count
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
+from ..errors import BudgetError, LedgerError
+from ..ledger import Budget, Ledger
+from ..ledger.totals import Account, Totals
+from ..mechanisms import Mechanism
+from .terms import Terms
+
+# The curves of several querying parties add up to what was checked only up to rounding.
+_ROUNDING = 1e-12
+
+
+class Prices:
+    """What queries and surprises cost under public terms; nothing here has seen a vote."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.orders: Floats = DEFAULT_ORDERS
+
+    def query(self, party: str, querier: str) -> Floats:
+        """Return what one query costs a party at most: (orders,).
+
+        A party votes on the labels it has, so it can change the outcome of those only.
+        """
+        return self._curve("worst_case_rdp", party, querier)
+
+    def surprise(self, party: str, querier: str) -> Floats:
+        """Return what one surprise costs a party at most: (orders,)."""
+        return self._curve("surprise_rdp", party, querier)
+
+    def allowance(self, party: str, querier: str) -> int:
+        """Return V: how many surprises a party has for this querying party, for life.
+
+        The largest number that keeps the party's budget if every querying party uses its own.
+        """
+        del querier  # everybody who may ask has the same share
+        terms = self.terms
+        sizes = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
+        labels = len(terms.labels_of(party))
+        return _largest(terms.mechanism, sizes, labels, terms.epsilon, terms.delta)
+
+    def allowances(self, querier: str) -> dict[str, int]:
+        """Return V of everybody who answers this querying party."""
+        return {party: self.allowance(party, querier) for party in self.terms.voters(querier)}
+
+    def published(self, querier: str, queries: int) -> float:
+        """Return the largest epsilon a batch adds up to for a party; for an allowance, for life."""
+        spent = [
+            _spent(
+                self.terms.mechanism,
+                *self._sizes(party, querier),
+                self.allowance(party, querier) if self.terms.guarantee == "allowance" else queries,
+                self.terms.guarantee,
+                self.terms.delta,
+            )
+            for party in self.terms.voters(querier)
+        ]
+        return max(spent)
+
+    def _curve(self, kind: str, party: str, querier: str) -> Floats:
+        return _curve(self.terms.mechanism, kind, *self._sizes(party, querier))
+
+    def _sizes(self, party: str, querier: str) -> tuple[int, int]:
+        return len(self.terms.voters(querier)), len(self.terms.labels_of(party))
+
+
+# Parties of the same size have the same prices, and finding them takes a while.
+@lru_cache(maxsize=256)
+def _curve(mechanism: Mechanism, kind: str, voters: int, labels: int) -> Floats:
+    curve: Floats = getattr(mechanism, kind)(voters, labels, DEFAULT_ORDERS)
+    return curve
+
+
+@lru_cache(maxsize=1024)
+def _largest(
+    mechanism: Mechanism, voters: tuple[int, ...], labels: int, budget: float, delta: float
+) -> int:
+    """Return the largest equal share of an allowance, one for each size of electorate."""
+    each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
+    within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
+    return largest_count(FACTOR * len(voters) * each, DEFAULT_ORDERS, within, delta)
+
+
+@lru_cache(maxsize=1024)
+def _spent(
+    mechanism: Mechanism, voters: int, labels: int, times: int, guarantee: str, delta: float
+) -> float:
+    if guarantee == "allowance":
+        curve = FACTOR * times * _curve(mechanism, "surprise_rdp", voters, labels)
+    else:
+        curve = times * _curve(mechanism, "worst_case_rdp", voters, labels)
+    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
+
+
+class Charges:
+    """Authorises and charges batches at the guardian's ledger.
+
+    Parameters
+    ----------
+    terms, ledger
+        What was agreed, and where it is recorded.
+    simulated
+        Whether noise or masks have a seed; recorded with every charge.
+    insecure
+        Whether the engine hides nothing; recorded with every charge.
+    journal
+        The identity of the journal that counts what was charged; another one's counts would
+        begin anew, so it is refused.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        ledger: Ledger,
+        *,
+        simulated: bool = False,
+        insecure: bool = False,
+        journal: str = "none",
+    ) -> None:
+        self.terms, self.ledger, self.prices = terms, ledger, Prices(terms)
+        self._journal = journal
+        self._stamp: dict[str, Any] = {"simulated": simulated}
+        if insecure:
+            self._stamp["insecure"] = True
+
+    def take(self, querier: str, queries: int, batch: str) -> None:
+        """Charge a batch to everybody who answers, durably; or BudgetError, and charge nothing.
+
+        Everything happens under the ledger's only lock, so two guardians never overspend together.
+        """
+        with self.ledger.writing() as totals:
+            for party in self.terms.voters(querier):
+                self._authorise(totals, party)
+                if self.terms.guarantee == "allowance":
+                    self._open_account(totals, party, querier)
+                else:
+                    self._charge_queries(totals, party, querier, queries, batch)
+
+    def _authorise(self, totals: Totals, party: str) -> None:
+        budget = Budget(epsilon=self.terms.epsilon, delta=self.terms.delta)
+        self.ledger.fix_budget(totals, budget, (party, None), conditional=False)
+
+    def _charge_queries(
+        self, totals: Totals, party: str, querier: str, queries: int, batch: str
+    ) -> None:
+        each, orders = self.prices.query(party, querier), self.prices.orders
+        fit = self.ledger.room(totals, each, orders, (party, querier), queries)
+        if fit < queries:
+            raise BudgetError(
+                f"the budget of {party} (epsilon={self.terms.epsilon:g} at delta="
+                f"{self.terms.delta:g}) allows {fit} more queries of {querier} in the worst case "
+                f"with {self.terms.mechanism}, but queries={queries}"
+            )
+        body = self._body(party, querier, queries * each)
+        self.ledger.append({**body, "queries": queries, "everything": False, "batch": batch})
+
+    def _open_account(self, totals: Totals, party: str, querier: str) -> None:
+        """Charge an allowance, once; the same account is found again by its keyed name."""
+        facts = {"coalition": self.terms.promise(), "party": party, "querier": querier}
+        account = self.ledger.name_account({**facts, **self._stamp})
+        allowance = self.prices.allowance(party, querier)
+        if account in totals.accounts:
+            self._check_account(totals.accounts[account], allowance, party, querier)
+            return
+        curve = FACTOR * allowance * self.prices.surprise(party, querier)
+        room = self.ledger.room(totals, curve, self.prices.orders, (party, querier), 1)
+        if allowance < 1 or room < 1:
+            raise BudgetError(
+                f"the budget of {party} (epsilon={self.terms.epsilon:g} at delta="
+                f"{self.terms.delta:g}) does not allow {max(allowance, 1)} surprises for {querier} "
+                f"with {self.terms.mechanism}: "
+                + (
+                    "use a larger sigma or budget"
+                    if allowance < 1
+                    else "other charges have used it"
+                )
+            )
+        body = {**self._body(party, querier, curve), "account": account, "allowance": allowance}
+        # The account's one voter is the party itself.
+        self.ledger.append({**body, "voters": 1})
+
+    def _check_account(self, known: Account, allowance: int, party: str, querier: str) -> None:
+        """Refuse to go on with a charge whose count is elsewhere, or that paid for another V."""
+        what = f"the allowance of {party} for {querier}"
+        if str(json.loads(known.terms)["owner"]).rsplit(" ", 1)[-1] != self._journal:
+            raise LedgerError(
+                f"{what} is counted in another journal than this one: put back the one that was "
+                "in use; without it nobody knows what is left"
+            )
+        if known.allowance.tolist() != [allowance]:
+            raise LedgerError(
+                f"{what}: {known.allowance.tolist()[0]} surprises were charged, and this version "
+                f"would count {allowance}"
+            )
+
+    def _body(self, party: str, querier: str, curve: Floats) -> dict[str, Any]:
+        return {
+            "kind": "charge",
+            "dataset": party,
+            "consumer": querier,
+            # Names what no other electorate's terms have: nobody else goes on with this account.
+            "owner": f"coalition {self.terms.name} {self.terms.promise()[:16]} {self._journal}",
+            "guarantee": self.terms.guarantee,
+            "mechanism": self.terms.mechanism.parameters(),
+            **self._stamp,
+            "voters": len(self.terms.voters(querier)),
+            "labels": len(self.terms.labels_of(party)),
+            "orders": self.prices.orders.tolist(),
+            "rdp": curve.tolist(),
+        }

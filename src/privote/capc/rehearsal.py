@@ -1,0 +1,239 @@
+"""A whole coalition on one machine: real processes, real certificates, real sockets on loopback.
+
+`lay_out` writes for every site the folder that its administrator would have, so that what a
+rehearsal leaves behind is also an example to copy from. `Rehearsal` starts guardian and answering
+parties as programs of their own, and stops them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, PeerError
+from .models import SiteModel
+from .terms import Terms
+from .transport.certs import make
+from .transport.trust import pin
+
+LISTENING = "listening on"  # what a program's log says when it can be called
+_PATIENCE = 120.0  # seconds for a program to come up on a busy machine
+
+
+def lay_out(
+    folder: Path,
+    terms: Terms,
+    models: Mapping[str, SiteModel],
+    *,
+    engine: str = "spu",
+    insecure: bool = False,
+    seed: int | None = None,
+    sessions: int = 2,
+) -> dict[str, Path]:
+    """Write a coalition's files for this machine; returns each site's ``site.toml``.
+
+    Every site gets its own key and certificate, everybody else's pinned, and a free port.
+    """
+    names = sorted({terms.guardian, *terms.parties, *terms.queriers})
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "coalition.toml").write_text(to_toml(terms.to_dict()), encoding="utf-8")
+    for name in names:
+        make(folder / name, name)
+    servers = [terms.guardian, *terms.parties]
+    addresses = dict(zip(servers, _free_addresses(len(servers)), strict=True))
+    written = {}
+    for place, name in enumerate(names):
+        home = folder / name
+        for other in names:
+            if other != name:
+                pin(home / "trust", folder / other / f"{other}.pem")
+        plain: dict[str, Any] = {
+            "name": name,
+            "coalition": "../coalition.toml",
+            "certificate": f"{name}.pem",
+            "key": f"{name}.key",
+            "trust": "trust",
+            "engine": engine,
+            "sessions": sessions,
+        }
+        if insecure:
+            plain["insecure"] = True
+        if seed is not None:
+            plain["seed"] = seed + place  # sites draw apart from each other
+        if name in addresses:
+            plain["listen"] = addresses[name]
+        if name == terms.guardian:
+            plain["ledger"] = "ledger.db"
+        if name in terms.queriers:
+            plain["state"] = "state"
+        if name in terms.parties:
+            models[name].save(home / "model.npz")
+            plain["model"] = "model.npz"
+        if name != terms.guardian:
+            plain["addresses"] = {other: at for other, at in addresses.items() if other != name}
+        written[name] = home / "site.toml"
+        written[name].write_text(to_toml(plain), encoding="utf-8")
+    return written
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Return addresses on loopback that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+
+
+def to_toml(plain: Mapping[str, Any]) -> str:
+    """Return texts, numbers, flags, lists and one level of tables as TOML."""
+    flat = {key: value for key, value in plain.items() if not isinstance(value, Mapping)}
+    lines = [f"{key} = {_toml(value)}" for key, value in flat.items()]
+    for key, table in plain.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{key}]", *(f"{_key(k)} = {_toml(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    raise InputError(f"TOML holds no {type(value).__name__}, got {value!r:.60}")
+
+
+class Rehearsal:
+    """Guardian and answering parties as processes; use it as a context.
+
+    Parameters
+    ----------
+    sites
+        What `lay_out` returned.
+    terms
+        The coalition's.
+    absent
+        Answering parties that are not started.
+    """
+
+    def __init__(
+        self, sites: Mapping[str, Path], terms: Terms, *, absent: Sequence[str] = ()
+    ) -> None:
+        self.sites, self.terms, self._absent = dict(sites), terms, frozenset(absent)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Rehearsal:
+        try:
+            self.start(self.terms.guardian)
+            for party in self.terms.parties:
+                if party not in self._absent:
+                    self.start(party)
+            for name in self.processes:
+                self._await(name)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def log(self, name: str) -> str:
+        """Return what a site's program has logged so far."""
+        path = self.sites[name].with_name("log.txt")
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def start(self, name: str, *, wait: bool = False) -> None:
+        """Start a site's program."""
+        verb = "guardian" if name == self.terms.guardian else "answer"
+        with self.sites[name].with_name("log.txt").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [*command(), verb, str(self.sites[name])],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,  # a Ctrl-C is for us to pass on, in order
+            )
+        if wait:
+            self._await(name, self.log(name).count(LISTENING))
+
+    def _await(self, name: str, before: int = 0) -> None:
+        end = time.monotonic() + _PATIENCE
+        while self.log(name).count(LISTENING) <= before:
+            if self.processes[name].poll() is not None:
+                raise PeerError(f"{name} did not start: {_last(self.log(name))}")
+            if time.monotonic() > end:
+                raise PeerError(f"{name} did not start within {_PATIENCE:g} s")
+            time.sleep(0.05)
+
+    def kill(self, name: str) -> None:
+        """End a site's program without a word, as a crash would."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """End all programs as an administrator would."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def query(
+        self, name: str, rows: Path, output: Path, *arguments: str, seconds: float = 900.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a querying party to its end."""
+        return subprocess.run(
+            [
+                *command(),
+                "query",
+                str(self.sites[name]),
+                str(rows),
+                *("--output", str(output)),
+                *arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=_environment(),
+            timeout=seconds,
+            check=False,
+        )
+
+
+def command() -> list[str]:
+    """Return how `privote capc` is run with this interpreter."""
+    return [sys.executable, "-m", "privote", "capc"]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _last(log: str) -> str:
+    lines = log.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,229 @@
+"""The answering party: has a model, lends it to batches that were charged, learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...entropy import Entropy
+from ...errors import InputError, PeerError
+from ..messages import (
+    ANSWERING,
+    GUARDIAN,
+    QUERYING,
+    Answer,
+    Confirm,
+    Confirmed,
+    Hello,
+    IntArray,
+    Masks,
+    MasksTaken,
+    Refused,
+    RepeatedError,
+    Willing,
+)
+from ..models import SiteModel
+from ..programs import PEER, BallotProgram
+from ..quantise import quantise_model
+from ..terms import Terms
+from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
+from .sessions import ballot_programs, ballot_session, slices, words
+
+
+@dataclass
+class _Batch:
+    querier: str
+    queries: int
+    masks: IntArray | None = None
+
+
+class AnsweringParty(Role):
+    """Answers batches: confirmed by the guardian, computed with the querying party, masked.
+
+    It sees who asks and how many queries. Ballots leave it only under masks that go to the
+    guardian, and it does not learn them either.
+
+    Parameters
+    ----------
+    model
+        What a ballot program takes of it: whole numbers, thresholds inside the biases
+        (:func:`..quantise.quantise_model`); or use :meth:`serving`.
+    """
+
+    role = ANSWERING
+
+    def __init__(
+        self,
+        terms: Terms,
+        name: str,
+        model: Mapping[str, IntArray],
+        engine: str,
+        entropy: Entropy | None = None,
+    ) -> None:
+        super().__init__(terms, name, engine, entropy)
+        if name not in terms.parties:
+            raise InputError(f"name must be an answering party of the coalition, got {name!r:.60}")
+        self.hidden, self._model = _check_model(model, terms)
+        self._batches: dict[str, _Batch] = {}
+        self._seen: set[str] = set()  # the guardian confirms once, also to one that forgot
+        self._handlers |= {
+            Answer: self._on_answer,
+            Confirmed: self._on_confirmed,
+            MasksTaken: self._on_taken,
+            Refused: self._on_refused,
+        }
+
+    @classmethod
+    def serving(
+        cls,
+        terms: Terms,
+        name: str,
+        model: SiteModel,
+        engine: str,
+        entropy: Entropy | None = None,
+    ) -> AnsweringParty:
+        """Return the role for a model as its site trained it."""
+        if name in terms.parties and set(model.labels) != set(terms.labels_of(name)):
+            raise InputError(
+                f"model must have the labels {name} is registered with, "
+                f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}"
+            )
+        if model.features != terms.features:
+            raise InputError(f"model must have {terms.features} features, got {model.features}")
+        inputs = quantise_model(
+            model, bound=terms.bound, bits=terms.bits, labels=terms.labels, hidden=model.hidden
+        )
+        return cls(terms, name, inputs, engine, entropy)
+
+    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+        if hello.role == QUERYING:
+            return [Send(sender, QUERYING, self._hello())]
+        return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
+
+    def _on_answer(self, sender: str, answer: Answer) -> list[Action]:
+        terms = self.terms
+        if sender == self.name:
+            raise PeerError(f"{sender} cannot ask itself")
+        if answer.queries > terms.most_queries:
+            raise PeerError(
+                f"a batch has at most {terms.most_queries} queries here, got {answer.queries}"
+            )
+        if answer.batch in self._seen:
+            raise RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
+        self._seen.add(answer.batch)
+        for old in [b for b, held in self._batches.items() if held.querier == sender]:
+            self._forget(old)  # one batch at a time: whoever asks for another gave up the first
+        self._batches[answer.batch] = _Batch(sender, answer.queries)
+        self.timers.set(answer.batch, terms.timeout)
+        if (terms.guardian, GUARDIAN) in self._greeted:
+            return [self._confirm(answer.batch)]
+        return [Send(terms.guardian, GUARDIAN, self._hello())]
+
+    def _confirm(self, batch: str) -> Send:
+        held = self._batches[batch]
+        message = Confirm(batch, held.querier, held.queries)
+        return Send(self.terms.guardian, GUARDIAN, message)
+
+    def _on_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
+        held = self._held(sender, confirmed.batch)
+        if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
+            raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
+        if held.masks is not None:
+            raise RepeatedError(f"batch {confirmed.batch} was confirmed before")
+        self.timers.drop(confirmed.batch)
+        held.masks = words(self.entropy, held.queries, len(self.terms.labels))
+        programs = ballot_programs(self.terms, held.queries, self.hidden)
+        return [
+            Send(held.querier, QUERYING, Willing(confirmed.batch, self.hidden)),
+            Compute(
+                ballot_session(confirmed.batch, self.name),
+                held.querier,
+                PEER,
+                programs,
+                [{**self._model, "mask": held.masks[rows]} for rows in slices(programs)],
+                self.terms.timeout,
+            ),
+        ]
+
+    def _on_computed(self, event: Computed) -> list[Action]:
+        batch = event.session.partition(":")[0]
+        held = self._batches.get(batch)
+        if held is None or held.masks is None:
+            return []  # given up in the meantime
+        self.timers.set(batch, self.terms.timeout)
+        return [Send(self.terms.guardian, GUARDIAN, Masks(batch, held.masks))]
+
+    def _on_broken(self, event: Broken) -> list[Action]:
+        batch = event.session.partition(":")[0]
+        held = self._batches.get(batch)
+        if held is None:
+            return []
+        self._forget(batch)
+        error = PeerError(f"the computation with {held.querier} broke: {event.why}")
+        return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
+
+    def _on_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
+        self._held(sender, taken.batch)
+        self._forget(taken.batch)
+        return []
+
+    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+        error = refused.error(sender)
+        if sender != self.terms.guardian:
+            return [Complain(error)]
+        # Without a batch the greeting itself was refused: nothing can be confirmed.
+        batches = list(self._batches) if refused.batch is None else [refused.batch]
+        return [Complain(error), *self._give_up(batches, f"{sender} refused: {refused.why}")]
+
+    def _on_lost(self, event: Lost) -> list[Action]:
+        self._greeted.pop((event.peer, event.role), None)
+        if event.role == GUARDIAN:
+            return self._give_up(list(self._batches), f"{event.peer} cannot be reached")
+        for batch in [b for b, held in self._batches.items() if held.querier == event.peer]:
+            if self._batches[batch].masks is None:
+                self._forget(batch)
+        return []
+
+    def _late(self, timer: str) -> list[Action]:
+        return self._give_up([timer], f"{self.terms.guardian} did not answer in time")
+
+    def _give_up(self, batches: list[str], why: str) -> list[Action]:
+        actions: list[Action] = []
+        for batch in batches:
+            held = self._batches.get(batch)
+            if held is not None:
+                self._forget(batch)
+                error = PeerError(f"{self.name} cannot answer: {why}")
+                actions += [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
+        return actions
+
+    def _held(self, sender: str, batch: str) -> _Batch:
+        if sender != self.terms.guardian:
+            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
+        if batch not in self._batches:
+            raise PeerError(f"batch {batch} is not known here")
+        return self._batches[batch]
+
+    def _forget(self, batch: str) -> None:
+        self._batches.pop(batch, None)
+        self.timers.drop(batch)
+
+
+def _check_model(
+    model: Mapping[str, IntArray], terms: Terms
+) -> tuple[int | None, dict[str, IntArray]]:
+    """Return the hidden units and the arrays, if they are what a ballot program takes."""
+    hidden = np.shape(model["weights1"])[-1] if "weights1" in model else None
+    if hidden is not None and (terms.hidden is None or hidden > terms.hidden):
+        raise InputError(f"model must have at most hidden={terms.hidden} units, got {hidden}")
+    wanted = BallotProgram(
+        rows=1, features=terms.features, labels=len(terms.labels), hidden=hidden
+    ).inputs(PEER)
+    del wanted["mask"]
+    arrays = {name: np.asarray(value) for name, value in model.items()}
+    found = {name: array.shape for name, array in arrays.items()}
+    if found != wanted or any(array.dtype != np.int64 for array in arrays.values()):
+        raise InputError(f"model must be int64 arrays {wanted}, got {found}")
+    return hidden, arrays

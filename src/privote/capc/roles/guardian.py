@@ -1,0 +1,342 @@
+"""The privacy guardian: charges first, adds the noise, decides once; sees masks, never ballots."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...entropy import Entropy
+from ...errors import InputError, PeerError, PrivoteError
+from ..charges import Charges
+from ..journal import CHARGED, DONE, GuardianJournal, to_words
+from ..messages import (
+    ANSWERING,
+    GUARDIAN,
+    QUERYING,
+    Ask,
+    Closed,
+    Confirm,
+    Confirmed,
+    Decide,
+    Done,
+    Grant,
+    Hello,
+    IntArray,
+    Masks,
+    MasksTaken,
+    Ready,
+    Refused,
+    RepeatedError,
+)
+from ..noise import gate_noise, vote_noise
+from ..programs import PEER, Program
+from ..terms import Terms
+from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send, Values
+from .sessions import (
+    allowance_programs,
+    decision_programs,
+    decision_session,
+    offsets,
+    slices,
+    words,
+)
+
+
+@dataclass
+class _Batch:
+    querier: str
+    queries: int
+    baseline: bool
+    confirmed: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    masks: dict[str, IntArray] = field(default_factory=dict)
+    asked: tuple[str, ...] | None = None  # whose ballots the querying party has shares of
+    decided: bool = False
+
+
+class Guardian(Role):
+    """Keeps the ledger of a coalition and the noise of its decisions.
+
+    Masks and open batches are in memory only: after a restart a batch that was charged and not
+    decided may be resumed, one that was being decided is settled when its querying party asks
+    again, and nothing is ever decided twice.
+
+    Parameters
+    ----------
+    charges, journal
+        The durable parts.
+    """
+
+    role = GUARDIAN
+
+    def __init__(
+        self,
+        terms: Terms,
+        charges: Charges,
+        journal: GuardianJournal,
+        engine: str,
+        entropy: Entropy | None = None,
+    ) -> None:
+        super().__init__(terms, terms.guardian, engine, entropy)
+        self._charges, self._journal = charges, journal
+        self._batches: dict[str, _Batch] = {}
+        self._handlers |= {
+            Ask: self._on_ask,
+            Confirm: self._on_confirm,
+            Masks: self._on_masks,
+            Decide: self._on_decide,
+            Done: self._on_done,
+            Refused: self._on_refused,
+        }
+
+    def start(self) -> list[Action]:
+        """Work out the prices, which may take a while, before anybody asks."""
+        for querier in self.terms.queriers:
+            self._charges.prices.published(querier, 1)
+        return []
+
+    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+        return [Send(sender, hello.role, self._hello())]
+
+    # -- a batch is charged ------------------------------------------------------------------------
+
+    def _on_ask(self, sender: str, ask: Ask) -> list[Action]:
+        terms, journal = self.terms, self._journal
+        if ask.queries > terms.most_queries:
+            raise PeerError(
+                f"a batch has at most {terms.most_queries} queries here, got {ask.queries}"
+            )
+        if ask.baseline and (terms.guarantee != "allowance" or terms.by_ballot):
+            raise InputError("baseline goes with an allowance and binary voting only")
+        if journal.known(sender, ask.nonce):
+            raise RepeatedError("this request was made before: nothing was charged for it again")
+        journal.settle(sender, ask.version, counted=terms.guarantee == "allowance")
+        batch = secrets.token_hex(16)
+        still = journal.open_batch(sender)
+        resumed = still is not None and (still.batch, still.queries) == (ask.resume, ask.queries)
+        if not resumed:
+            self._charges.take(sender, ask.queries, batch)
+        journal.open(
+            batch,
+            sender,
+            ask.nonce,
+            ask.queries,
+            resumed=ask.resume if resumed else None,
+            allowances=self._charges.prices.allowances(sender) if self._counted else None,
+        )
+        for old in [b for b, held in self._batches.items() if held.querier == sender]:
+            self._forget(old)
+        self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
+        return [Send(sender, QUERYING, Grant(batch, ask.nonce, ask.queries, resumed))]
+
+    # -- answering parties -------------------------------------------------------------------------
+
+    def _on_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
+        held = self._held(confirm.batch)
+        if (confirm.querier, confirm.queries) != (held.querier, held.queries):
+            raise PeerError(
+                f"batch {confirm.batch} is not {confirm.queries} queries of {confirm.querier}"
+            )
+        if sender == held.querier or held.asked is not None:
+            raise PeerError(f"batch {confirm.batch} is not for {sender} to answer")
+        if sender in held.confirmed:
+            raise RepeatedError(f"batch {confirm.batch} was confirmed to {sender} before")
+        held.confirmed.add(sender)
+        message = Confirmed(confirm.batch, held.querier, held.queries)
+        return [Send(sender, ANSWERING, message)]
+
+    def _on_masks(self, sender: str, message: Masks) -> list[Action]:
+        held = self._held(message.batch)
+        if sender not in held.confirmed:
+            raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
+        if sender in held.masks:
+            raise RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
+        if held.decided or sender in held.gone:
+            raise PeerError(f"the masks of {sender} for batch {message.batch} come too late")
+        wanted = (held.queries, len(self.terms.labels))
+        if message.masks.shape != wanted:
+            held.gone.add(sender)
+            raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
+        held.masks[sender] = message.masks
+        taken: list[Action] = [Send(sender, ANSWERING, MasksTaken(message.batch))]
+        return taken + self._decide_if_ready(message.batch, held)
+
+    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+        actions: list[Action] = [Complain(refused.error(sender))]
+        held = self._batches.get(refused.batch or "")
+        if held is not None and sender in held.confirmed - set(held.masks):
+            held.gone.add(sender)
+            actions += self._decide_if_ready(refused.batch or "", held)
+        return actions
+
+    # -- the decision ------------------------------------------------------------------------------
+
+    def _on_decide(self, sender: str, decide: Decide) -> list[Action]:
+        held = self._held(decide.batch)
+        if sender != held.querier:
+            raise PeerError(f"batch {decide.batch} is not {sender}'s")
+        if held.asked is not None:
+            raise RepeatedError(f"batch {decide.batch} was given to be decided before")
+        if decide.version != self._journal.version(sender) and self._counted:
+            raise PeerError(f"{sender} holds version {decide.version} of the running counts")
+        strange = sorted(set(decide.parties) - set(self.terms.voters(sender)))
+        if strange:
+            raise PeerError(f"{strange[0]!r} does not answer {sender} in this coalition")
+        held.asked = decide.parties
+        self.timers.set(decide.batch, self.terms.timeout)
+        return self._decide_if_ready(decide.batch, held)
+
+    def _decide_if_ready(self, batch: str, held: _Batch) -> list[Action]:
+        if held.asked is None or held.decided:
+            return []
+        waiting = set(held.asked) & held.confirmed - set(held.masks) - held.gone
+        return [] if waiting else self._decide(batch, held)
+
+    def _decide(self, batch: str, held: _Batch) -> list[Action]:
+        """Fix who counts, write it down, and only then compute. Once."""
+        self.timers.drop(batch)
+        asked = held.asked or ()
+        parties = tuple(
+            p for p in self.terms.voters(held.querier) if p in asked and p in held.masks
+        )
+        if len(parties) < self.terms.minimum:
+            self._forget(batch)
+            error = PeerError(
+                f"{len(parties)} parties take part, and at least {self.terms.minimum} must; the "
+                "charge stands"
+            )
+            return [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
+        held.decided = True
+        fresh = words(self.entropy, len(parties)) if self._counted else np.zeros(0, np.int64)
+        try:
+            before = self._journal.half(held.querier)
+            version = self._journal.deciding(
+                batch,
+                dict(zip(parties, fresh.tolist(), strict=True)) if self._counted else {},
+                self._most(parties, held.queries) if self._counted else {},
+            )
+        except PrivoteError as error:
+            self._forget(batch)
+            return [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
+        compute = (
+            self._allowance(batch, held, parties, to_words(before, parties, 0), fresh)
+            if self._counted
+            else self._worst_case(batch, held, parties)
+        )
+        held.masks = {}
+        ready = Ready(batch, parties, version)
+        return [Send(held.querier, QUERYING, ready), compute]
+
+    @property
+    def _counted(self) -> bool:
+        return self.terms.guarantee == "allowance"
+
+    def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
+        """Return how many surprises each party can spend in a batch at most."""
+        each = {p: 1 if self.terms.by_ballot else len(self.terms.labels_of(p)) for p in parties}
+        return {party: queries * count for party, count in each.items()}
+
+    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> tuple[IntArray, IntArray | None]:
+        terms = self.terms
+        bars = offsets(terms, held.querier, parties)
+        voters = len(terms.voters(held.querier))
+        vote = vote_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
+        if terms.mechanism.gate is None:
+            return vote, None
+        gate = gate_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
+        return vote, gate
+
+    def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
+        vote, gate = self._noise(held, parties)
+        masks = np.zeros_like(vote)
+        for party in parties:
+            masks += held.masks[party]  # modulo 2^64
+        doubled = 2 * masks - offsets(self.terms, held.querier, parties)
+        values = {"vote": doubled + vote}
+        if gate is not None:
+            values |= {"above": doubled + gate, "below": gate - doubled}
+        programs = decision_programs(self.terms, held.queries)
+        inputs = [
+            {name: value[rows] for name, value in values.items()} for rows in slices(programs)
+        ]
+        return self._compute(batch, held, programs, inputs)
+
+    def _allowance(
+        self,
+        batch: str,
+        held: _Batch,
+        parties: tuple[str, ...],
+        left: IntArray,
+        fresh: IntArray,
+    ) -> Compute:
+        vote, gate = self._noise(held, parties)
+        masks = np.stack([held.masks[party] for party in parties], axis=1)
+        programs = allowance_programs(
+            self.terms, held.querier, held.queries, parties, held.baseline
+        )
+        # Between chunks the halves are of this session only; the last one is the journal's.
+        halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
+        inputs = []
+        for chunk, rows in enumerate(slices(programs)):
+            values = {"masks": masks[rows], "left": halves[chunk], "fresh": halves[chunk + 1]}
+            values["vote"] = vote[rows]
+            if gate is not None:
+                values["gate"] = gate[rows]
+            inputs.append(values)
+        return self._compute(batch, held, programs, inputs)
+
+    def _compute(
+        self, batch: str, held: _Batch, programs: Sequence[Program], inputs: Sequence[Values]
+    ) -> Compute:
+        session = decision_session(batch)
+        return Compute(session, held.querier, PEER, programs, inputs, self.terms.timeout)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _on_computed(self, event: Computed) -> list[Action]:
+        return []  # the querying party says when the outcome is stored
+
+    def _on_broken(self, event: Broken) -> list[Action]:
+        batch = event.session.partition(":")[0]
+        self._forget(batch)
+        return [Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
+
+    def _on_done(self, sender: str, done: Done) -> list[Action]:
+        still = self._journal.open_batch(sender)
+        if still is None or still.batch != done.batch:
+            if self._journal.phase(done.batch) == DONE:
+                raise RepeatedError(f"batch {done.batch} is over already")
+            raise PeerError(f"batch {done.batch} of {sender} is not being decided")
+        self._journal.done(done.batch, done.version)
+        self._forget(done.batch)
+        return [Send(sender, QUERYING, Closed(done.batch))]
+
+    def _on_lost(self, event: Lost) -> list[Action]:
+        if event.role != ANSWERING:
+            return []
+        actions: list[Action] = []
+        for batch, held in list(self._batches.items()):
+            if event.peer in held.confirmed - set(held.masks):
+                held.gone.add(event.peer)
+                actions += self._decide_if_ready(batch, held)
+        return actions
+
+    def _late(self, timer: str) -> list[Action]:
+        held = self._batches.get(timer)
+        return [] if held is None or held.decided else self._decide(timer, held)
+
+    def _held(self, batch: str) -> _Batch:
+        if batch not in self._batches:
+            phase = self._journal.phase(batch)
+            known = "unknown" if phase is None else f"not open any more ({phase})"
+            if phase == CHARGED:
+                known = "charged, but not open since the guardian was restarted: ask to resume it"
+            raise PeerError(f"batch {batch} is {known}")
+        return self._batches[batch]
+
+    def _forget(self, batch: str) -> None:
+        self._batches.pop(batch, None)
+        self.timers.drop(batch)

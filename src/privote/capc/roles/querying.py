@@ -1,0 +1,396 @@
+"""The querying party: asks, collects masked ballots, decides with the guardian, keeps labels."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...entropy import Entropy
+from ...errors import InputError, LedgerError, PeerError, PrivoteError
+from ...mechanisms import ABSTAIN
+from ..charges import Prices
+from ..journal import QuerierJournal, to_words
+from ..messages import (
+    ANSWERING,
+    GUARDIAN,
+    QUERYING,
+    Answer,
+    Ask,
+    Closed,
+    Decide,
+    Done,
+    Grant,
+    Hello,
+    IntArray,
+    Message,
+    Ready,
+    Refused,
+    RepeatedError,
+    Willing,
+)
+from ..programs import QUERIER, Program
+from ..terms import Terms
+from .answers import Answers, check_baseline, check_rows
+from .base import (
+    Action,
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Event,
+    Fail,
+    Finish,
+    Garbled,
+    Lost,
+    Role,
+    Send,
+    Values,
+)
+from .sessions import (
+    allowance_programs,
+    ballot_programs,
+    ballot_session,
+    decision_programs,
+    decision_session,
+    slices,
+)
+
+__all__ = ["Answers", "QueryingParty"]
+
+_WAITING, _ASKING, _CHOSEN, _STORED, _OVER = "waiting", "asking", "chosen", "stored", "over"
+
+
+class QueryingParty(Role):
+    """Asks one batch, and ends with its labels (Finish) or an error (Fail).
+
+    Parameters
+    ----------
+    rows
+        (queries, features) of whole numbers: the inputs, clipped and quantised.
+    journal
+        Keeps the labels and this side's half of the running counts.
+    baseline
+        (queries, labels) of 0 and 1, private: this party's own guess. Zeros if not given.
+    abreast
+        With how many answering parties to compute at a time.
+    """
+
+    role = QUERYING
+
+    def __init__(
+        self,
+        terms: Terms,
+        name: str,
+        rows: IntArray,
+        journal: QuerierJournal,
+        engine: str,
+        entropy: Entropy | None = None,
+        *,
+        baseline: npt.ArrayLike | None = None,
+        abreast: int = 2,
+    ) -> None:
+        super().__init__(terms, name, engine, entropy)
+        if name not in terms.queriers:
+            raise InputError(f"name must be a querying party of the coalition, got {name!r:.60}")
+        self.rows = check_rows(rows, terms)
+        self._base = check_baseline(baseline, len(self.rows), terms)
+        self._journal, self._prices = journal, Prices(terms)
+        self._abreast = max(1, abreast)
+        self._stage, self._nonce = _WAITING, secrets.token_hex(16)
+        self._grant: Grant | None = None
+        self._waiting: deque[str] = deque()
+        self._busy: set[str] = set()
+        self._shares: dict[str, IntArray] = {}
+        self._out: dict[str, str] = {}
+        self._ready: Ready | None = None
+        self._answers: Answers | None = None
+        self._handlers |= {
+            Grant: self._on_grant,
+            Willing: self._on_willing,
+            Ready: self._on_ready,
+            Closed: self._on_closed,
+            Refused: self._on_refused,
+        }
+
+    @property
+    def _batch(self) -> str:
+        assert self._grant is not None
+        return self._grant.batch
+
+    def start(self) -> list[Action]:
+        """Greet the guardian."""
+        # Prices may take a while, and nobody is waiting yet.
+        self._prices.published(self.name, len(self.rows))
+        self.timers.set(GUARDIAN, self.terms.timeout)
+        return [Send(self.terms.guardian, GUARDIAN, self._hello())]
+
+    def on(self, event: Event) -> list[Action]:
+        """Return what to do about an event; nothing once the batch is over."""
+        return [] if self._stage == _OVER else super().on(event)
+
+    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+        if hello.role == ANSWERING:
+            if sender not in self._busy or self._stage != _ASKING:
+                raise PeerError(f"{sender} was not greeted")
+            return [Send(sender, ANSWERING, Answer(self._batch, len(self.rows)))]
+        if self._stage != _WAITING or self._grant is not None:
+            return []
+        pending = self._journal.pending()
+        resume = pending[0] if pending is not None and pending[1] == len(self.rows) else None
+        self.timers.set(GUARDIAN, self.terms.timeout)
+        version = self._journal.version()
+        ask = Ask(len(self.rows), version, self._nonce, self._base is not None, resume)
+        return [Send(self.terms.guardian, GUARDIAN, ask)]
+
+    # -- ballots -----------------------------------------------------------------------------------
+
+    def _on_grant(self, sender: str, grant: Grant) -> list[Action]:
+        self._from_guardian(sender)
+        if self._stage != _WAITING or grant.nonce != self._nonce:
+            raise PeerError(f"batch {grant.batch} was not asked for")
+        if grant.queries != len(self.rows):
+            raise PeerError(f"{grant.queries} queries were granted, {len(self.rows)} asked for")
+        # Before anything else happens for it: a crash from here on can be resumed.
+        self._journal.begin(grant.batch, grant.queries)
+        self.timers.drop(GUARDIAN)
+        self._grant, self._stage = grant, _ASKING
+        self._waiting.extend(self.terms.voters(self.name))
+        return self._next()
+
+    def _next(self) -> list[Action]:
+        """Turn to the next parties; with all of them heard, to the decision."""
+        actions: list[Action] = []
+        while self._waiting and len(self._busy) < self._abreast:
+            party = self._waiting.popleft()
+            self._busy.add(party)
+            self.timers.set(party, self.terms.timeout)
+            actions.append(Send(party, ANSWERING, self._hello()))
+        if actions or self._busy:
+            return actions
+        minimum = self.terms.minimum
+        if len(self._shares) < minimum:
+            return self._fail(
+                PeerError(
+                    f"{len(self._shares)} of {len(self._out) + len(self._shares)} parties answered "
+                    f"and at least {minimum} must; the charge stands, and the batch may be resumed"
+                )
+            )
+        self._stage = _CHOSEN
+        # The guardian may wait once as long for masks that are on their way.
+        self.timers.set(GUARDIAN, 2 * self.terms.timeout)
+        parties = tuple(p for p in self.terms.voters(self.name) if p in self._shares)
+        decide = Decide(self._batch, parties, self._journal.version())
+        return [Send(self.terms.guardian, GUARDIAN, decide)]
+
+    def _on_willing(self, sender: str, willing: Willing) -> list[Action]:
+        self._check_batch(willing.batch)
+        if self._stage != _ASKING or sender not in self._busy:
+            raise PeerError(f"{sender} was not asked for batch {willing.batch}")
+        if sender not in self.timers:
+            raise RepeatedError(f"{sender} was willing to answer batch {willing.batch} before")
+        most = self.terms.hidden
+        if willing.hidden is not None and (most is None or willing.hidden > most):
+            return self._leave_out(sender, f"its model has {willing.hidden} hidden units")
+        self.timers.drop(sender)
+        programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
+        inputs = [{"x": self.rows[rows]} for rows in slices(programs)]
+        session = ballot_session(self._batch, sender)
+        return [Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
+
+    def _leave_out(self, party: str, why: str) -> list[Action]:
+        if party not in self._busy:
+            return []
+        self._busy.discard(party)
+        self.timers.drop(party)
+        self._out[party] = why
+        return [Complain(PeerError(f"{party} is left out: {why}")), *self._next()]
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    def _on_computed(self, event: Computed) -> list[Action]:
+        batch, _, other = event.session.partition(":")
+        if self._grant is None or batch != self._batch or event.outputs is None:
+            return []
+        if other == "decision":
+            return self._store(event) if self._ready is not None else []
+        if other not in self._busy:
+            return []
+        self._busy.discard(other)
+        self._shares[other] = np.concatenate([out["share"] for out in event.outputs])
+        return self._next()
+
+    def _on_broken(self, event: Broken) -> list[Action]:
+        other = event.session.partition(":")[2]
+        if event.session == decision_session(self._batch):
+            return self._fail(
+                PeerError(
+                    f"the decision with {self.terms.guardian} broke: {event.why}; the charge "
+                    "stands, and this batch is never decided again"
+                )
+            )
+        return self._leave_out(other, event.why)
+
+    # -- the decision ------------------------------------------------------------------------------
+
+    def _on_ready(self, sender: str, ready: Ready) -> list[Action]:
+        self._from_guardian(sender)
+        self._check_batch(ready.batch)
+        if self._stage != _CHOSEN or self._ready is not None:
+            raise PeerError(f"batch {ready.batch} was not given to be decided, or twice")
+        if set(ready.parties) - set(self._shares) or len(ready.parties) < self.terms.minimum:
+            raise PeerError(f"batch {ready.batch} is to be decided with other parties than agreed")
+        try:
+            self._journal.deciding(ready.batch, ready.version)
+        except PrivoteError as error:
+            return self._fail(error)
+        self.timers.drop(GUARDIAN)
+        self._ready = ready
+        allowance = self.terms.guarantee == "allowance"
+        return [self._allowance(ready) if allowance else self._worst_case(ready)]
+
+    def _worst_case(self, ready: Ready) -> Compute:
+        total = np.zeros((len(self.rows), len(self.terms.labels)), np.int64)
+        for party in ready.parties:
+            total += self._shares[party]  # modulo 2^64
+        programs = decision_programs(self.terms, len(self.rows))
+        inputs = [{"share": 2 * total[rows]} for rows in slices(programs)]
+        return self._compute(programs, inputs)
+
+    def _allowance(self, ready: Ready) -> Compute:
+        shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
+        programs = allowance_programs(
+            self.terms, self.name, len(self.rows), ready.parties, self._base is not None
+        )
+        inputs: list[dict[str, IntArray]] = [{"shares": shares[rows]} for rows in slices(programs)]
+        inputs[0]["left"] = self._left(ready.parties)  # later chunks go on from the one before
+        if self._base is not None:
+            for values, rows in zip(inputs, slices(programs), strict=True):
+                values["base"] = self._base[rows]
+        return self._compute(programs, inputs)
+
+    def _left(self, parties: tuple[str, ...]) -> IntArray:
+        # At first nothing: the whole allowance is the guardian's half, as it was charged.
+        return to_words(self._journal.half(), parties, 0)
+
+    def _compute(self, programs: Sequence[Program], inputs: Sequence[Values]) -> Compute:
+        session = decision_session(self._batch)
+        guardian, seconds = self.terms.guardian, self.terms.timeout
+        return Compute(session, guardian, QUERIER, programs, inputs, seconds)
+
+    def _store(self, event: Computed) -> list[Action]:
+        """Keep labels and counts on disk, both or neither, before anybody is told."""
+        assert event.outputs is not None
+        assert self._ready is not None
+        ready = self._ready
+        labels = np.concatenate([out["label"] for out in event.outputs])
+        if not np.isin(labels, (0, 1, ABSTAIN)).all():
+            return self._fail(PeerError("the decision gave something that is no label"))
+        half: dict[str, int] = {}
+        if self.terms.guarantee == "allowance":
+            last = np.asarray(event.outputs[-1]["left"], np.int64).tolist()
+            half = dict(zip(ready.parties, last, strict=True))
+        answers = self._result(labels.astype(np.int8), ready)
+        try:
+            self._journal.store(ready.batch, ready.version, answers.labels, half, answers.facts())
+        except PrivoteError as error:
+            return self._fail(error)
+        self._answers, self._stage = answers, _STORED
+        self.timers.set(GUARDIAN, self.terms.timeout)
+        return [Send(self.terms.guardian, GUARDIAN, Done(ready.batch, ready.version))]
+
+    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> Answers:
+        assert self._grant is not None
+        others = {
+            party: self._out.get(party, "its masks did not reach the guardian")
+            for party in self.terms.voters(self.name)
+            if party not in ready.parties
+        }
+        simulated = [hello.simulated for hello in self._greeted.values()]
+        return Answers(
+            batch=ready.batch,
+            labels=labels,
+            parties=ready.parties,
+            voters=len(self.terms.voters(self.name)),
+            left_out=others,
+            epsilon=self._prices.published(self.name, len(self.rows)),
+            delta=self.terms.delta,
+            guarantee=self.terms.guarantee,
+            resumed=self._grant.resumed,
+            simulated=any([self.entropy.simulated, *simulated]),
+            engine=self.engine,
+        )
+
+    def _on_closed(self, sender: str, closed: Closed) -> list[Action]:
+        self._from_guardian(sender)
+        self._check_batch(closed.batch)
+        if self._stage != _STORED:
+            raise PeerError(f"batch {closed.batch} was closed too early")
+        return self._finish()
+
+    def _finish(self) -> list[Action]:
+        self._stage = _OVER
+        self.timers.drop(GUARDIAN)
+        return [Finish(self._answers)]
+
+    # -- what goes wrong ---------------------------------------------------------------------------
+
+    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+        if sender != self.terms.guardian:
+            return self._leave_out(sender, refused.why)
+        # Once stored, the labels are ours; the guardian settles the rest at the next batch.
+        if self._stage == _STORED:
+            return [Complain(refused.error(sender)), *self._finish()]
+        return self._fail(refused.error(sender))
+
+    def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
+        told = super()._on_failed(sender, message, error)
+        if isinstance(error, RepeatedError):
+            return told
+        if isinstance(message, Hello | Willing) and sender != self.terms.guardian:
+            # Greeted as it should not be, or with other terms: it cannot take part.
+            return [*told, *self._leave_out(sender, str(error))]
+        broken = isinstance(error, LedgerError)  # our own journal
+        if broken or (isinstance(message, Hello) and message.role == GUARDIAN):
+            return [*told, *self._fail(error)]
+        return told
+
+    def _on_garbled(self, event: Garbled) -> list[Action]:
+        told = super()._on_garbled(event)
+        if event.sender != self.terms.guardian:
+            return [*told, *self._leave_out(event.sender, "it sent what is no message")]
+        if self._stage == _STORED:
+            return [*told, *self._finish()]
+        return [*told, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
+
+    def _on_lost(self, event: Lost) -> list[Action]:
+        if event.role == ANSWERING:
+            self._greeted.pop((event.peer, event.role), None)
+            # A session under way ends by itself, well or not.
+            asked = event.peer in self.timers
+            return self._leave_out(event.peer, "it cannot be reached") if asked else []
+        if event.peer != self.terms.guardian:
+            return []
+        return self._finish() if self._stage == _STORED else self._late(GUARDIAN)
+
+    def _late(self, timer: str) -> list[Action]:
+        if timer != GUARDIAN:
+            return self._leave_out(timer, f"it did not answer within {self.terms.timeout:g} s")
+        if self._stage == _STORED:
+            return self._finish()
+        return self._fail(PeerError(f"{self.terms.guardian} cannot be reached or did not answer"))
+
+    def _fail(self, error: PrivoteError) -> list[Action]:
+        self._stage = _OVER
+        return [Fail(error)]
+
+    def _from_guardian(self, sender: str) -> None:
+        if sender != self.terms.guardian:
+            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
+
+    def _check_batch(self, batch: str) -> None:
+        if self._grant is None or batch != self._batch:
+            raise PeerError(f"batch {batch} is not the one being asked")

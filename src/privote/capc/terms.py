@@ -1,0 +1,292 @@
+"""The public terms of a coalition: who, which labels, how labels are released, at what price.
+
+Everybody has the same terms, checked by digest before anything else is said. All that is decided
+on public numbers is decided here: how many voters a querying party has, which program an answer
+runs through, how much one AP's data may cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.renyi import check_delta
+from ..errors import InputError, UnavailableError, positive, whole
+from ..links import OptimalLink
+from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism, TauVoting
+from ..mechanisms.cells import CellMechanism
+from .messages import ANSWERING, GUARDIAN, HEAD_BYTES, QUERYING, is_name
+
+_GUARANTEES = ("allowance", "worst-case")
+_LARGEST_GRID = 1 << 40
+_NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What all sites of a coalition agreed on; everything in it is public.
+
+    Parameters
+    ----------
+    name, labels, features
+        Of the coalition; the labels it votes on; the number of inputs of every model.
+    bound, bits
+        The querying party clips its inputs to [-bound, bound] and rounds them to ``bits`` bits.
+    mechanism
+        :class:`privote.BinaryVoting`, or :class:`privote.TauVoting` with a ``grid``.
+    guarantee
+        ``"allowance"`` (V surprises per answering party and querying party, for life) or
+        ``"worst-case"`` (every query costs its worst case).
+    epsilon, delta
+        The budget of each answering party's data, for all querying parties together.
+    guardian
+        The site that keeps the ledger. It colludes with nobody, so it neither asks nor answers.
+    parties
+        The answering parties, each with the labels it has (None for all of them).
+    queriers
+        Who may ask. An allowance is split among them, so their number is part of the terms.
+    minimum
+        How many parties must take part in a decision.
+    most_queries
+        The longest batch.
+    hidden
+        The largest hidden layer a model may have; None if models must be linear.
+    timeout
+        Seconds to wait for a peer, a session of the secure engine included.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    features: int
+    mechanism: Mechanism
+    epsilon: float
+    delta: float
+    guardian: str
+    parties: Mapping[str, tuple[str, ...] | None]
+    queriers: tuple[str, ...]
+    guarantee: str = "allowance"
+    bound: float = 8.0
+    bits: int = 20
+    minimum: int = 2
+    most_queries: int = 1000
+    hidden: int | None = None
+    timeout: float = 120.0
+    _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
+            raise InputError(f"name must be a text of 1 to 100 characters, got {self.name!r:.60}")
+        self._put("labels", _texts("labels", self.labels))
+        self._put("queriers", _sites("queriers", self.queriers))
+        for name in ("features", "bits", "minimum", "most_queries"):
+            self._put(name, whole(name, getattr(self, name)))
+        for name in ("bound", "epsilon", "timeout"):
+            self._put(name, positive(name, getattr(self, name)))
+        self._put("delta", check_delta(self.delta))
+        if self.hidden is not None:
+            self._put("hidden", whole("hidden", self.hidden))
+        if self.guarantee not in _GUARANTEES:
+            known = "' or '".join(_GUARANTEES)
+            raise InputError(
+                f"guarantee must be '{known}' (nobody sees a tally), got {self.guarantee!r:.60}"
+            )
+        self._check_sites()
+        self._check_mechanism()
+
+    def _put(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_sites(self) -> None:
+        if not isinstance(self.parties, Mapping):
+            raise InputError(f"parties must map names to labels, got {self.parties!r:.60}")
+        known = {}
+        for party, own in self.parties.items():
+            _sites("parties", (party,))
+            known[party] = None if own is None else _texts(f"labels of {party}", own)
+            strange = sorted(set(own or ()) - set(self.labels))
+            if strange:
+                raise InputError(f"labels of {party} must be among the coalition's, got {strange}")
+        self._put("parties", known)
+        _sites("guardian", (self.guardian,))
+        if self.guardian in known or self.guardian in self.queriers:
+            raise InputError(
+                f"guardian must be a site of its own, got {self.guardian!r}, which asks or answers"
+            )
+        fewest = min(len(self.voters(querier)) for querier in self.queriers)
+        if fewest < max(self.minimum, 2):
+            raise InputError(
+                "every querying party needs at least minimum (and two) other parties: with one "
+                f"alone its ballot would be all there is; got {fewest}, minimum={self.minimum}"
+            )
+        if len(json.dumps([*known, *self.queriers])) > HEAD_BYTES // 2:
+            raise InputError("parties must fit a message's head: use fewer or shorter names")
+
+    def _check_mechanism(self) -> None:
+        if not isinstance(self.mechanism, BinaryVoting | TauVoting):
+            raise UnavailableError(
+                f"mechanism must be binary or tau voting in a coalition, got {self.mechanism!r:.60}"
+            )
+        if isinstance(self.mechanism, TauVoting):
+            if self.mechanism.grid is None or self.mechanism.grid > _LARGEST_GRID:
+                raise InputError(
+                    "mechanism: tau voting needs grid (whole weights, at most 2^40) in a "
+                    f"coalition, got {self.mechanism.grid}"
+                )
+            self.mechanism.weights(len(self.labels))  # refuses a grid that is too coarse
+
+    # -- who ---------------------------------------------------------------------------------------
+
+    def voters(self, querier: str) -> tuple[str, ...]:
+        """Return who answers a querying party: everybody registered but itself, in order."""
+        return tuple(party for party in self.parties if party != querier)
+
+    def may_be(self, site: str, role: str) -> bool:
+        """Return whether a site may act in a role."""
+        return {
+            QUERYING: site in self.queriers,
+            ANSWERING: site in self.parties,
+            GUARDIAN: site == self.guardian,
+        }.get(role, False)
+
+    def labels_of(self, party: str) -> tuple[str, ...]:
+        """Return the labels a party has."""
+        own = self.parties[party]
+        return self.labels if own is None else tuple(x for x in self.labels if x in own)
+
+    def has(self, parties: tuple[str, ...]) -> npt.NDArray[np.int64]:
+        """Return which labels each party has: (parties, labels) of 0 and 1."""
+        table = [[label in self.labels_of(party) for label in self.labels] for party in parties]
+        return np.array(table, np.int64).reshape(len(parties), len(self.labels))
+
+    # -- how ---------------------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> CellMechanism:
+        """The mechanism, as what it is: one that decides each label on its own margin."""
+        assert isinstance(self.mechanism, CellMechanism)
+        return self.mechanism
+
+    @property
+    def grid(self) -> int:
+        """What a full yes counts: 1, or the grid of tau voting."""
+        return self.mechanism.grid or 1 if isinstance(self.mechanism, TauVoting) else 1
+
+    @property
+    def by_ballot(self) -> bool:
+        """Whether a surprise is a whole ballot (tau) rather than a vote (binary)."""
+        return self.mechanism.surprise_unit == "ballot"
+
+    @property
+    def weights(self) -> tuple[int, ...] | None:
+        """What a yes counts by the number of yeses of its ballot, as integers; None for binary."""
+        if not isinstance(self.mechanism, TauVoting):
+            return None
+        return tuple(int(w) for w in self.mechanism.grid_weights(len(self.labels)))
+
+    @property
+    def most_bytes(self) -> int:
+        """The longest message there can be: a batch of masks."""
+        return HEAD_BYTES + 8 * self.most_queries * len(self.labels)
+
+    # -- as plain data -----------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the terms as JSON or TOML can hold them; None is left out."""
+        out: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "mechanism":
+                value = self.mechanism.parameters()
+            elif item.name == "parties":
+                value = {party: list(self.labels_of(party)) for party in self.parties}
+            elif isinstance(value, tuple):
+                value = list(value)
+            if value is not None and item.init:
+                out[item.name] = value
+        return out
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Terms:
+        """Return the terms that :meth:`to_dict` wrote; parties may also be a list of names."""
+        known = {item.name for item in fields(cls) if item.init}
+        strange = sorted(set(plain) - known)
+        if strange:
+            raise InputError(f"terms have no {strange[0]!r}; they have {', '.join(sorted(known))}")
+        given = dict(plain)
+        if isinstance(given.get("mechanism"), Mapping):
+            given["mechanism"] = mechanism_of(given["mechanism"])
+        parties = given.get("parties")
+        if isinstance(parties, list | tuple):
+            given["parties"] = {party: None for party in _sites("parties", parties)}
+        elif isinstance(parties, Mapping):
+            given["parties"] = {
+                party: None if own in (None, "all") else own for party, own in parties.items()
+            }
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise InputError(
+                f"terms are not complete: {error}".replace("Terms.__init__() ", "")
+            ) from None
+
+    def digest(self) -> str:
+        """Return a digest of everything in the terms."""
+        return self._digest("all", self.to_dict())
+
+    def promise(self) -> str:
+        """Return a digest of what the promise to the answering parties rests on.
+
+        Other terms (time-outs, the longest batch) may change without a charge being lost.
+        """
+        on = ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers")
+        plain = self.to_dict()
+        return self._digest("promise", {key: plain[key] for key in on})
+
+    def _digest(self, name: str, plain: dict[str, Any]) -> str:
+        if name not in self._digests:
+            text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+            # The order of parties is the order of their seats.
+            text += json.dumps(list(self.parties))
+            self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
+        return self._digests[name]
+
+
+def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
+    """Return the mechanism whose ``parameters()`` these are."""
+    given = dict(parameters)
+    name = given.pop("mechanism", None)
+    if name not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise InputError(f"mechanism must be one of {known}, got {name!r:.60}")
+    try:
+        for key, kind in _NESTED.items():
+            if isinstance(given.get(key), Mapping):
+                inner = {k: v for k, v in given[key].items() if k != "kind"}
+                given[key] = kind(**inner)
+        return MECHANISMS[name](**given)
+    except TypeError as error:
+        raise InputError(f"mechanism {name!r} takes other parameters: {error}") from None
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, list | tuple) or not values:
+        raise InputError(f"{name} must be a list of texts that is not empty, got {values!r:.60}")
+    if not all(isinstance(v, str) and v.strip() for v in values) or len({*values}) != len(values):
+        raise InputError(f"{name} must be different texts, got {values!r:.60}")
+    return tuple(values)
+
+
+def _sites(name: str, values: Any) -> tuple[str, ...]:
+    for value in (checked := _texts(name, values)):
+        if not is_name(value):
+            raise InputError(
+                f"{name} must be names of letters, digits, dots and dashes, at most 64 long, "
+                f"got {value!r:.80}"
+            )
+    return checked

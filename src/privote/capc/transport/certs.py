@@ -1,0 +1,254 @@
+"""Certificates of a coalition: every site makes its own, the others pin exactly that one.
+
+There is no certificate authority, and so nobody who could make a certificate in another site's
+name. A certificate is self-signed and may sign nothing (CA:FALSE); who holds its key is known by
+the fingerprint of the certificate that was pinned, never by a name written inside it. Keys are
+P-256: the TLS library of gRPC does not accept Ed25519.
+
+A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates (two while
+a site changes over to a renewed one), and the file ``revoked`` with fingerprints that are never
+accepted again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from privote.errors import InputError, missing_extra
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+REVOKED = "revoked"
+_MOST_BYTES = 64 * 1024  # of a file with certificates
+_MOST_DAYS = 3650
+_NO_USES = (
+    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+_EARLY = timedelta(minutes=5)  # clocks of sites differ a little
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """One certificate: whose, which, and from when to when.
+
+    Attributes
+    ----------
+    name
+        The site it names.
+    fingerprint
+        SHA-256 of the certificate, 64 hex digits: what two administrators compare by telephone.
+    begins, ends
+        When it is valid, UTC.
+    pem
+        The certificate itself.
+    """
+
+    name: str
+    fingerprint: str
+    begins: datetime
+    ends: datetime
+    pem: bytes
+
+    def fault(self, now: datetime | None = None) -> str | None:
+        """Return why it is not valid at this time, or None."""
+        moment = now or datetime.now(UTC)
+        if moment < self.begins:
+            return f"is not valid before {_day(self.begins)}: check the clock"
+        if moment > self.ends:
+            return f"expired at {_day(self.ends)}: `privote capc certs renew` makes the next one"
+        return None
+
+    @property
+    def days_left(self) -> float:
+        """Days until it expires; negative if it has."""
+        return (self.ends - datetime.now(UTC)).total_seconds() / 86400
+
+
+def check_name(name: str) -> str:
+    """Return a site's name if it can stand in a certificate and in a file's name."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name == REVOKED:
+        raise InputError(
+            "a site's name must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-', "
+            f"and not {REVOKED!r}, got {name!r:.80}"
+        )
+    return name
+
+
+def make(
+    folder: Path, name: str, *, days: int = 365, starts: datetime | None = None
+) -> Certificate:
+    """Make a site's key ``NAME.key`` (0600, it never leaves the site) and certificate ``NAME.pem``.
+
+    Refuses to replace a key or a certificate that is there.
+    """
+    check_name(name)
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    for file in (key, certificate):
+        if file.exists():
+            raise InputError(f"{str(file)!r} exists: `certs renew` makes the next one beside it")
+    return _write_pair(key, certificate, name, days, starts)
+
+
+def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
+    """Make the next key and certificate beside the ones in use: ``NAME.next.key``, ``.pem``.
+
+    Give ``NAME.next.pem`` to the others, who pin it too; then `switch`.
+    """
+    check_name(name)
+    read_one(folder / f"{name}.pem")
+    key, certificate = folder / f"{name}.next.key", folder / f"{name}.next.pem"
+    for file in (key, certificate):
+        if file.exists():
+            raise InputError(f"{str(file)!r} exists: switch to it first, or remove it")
+    return _write_pair(key, certificate, name, days, None)
+
+
+def switch(folder: Path, name: str) -> Certificate:
+    """Use the renewed pair from here on; running programs take it at their next connection."""
+    check_name(name)
+    key, certificate = folder / f"{name}.next.key", folder / f"{name}.next.pem"
+    made = read_one(certificate)
+    if not key.is_file():
+        raise InputError(f"{str(key)!r} is missing: there is nothing to switch to")
+    # A crash in between leaves a key that does not fit its certificate, which `Own` refuses.
+    key.replace(folder / f"{name}.key")
+    certificate.replace(folder / f"{name}.pem")
+    return made
+
+
+def _write_pair(
+    key_file: Path, certificate_file: Path, name: str, days: int, starts: datetime | None
+) -> Certificate:
+    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
+        raise InputError(f"days must be an integer from 1 to {_MOST_DAYS}, got {days!r}")
+    key, pem = _signed(name, days, starts)
+    try:
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        _write_new(key_file, key, 0o600)
+        _write_new(certificate_file, pem, 0o644)
+    except OSError as error:
+        raise InputError(f"{str(key_file.parent)!r} cannot be written: {error.strerror}") from None
+    return _parsed(pem, str(certificate_file))[0]
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+
+
+def _signed(name: str, days: int, starts: datetime | None) -> tuple[bytes, bytes]:
+    """Return a new private key and its self-signed certificate, both PEM."""
+    x509, hashes, serialization = _cryptography()
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begins = (starts or datetime.now(UTC)) - _EARLY
+    uses = dict.fromkeys(_NO_USES, False)
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + timedelta(days=days) + _EARLY)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, **uses), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return private, certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _cryptography() -> tuple[Any, Any, Any]:
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+    except ImportError:
+        raise missing_extra("capc", "reading a certificate") from None
+    return x509, hashes, serialization
+
+
+def read_all(path: Path) -> list[Certificate]:
+    """Return every certificate of a PEM file."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{str(path)!r} must be a PEM file of at most {_MOST_BYTES} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    return _parsed(data, str(path))
+
+
+def read_one(path: Path) -> Certificate:
+    """Return the certificate of a PEM file that holds exactly one."""
+    found = read_all(path)
+    if len(found) != 1:
+        raise InputError(f"{str(path)!r} must hold one certificate, got {len(found)}")
+    return found[0]
+
+
+def fingerprint_of(pem: bytes) -> str:
+    """Return the SHA-256 fingerprint of the first certificate in a PEM text."""
+    return _parsed(pem, "the presented certificate")[0].fingerprint
+
+
+def _parsed(data: bytes, where: str) -> list[Certificate]:
+    x509, hashes, serialization = _cryptography()
+    if b"PRIVATE KEY" in data:
+        raise InputError(f"{where} holds a private key: only certificates may be handed around")
+    try:
+        found = x509.load_pem_x509_certificates(data)
+    except ValueError:
+        raise InputError(f"{where} must be a PEM file of certificates") from None
+    return [_described(each, where, x509, hashes, serialization) for each in found]
+
+
+def _described(each: Any, where: str, x509: Any, hashes: Any, serialization: Any) -> Certificate:
+    try:
+        names = each.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value.get_values_for_type(x509.DNSName)
+        constraints = each.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        raise InputError(
+            f"{where} is not a site's certificate: `privote capc certs make` makes one"
+        ) from None
+    if constraints.ca:
+        raise InputError(f"{where} could sign other certificates (CA:TRUE); a site's may not")
+    if len(names) != 1 or not NAME.fullmatch(names[0]):
+        raise InputError(f"{where} must name exactly one site, got {names!r:.80}")
+    return Certificate(
+        name=names[0],
+        fingerprint=each.fingerprint(hashes.SHA256()).hex(),
+        begins=each.not_valid_before_utc,
+        ends=each.not_valid_after_utc,
+        pem=each.public_bytes(serialization.Encoding.PEM),
+    )
+
+
+def _day(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def pinned_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of pinned certificates in a trust folder, by name."""
+    if not folder.is_dir():
+        raise InputError(f"trust must be a folder with pinned certificates, got {str(folder)!r}")
+    yield from sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem))

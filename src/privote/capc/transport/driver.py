@@ -1,0 +1,332 @@
+"""Drives one role over the network: one queue, one thread that asks the role what to do.
+
+Streams, timers and sessions put events into the queue; the role answers with actions. The role
+itself knows no sockets, no threads and no clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privote.errors import PeerError, PrivoteError
+
+from ..messages import Message, decode, encode
+from ..roles.base import (
+    Action,
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Event,
+    Fail,
+    Garbled,
+    Lost,
+    Received,
+    Role,
+    Send,
+    Tick,
+)
+from ..secure.base import SecureEngine
+from .client import Client
+from .server import Handlers, Line, Server
+from .sessions import Sessions
+from .streams import Log
+from .trust import Own, Trust
+from .tunnel import FRAME, MOST_BYTES
+
+_TICK = 1.0  # seconds
+_GARBLED = 3  # a peer's messages that are none, before its stream is cut off
+_WAITING = 64  # events; streams are read no faster than they are dealt with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a role needs of its site to run on a network.
+
+    Attributes
+    ----------
+    own, trust
+        Our certificate, the pinned ones.
+    addresses
+        Where those are whom this role calls: name to ``HOST:PORT``.
+    listen
+        ``HOST:PORT`` for those who call; None if nobody does.
+    callers
+        Who may call.
+    most_message
+        Bytes of the longest message.
+    sessions
+        Secure sessions at a time.
+    most_bytes
+        Bytes of the longest session, both ways.
+    """
+
+    own: Own
+    trust: Trust
+    addresses: Mapping[str, str]
+    listen: str | None = None
+    callers: frozenset[str] = frozenset()
+    most_message: int = 16 << 20
+    sessions: int = 2
+    most_bytes: int = MOST_BYTES
+
+
+class Driver(Handlers):
+    """Runs a role until it finishes or is stopped.
+
+    Parameters
+    ----------
+    role
+        The state machine.
+    engine
+        What computes its sessions.
+    settings
+        Certificates, addresses and bounds.
+    log
+        Gets one line an event; nothing that is secret.
+    """
+
+    def __init__(self, role: Role, *, engine: SecureEngine, settings: Settings, log: Log) -> None:
+        self.role, self.engine, self.settings, self._log = role, engine, settings, log
+        self._events: queue.Queue[Event | None] = queue.Queue(maxsize=_WAITING)
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._clients: dict[str, Client] = {}
+        self._retired: list[Client] = []
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self.reasons: dict[str, str] = {}  # why a peer was lost, last heard
+        self.sessions = Sessions(
+            engine,
+            at_a_time=settings.sessions,
+            report=self._reported,
+            log=log,
+            most_bytes=settings.most_bytes,
+        )
+        self.server = None if settings.listen is None else self._serve(settings.listen)
+
+    def _serve(self, listen: str) -> Server:
+        settings = self.settings
+        return Server(
+            listen,
+            settings.own,
+            settings.trust,
+            allowed=settings.callers.__contains__,
+            handlers=self,
+            log=self._log,
+            most_message=max(settings.most_message, 2 * FRAME),
+            # Each caller may answer and query, and have sessions open beside.
+            most_each=2 * settings.sessions + 4,
+            most_streams=(2 * settings.sessions + 4) * len(settings.callers) + 8,
+        )
+
+    def run(self) -> Any:
+        """Run the role; returns its result, or None if it was stopped.
+
+        Raises
+        ------
+        PrivoteError
+            What the role failed with.
+        """
+        clock = threading.Thread(target=self._tick, daemon=True, name="tick")
+        clock.start()
+        try:
+            done, result = self._act(self.role.start())
+            while not done:
+                event = self._events.get()
+                if event is None:
+                    return None
+                done, result = self._act(self.role.on(event))
+            return result
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Make `run` return; may be called from a signal handler."""
+        self._stopping.set()
+        threading.Thread(target=self._events.put, args=(None,), daemon=True).start()
+
+    def close(self) -> None:
+        """End every stream and session; what was said last should still be heard."""
+        self._stopping.set()
+        self.sessions.stop()
+        with self._lock:
+            lines = list(self._lines.values())
+            clients = [*self._clients.values(), *self._retired]
+            self._clients.clear()
+        for line in lines:
+            line.outbox.close()
+        deadline = time.monotonic() + 1.0
+        while any(line.outbox.waiting for line in lines) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self.server is not None:
+            self.server.stop()
+        for client in clients:
+            client.close()
+
+    def _tick(self) -> None:
+        while not self._stopping.wait(_TICK):
+            self.sessions.tick()
+            try:
+                self._expel()
+            except PrivoteError as error:
+                self._log(f"the trust folder cannot be read: {error}")
+            with contextlib.suppress(queue.Full):  # busy: the next one will do
+                self._events.put_nowait(Tick(time.monotonic()))
+
+    def _expel(self) -> None:
+        """End streams whose certificate was revoked."""
+        if self.server is not None:
+            self.server.expel()
+        with self._lock:
+            gone = [name for name, client in self._clients.items() if not client.trusted]
+            clients = [self._clients.pop(name) for name in gone]
+            idle = [each for each in self._retired if not (each.busy and each.trusted)]
+            self._retired = [each for each in self._retired if each not in idle]
+        for client in idle:
+            client.close()
+        for client in clients:
+            self._log(f"{client.peer}: its certificate was revoked or has expired; leaving it")
+            client.close()
+
+    def _act(self, actions: Sequence[Action]) -> tuple[bool, Any]:
+        """Do what the role asks for; returns whether it is done, and its result."""
+        for action in actions:
+            if isinstance(action, Send):
+                self._send(action)
+            elif isinstance(action, Compute):
+                self._compute(action)
+            elif isinstance(action, Complain):
+                self._log(f"{action.error}")
+            elif isinstance(action, Fail):
+                raise action.error
+            else:
+                return True, action.result
+        return False, None
+
+    def _compute(self, work: Compute) -> None:
+        if work.side == "querier":
+            self.sessions.call(lambda: self._client(work.peer), work)
+        else:
+            self.sessions.expect(work)
+
+    def _send(self, action: Send) -> None:
+        """Send on the stream with that site in that role; what cannot be sent is a lost peer."""
+        try:
+            line = self._line(action.to, action.role)
+        except PrivoteError as error:
+            self._lost(action.to, action.role, str(error))
+            return
+        try:
+            line.send(encode(action.message))
+            self._log(f"to {action.to}: {_named(action.message)}")
+        except PeerError as error:
+            if not line.outbox.closed:  # a stream that has ended tells of its end itself
+                line.end(str(error))
+
+    def _line(self, to: str, role: str) -> Line:
+        with self._lock:
+            found = self._lines.get((to, role))
+        if found is not None and not found.outbox.closed:
+            return found
+        if to not in self.settings.addresses:
+            raise PeerError(f"{to} ({role}) is not connected")
+        line = self._client(to).talk(role, self.message, self._hung_up)
+        with self._lock:
+            self._lines[to, role] = line
+        return line
+
+    def _client(self, peer: str) -> Client:
+        settings = self.settings
+        with self._lock:
+            if peer not in self._clients:
+                if peer not in settings.addresses:
+                    raise PeerError(f"no address of {peer} is known")
+                self._clients[peer] = Client(
+                    peer,
+                    settings.addresses[peer],
+                    settings.own,
+                    settings.trust,
+                    role=self.role.role,
+                    log=self._log,
+                    most_message=max(settings.most_message, 2 * FRAME),
+                )
+            return self._clients[peer]
+
+    def _hung_up(self, line: Line, why: str) -> None:
+        """A stream that we opened has ended; no loss if it has a successor."""
+        with self._lock:
+            if self._lines.get((line.peer, line.role), line) is not line:
+                return
+            self._lines.pop((line.peer, line.role), None)
+            client = self._clients.pop(line.peer, None)  # the next one reads certificates anew
+            if client is not None:
+                self._retired.append(client)  # a session may still go through it
+        self._lost(line.peer, line.role, why)
+
+    def _lost(self, peer: str, role: str, why: str) -> None:
+        self.reasons[peer] = why
+        if not self._stopping.is_set():
+            self._log(f"lost {peer} ({role}): {why}")
+            self._put(Lost(peer, role))
+
+    def _put(self, event: Event) -> None:
+        """Add an event; from the role's own thread it must not wait for itself."""
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            threading.Thread(target=self._events.put, args=(event,), daemon=True).start()
+
+    # What streams call, each in a thread of its own.
+
+    def opened(self, line: Line) -> None:
+        """A caller's stream replaces an older one of the same caller in the same role."""
+        with self._lock:
+            old = self._lines.get((line.peer, line.role))
+            self._lines[line.peer, line.role] = line
+        self._log(f"{line.peer} ({line.role}) connected")
+        if old is not None:
+            old.end("it connected anew")
+
+    def closed(self, line: Line) -> None:
+        """A caller's stream ended; no loss if it has a successor."""
+        with self._lock:
+            if self._lines.get((line.peer, line.role)) is not line:
+                return
+            del self._lines[line.peer, line.role]
+        self.reasons[line.peer] = "it ended the stream"
+        if not self._stopping.is_set():
+            self._log(f"{line.peer} ({line.role}) left")
+            self._put(Lost(line.peer, line.role))
+
+    def message(self, line: Line, data: bytes) -> None:
+        """Queue a message; waits while the role is behind. A peer that only garbles is cut off."""
+        try:
+            message = decode(data, self.settings.most_message)
+        except PeerError as error:
+            line.garbled += 1
+            self._events.put(Garbled(line.peer, line.role, str(error)))
+            if line.garbled > _GARBLED:
+                raise
+            return
+        self._log(f"from {line.peer}: {_named(message)}")
+        self._events.put(Received(line.peer, message))
+
+    def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
+        """Serve a session's tunnel."""
+        return self.sessions.serve(peer, session, incoming)
+
+    def _reported(self, session: str, outputs: Any, why: str | None) -> None:
+        self._put(Computed(session, outputs) if why is None else Broken(session, why))
+
+
+def _named(message: Message) -> str:
+    """Return a message's kind and batch; nothing else of it belongs in a log."""
+    batch, why = getattr(message, "batch", None), getattr(message, "why", None)
+    said = message.kind + (f" {batch}" if batch is not None else "")
+    return said + (f": {why}" if why is not None else "")

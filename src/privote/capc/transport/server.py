@@ -1,0 +1,257 @@
+"""The side that is called: identifies a caller by its certificate, and hands its streams on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from privote.errors import InputError, PeerError, PrivoteError
+
+from ..messages import ROLES
+from .outbox import Outbox
+from .streams import (
+    ROLE_KEY,
+    SERVICE,
+    SESSION_KEY,
+    TALK,
+    TALK_BUFFER,
+    TUNNEL,
+    Log,
+    bounds,
+    grpc_module,
+)
+from .trust import Own, Trust
+
+
+@dataclass(eq=False)
+class Line:
+    """A stream of messages with one peer, from either side."""
+
+    peer: str
+    role: str
+    fingerprint: str
+    end: Callable[[str], None]  # cuts it off, with the reason
+    garbled: int = 0
+    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
+
+    def send(self, data: bytes) -> None:
+        """Send a message without waiting; a peer that takes nothing is as good as gone."""
+        self.outbox.put(data, wait=0.0)
+
+
+class Handlers:
+    """What a server does with streams; the driver implements it."""
+
+    def opened(self, line: Line) -> None:
+        """A peer opened a stream of messages."""
+
+    def message(self, line: Line, data: bytes) -> None:
+        """A message came; PrivoteError ends the stream with its reason."""
+
+    def closed(self, line: Line) -> None:
+        """The stream ended."""
+
+    def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
+        """Serve a session's tunnel; PrivoteError refuses it with its reason."""
+        raise NotImplementedError
+
+
+class Server:
+    """Listens with mutual TLS and serves only peers whose certificate is pinned.
+
+    Parameters
+    ----------
+    listen
+        ``HOST:PORT``; port 0 takes a free one, see `port`.
+    own, trust
+        Our certificate and the pinned ones; both are read anew at every handshake.
+    allowed
+        Sites that may call; others are refused even if pinned. A function, asked at every call.
+    handlers
+        What to do with streams.
+    log
+        Gets one line for each refusal.
+    most_each
+        Streams that one caller may have open at a time; more are refused.
+    most_streams
+        Streams of all callers together.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        own: Own,
+        trust: Trust,
+        *,
+        allowed: Callable[[str], bool],
+        handlers: Handlers,
+        log: Log,
+        most_message: int,
+        most_each: int,
+        most_streams: int,
+    ) -> None:
+        self._grpc, self._own, self._trust = grpc_module(), own, trust
+        self._allowed, self._handlers, self._log = allowed, handlers, log
+        self._open: set[Line] = set()
+        self._most_each = most_each
+        self._lock = threading.Lock()
+        first = self._configuration()  # a certificate that is no good is an error here
+        credentials = self._grpc.dynamic_ssl_server_credentials(
+            first, self._fetch, require_client_authentication=True
+        )
+        self._server = self._grpc.server(
+            futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
+            handlers=(_generic(self, self._grpc),),
+            options=bounds(most_message),
+            maximum_concurrent_rpcs=most_streams,
+        )
+        try:
+            self.port = self._server.add_secure_port(listen, credentials)
+        except RuntimeError:
+            raise InputError(
+                f"listen must be a free HOST:PORT of this machine, got {listen!r}"
+            ) from None
+        self._server.start()
+
+    def _configuration(self) -> Any:
+        key, certificate, _ = self._own.read()
+        return self._grpc.ssl_server_certificate_configuration(
+            [(key, certificate)], root_certificates=self._trust.bundle() or certificate
+        )
+
+    def _fetch(self) -> Any:
+        try:
+            return self._configuration()
+        except PrivoteError as error:  # keep the last good one: calls are checked anyway
+            self._log(f"certificates cannot be read anew: {error}")
+            return None
+
+    def stop(self, grace: float = 1.0) -> None:
+        """End all streams."""
+        self._server.stop(grace).wait()
+
+    def expel(self) -> None:
+        """End streams of peers whose certificate is no longer trusted."""
+        with self._lock:
+            lines = list(self._open)
+        for line in lines:
+            if self._trust.owner(line.fingerprint) is None:
+                line.end(f"the certificate of {line.peer} was revoked or has expired")
+
+    def _caller(self, context: Any, what: str) -> Line:
+        """Return who calls, by the fingerprint of the certificate it presents; or refuse."""
+        presented = context.auth_context().get("x509_pem_cert", [b""])[0]
+        try:
+            peer, fingerprint = self._trust.owner_of(presented)
+        except PrivoteError:
+            peer, fingerprint = None, "none"
+        if peer is None:
+            self._refuse(
+                context,
+                self._grpc.StatusCode.UNAUTHENTICATED,
+                f"{what} refused: certificate {fingerprint[:16]} is not pinned here",
+            )
+        if not self._allowed(str(peer)):
+            self._refuse(
+                context,
+                self._grpc.StatusCode.PERMISSION_DENIED,
+                f"{what} refused: {peer} has no part with {self._own.name} in this coalition",
+            )
+        metadata = dict(context.invocation_metadata())
+        role = str(metadata.get(ROLE_KEY, ""))
+        if role not in ROLES:
+            self._refuse(
+                context,
+                self._grpc.StatusCode.INVALID_ARGUMENT,
+                f"{what} of {peer} refused: its role must be one of {', '.join(ROLES)}",
+            )
+
+        def end(why: str) -> None:
+            self._log(f"{what} with {peer} ended: {why}")
+            context.cancel()
+
+        return Line(str(peer), role, fingerprint, end)
+
+    def _refuse(self, context: Any, code: Any, why: str) -> None:
+        self._log(why)
+        context.abort(code, why)
+
+    def talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Serve a stream of messages: ours go out while a thread takes the peer's."""
+        line = self._caller(context, "messages")
+        if not context.add_callback(line.outbox.close):
+            return  # it is over before it began
+        why: list[str] = []
+
+        def listen() -> None:
+            try:
+                for data in requests:
+                    self._handlers.message(line, data)
+            except PrivoteError as error:
+                why.append(f"messages from {line.peer} refused: {error}")
+                self._log(why[0])
+            except Exception:  # gRPC's own, when the peer is gone
+                pass
+            line.outbox.close()
+
+        with self._watched(line, context):
+            self._handlers.opened(line)
+            threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}").start()
+            try:
+                yield from line.outbox
+            finally:
+                line.outbox.close()
+                self._handlers.closed(line)
+        if why:
+            context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])
+
+    def tunnel(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Serve a session's tunnel."""
+        line = self._caller(context, "tunnel")
+        session = str(dict(context.invocation_metadata()).get(SESSION_KEY, ""))
+        with self._watched(line, context):
+            try:
+                yield from self._handlers.tunnel(line.peer, session, requests)
+            except PeerError as error:
+                self._refuse(
+                    context,
+                    self._grpc.StatusCode.FAILED_PRECONDITION,
+                    f"tunnel of {line.peer} for session {session!r:.80} refused: {error}",
+                )
+
+    @contextmanager
+    def _watched(self, line: Line, context: Any) -> Iterator[None]:
+        """Count a stream among its caller's while it is open; refuse one too many."""
+        with self._lock:
+            full = sum(each.peer == line.peer for each in self._open) >= self._most_each
+            if not full:
+                self._open.add(line)
+        if full:
+            self._refuse(
+                context,
+                self._grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"stream refused: {line.peer} has {self._most_each} open, and may have no more",
+            )
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.discard(line)
+
+
+def _generic(server: Server, grpc: Any) -> Any:
+    """Return the handler of the two calls; bytes in, bytes out."""
+
+    class Generic(grpc.GenericRpcHandler):
+        def service_name(self) -> str:
+            return SERVICE
+
+        def service(self, details: Any) -> Any:
+            serve = {TALK: server.talk, TUNNEL: server.tunnel}.get(details.method)
+            return None if serve is None else grpc.stream_stream_rpc_method_handler(serve)
+
+    return Generic()

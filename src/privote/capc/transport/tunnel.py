@@ -1,0 +1,277 @@
+"""A secure session's bytes through one stream: the engine's sockets, and what is exchanged beside.
+
+The engine speaks plain text over unix sockets in a folder of its own (0700), because its own TLS
+can be bypassed. It listens on ``self.sock`` and connects to ``peer.sock``, behind which is this
+relay: every connection becomes numbered frames in a stream that gRPC encrypts, and comes out at
+the other side's ``self.sock``. The relay counts the bytes and ends a session that has too many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from privote.errors import PeerError
+
+from .outbox import Outbox
+
+OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
+PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
+FRAME = PIECE + 64  # no frame is longer
+MOST_BYTES = 1 << 33
+MOST_EXCHANGE = 256 << 20
+_BUFFER = 4 << 20
+_CONNECTIONS = 32
+_HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
+
+
+class TunnelLink:
+    """One side of a session, as the engine knows it (`secure.base.Link`).
+
+    Parameters
+    ----------
+    outbox, incoming
+        Frames to and from the peer.
+    first
+        True at the side that opened the stream: the two sides number connections apart.
+    patience
+        Seconds to wait for the peer in `exchange`, and for the engine to listen.
+    most_bytes
+        More than this, both ways together, ends the session.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        incoming: Iterator[bytes],
+        *,
+        first: bool,
+        patience: float,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        # Short: the path of a unix socket has room for about 100 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="pv-"))
+        self.sent = self.received = 0
+        self._outbox, self._incoming, self._patience = outbox, incoming, patience
+        self._most, self._lock = most_bytes, threading.Lock()
+        self._blobs: queue.Queue[bytes | None] = queue.Queue(maxsize=8)
+        self._pieces: list[bytes] = []
+        self._connections: dict[int, _Connection] = {}
+        self._next = 0 if first else 1
+        self._why: str | None = None
+        self._closed = self._bye = False
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.folder / "peer.sock"))
+        self._listener.listen(_CONNECTIONS)
+        for work in (self._accept, self._read):
+            threading.Thread(target=work, daemon=True, name=f"tunnel-{work.__name__}").start()
+
+    @property
+    def why(self) -> str | None:
+        """Why the session broke, if it did."""
+        return self._why
+
+    @property
+    def over(self) -> bool:
+        """True once the session is closed or broken."""
+        return self._closed or self._why is not None
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send ours, return the peer's."""
+        if len(data) > MOST_EXCHANGE:
+            raise PeerError(f"an exchange must have at most {MOST_EXCHANGE} bytes, ours has more")
+        for start in range(0, max(len(data), 1), PIECE):
+            last = start + PIECE >= len(data)
+            self.send(EXCHANGE, int(last), data[start : start + PIECE])
+        try:
+            theirs = self._blobs.get(timeout=self._patience)
+        except queue.Empty:
+            raise PeerError(f"the peer sent nothing for {self._patience:g} s") from None
+        if theirs is None:
+            self._blobs.put(None)
+            raise PeerError(self._why or "the peer ended the session early")
+        return theirs
+
+    def close(self) -> None:
+        """End our side: what is on its way still goes out."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        with contextlib.suppress(PeerError):
+            self._outbox.put(_HEAD.pack(BYE, 0), wait=1.0)
+        self._outbox.close()
+        self._end_sockets()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def fail(self, why: str) -> None:
+        """Break the session off: both the engine and whoever waits in `exchange` notice."""
+        with self._lock:
+            if self._why is None and not self._closed:
+                self._why = why
+        self._outbox.drop()
+        self._end_sockets()
+        with contextlib.suppress(queue.Full):
+            self._blobs.put_nowait(None)
+
+    def send(self, kind: int, number: int, data: bytes = b"") -> None:
+        """Send a frame; waits while the peer is slow."""
+        self._count(sent=len(data))
+        self._outbox.put(_HEAD.pack(kind, number) + data)
+
+    def _count(self, *, sent: int = 0, received: int = 0) -> None:
+        with self._lock:
+            self.sent += sent
+            self.received += received
+            over = self.sent + self.received > self._most
+        if over:
+            self.fail(f"the session has more than {self._most} bytes")
+            raise PeerError(self._why or "the session is over")
+
+    def _end_sockets(self) -> None:
+        for end in (self._listener, *(each.socket for each in list(self._connections.values()))):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):
+                end.close()
+        for each in list(self._connections.values()):
+            each.end()
+
+    def _accept(self) -> None:
+        """Turn every connection of our engine into a numbered one."""
+        while True:
+            try:
+                end, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                number, self._next = self._next, self._next + 2
+            self._begin(number, end)
+            with contextlib.suppress(PeerError):
+                self.send(OPEN, number)
+            self._connections[number].start(connected=True)
+
+    def _begin(self, number: int, end: socket.socket) -> _Connection:
+        if len(self._connections) >= _CONNECTIONS:
+            raise PeerError(f"a session must have at most {_CONNECTIONS} connections")
+        made = self._connections[number] = _Connection(self, number, end, self._patience)
+        return made
+
+    def _read(self) -> None:
+        """Take the peer's frames until its stream ends."""
+        why = "the peer's stream ended early"
+        try:
+            for frame in self._incoming:
+                self._take(frame)
+                if self._bye:
+                    break
+        except PeerError as error:
+            why = str(error)
+        except Exception as error:  # whatever gRPC raises when a stream breaks
+            why = f"the stream broke: {_short(error)}"
+        if not self._bye:
+            self.fail(why)
+            return
+        self._blobs.put(None)
+        for each in list(self._connections.values()):
+            each.put(None)
+
+    def _take(self, frame: bytes) -> None:
+        if not _HEAD.size <= len(frame) <= FRAME:
+            raise PeerError(f"a frame must have {_HEAD.size} to {FRAME} bytes, got {len(frame)}")
+        kind, number = _HEAD.unpack_from(frame)
+        data = frame[_HEAD.size :]
+        self._count(received=len(data))
+        if kind == EXCHANGE:
+            self._pieces.append(data)
+            if sum(map(len, self._pieces)) > MOST_EXCHANGE:
+                raise PeerError(f"an exchange must have at most {MOST_EXCHANGE} bytes")
+            if number:
+                whole, self._pieces = b"".join(self._pieces), []
+                try:
+                    self._blobs.put(whole, timeout=self._patience)
+                except queue.Full:
+                    raise PeerError("the peer exchanges more than was agreed") from None
+        elif kind == OPEN:
+            if number in self._connections or number % 2 == self._next % 2:
+                raise PeerError(f"connection {number} cannot be opened by the peer")
+            self._begin(number, socket.socket(socket.AF_UNIX)).start(connected=False)
+        elif kind in (DATA, SHUT):
+            if number not in self._connections:
+                raise PeerError(f"connection {number} was never opened")
+            self._connections[number].put(data if kind == DATA else None)
+        elif kind == BYE:
+            self._bye = True
+        else:
+            raise PeerError(f"a frame of unknown kind {kind}")
+
+
+class _Connection:
+    """One connection of the engine: a thread for each direction, and a bounded buffer inwards."""
+
+    def __init__(self, link: TunnelLink, number: int, end: socket.socket, patience: float) -> None:
+        self.socket = end
+        self._link, self._number, self._patience = link, number, patience
+        self._inward = Outbox(_BUFFER)
+
+    def start(self, *, connected: bool) -> None:
+        """Begin to carry bytes both ways; connects to our engine first if it must."""
+        threading.Thread(target=self._write, args=(connected,), daemon=True).start()
+        if connected:
+            threading.Thread(target=self._read, daemon=True).start()
+
+    def put(self, data: bytes | None) -> None:
+        """Give the engine bytes of the peer; None: there will be no more."""
+        if data is None:
+            self._inward.close()
+        else:
+            with contextlib.suppress(PeerError):  # our engine closed it: nobody wants them
+                self._inward.put(data)
+
+    def end(self) -> None:
+        """Drop what was not delivered."""
+        self._inward.drop()
+
+    def _write(self, connected: bool) -> None:
+        try:
+            if not connected:
+                self._connect()
+                threading.Thread(target=self._read, daemon=True).start()
+            for data in self._inward:
+                self.socket.sendall(data)
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._inward.drop()
+
+    def _connect(self) -> None:
+        """Reach our engine, which may still be on its way up."""
+        path, until = str(self._link.folder / "self.sock"), time.monotonic() + self._patience
+        while True:
+            try:
+                self.socket.connect(path)
+                return
+            except OSError:
+                if time.monotonic() > until or self._link.over:
+                    raise
+                time.sleep(0.02)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, PeerError):
+            while data := self.socket.recv(PIECE):
+                self._link.send(DATA, self._number, data)
+        with contextlib.suppress(PeerError):
+            self._link.send(SHUT, self._number)
+
+
+def _short(error: Exception) -> str:
+    details = getattr(error, "details", None)
+    said = details() if callable(details) else str(error)
+    return str(said or type(error).__name__)[:200]

@@ -1,0 +1,165 @@
+"""``privote capc``: take part in a coalition of sites that answer each other's queries."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privote.errors import PeerError
+
+from . import options
+from .capc_certs import app as certs
+from .capc_simulate import simulate
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Sites label each other's data in secret: nobody sees rows, models, votes or tallies. "
+    "Start with `privote capc simulate`.",
+)
+app.add_typer(certs, name="certs")
+app.command()(simulate)
+
+SiteFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SITE.toml",
+        show_default=False,
+        help="This site's settings; they name the coalition's terms.",
+    ),
+]
+LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line.")]
+
+
+@app.command()
+def guardian(site: SiteFile, json: LogJson = False) -> None:
+    """Keep the coalition's ledger and noise; runs until it is stopped.
+
+    Charges every batch before it is answered, one budget for each answering party. Sees masks,
+    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
+    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
+
+    Example:
+
+        privote capc guardian guardian/site.toml
+    """
+    from privote.capc import launch
+
+    _serve(launch.guardian, site, as_json=json)
+
+
+@app.command()
+def answer(site: SiteFile, json: LogJson = False) -> None:
+    """Answer the others' queries with this site's model; runs until it is stopped.
+
+    The model leaves this machine only inside a secure two-party computation. This site sees who
+    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
+    guardian's address in SITE.toml.
+
+    Example:
+
+        privote capc answer north/site.toml
+    """
+    from privote.capc import launch
+
+    _serve(launch.answering, site, as_json=json)
+
+
+def _serve(make: Any, file: Path, *, as_json: bool) -> None:
+    """Run a program that serves until it is told to stop."""
+    from privote.capc.rehearsal import LISTENING
+    from privote.capc.site import Site
+
+    from .capc_log import Log
+
+    site = Site.read(file)
+    with Log(json=as_json) as log:
+        if site.stamp:
+            log(site.stamp)
+        driver = make(site, log)
+        _stop_on_signals(driver)
+        log(f"{site.name} {LISTENING} {site.listen}, engine {site.engine}")
+        driver.run()
+        log(f"{site.name} has stopped")
+
+
+@app.command()
+def query(
+    site: SiteFile,
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS",
+            show_default=False,
+            help="Rows to have labelled: .npz (array X), .csv or .parquet of the terms' features.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            show_default=False, help="A folder for labels.npz, statement.txt and statement.json."
+        ),
+    ],
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Allowance, binary voting: this site's own guess (queries, labels), .npy or .csv. "
+            "Votes that agree with it are free. It stays secret."
+        ),
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Have rows labelled by the other sites; nobody else sees the rows or the labels.
+
+    The guardian charges the batch first. A site that does not answer is left out; below the
+    minimum of the terms there is no answer, and the charge stands. Run it again after a failure:
+    a batch that was charged and not decided is resumed.
+
+    labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
+    in plain words what was promised to whom.
+
+    Example:
+
+        privote capc query north/site.toml rows.npz --output answers
+    """
+    import time
+
+    from privote.capc import launch
+    from privote.capc.site import Site
+    from privote.datasets.tables import table
+
+    from .capc_log import Log
+    from .capc_output import check_folder, facts_of, show, write
+    from .files import read_baseline
+
+    read = Site.read(site)
+    data = table(rows)
+    guess = None if baseline is None else read_baseline(baseline)
+    check_folder(output, force=force)
+    began = time.monotonic()
+    with Log() as log:
+        if read.stamp:
+            log(read.stamp)
+        driver = launch.querying(read, data.X, log, baseline=guess)
+        _stop_on_signals(driver)
+        try:
+            answers = driver.run()
+        except PeerError as error:
+            why = driver.reasons.get(read.terms.guardian)
+            raise PeerError(f"{error} ({why})" if why else str(error)) from None
+        if answers is None:
+            raise PeerError("stopped before the batch was answered; run it again to resume it")
+    prices = getattr(driver.role, "prices", None)
+    facts = facts_of(read.terms, read.name, answers, stamp=read.stamp, prices=prices)
+    facts["seconds"] = round(time.monotonic() - began, 2)
+    facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
+    write(output, facts, read.terms, answers)
+    show(facts, output, as_json=json)
+
+
+def _stop_on_signals(driver: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: driver.stop())

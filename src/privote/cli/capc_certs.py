@@ -1,0 +1,203 @@
+"""``privote capc certs``: make, renew, pin, revoke and list a coalition's certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from privote.capc.transport.certs import Certificate
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Certificates of a coalition: every site makes its own, the others pin exactly that one.",
+)
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, help="The site, as the terms name it.")
+]
+Folder = Annotated[Path, typer.Option(help="Where the site's own key and certificate lie.")]
+TrustFolder = Annotated[Path, typer.Option(help="The folder of pinned certificates.")]
+Days = Annotated[int, typer.Option(help="How long it is valid.")]
+
+
+@app.command()
+def make(
+    name: Name,
+    folder: Folder = Path(),
+    days: Days = 365,
+    json: options.Json = False,
+) -> None:
+    """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
+
+    Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
+    pins it. Nobody can make a certificate in this site's name.
+
+    Example:
+
+        privote capc certs make north --folder /etc/privote
+    """
+    from privote.capc.transport import certs
+
+    made = certs.make(folder, name, days=days)
+    _show(
+        made,
+        f"Made the certificate of {name}",
+        f"{folder / f'{name}.key'} stays here. Hand out {folder / f'{name}.pem'}.",
+        json,
+    )
+
+
+@app.command()
+def renew(
+    name: Name,
+    folder: Folder = Path(),
+    days: Days = 365,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Use the one that `renew` made before.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Make the next certificate beside the one in use; with --switch, use it.
+
+    Three steps, without a moment in which nobody can connect: renew here; the others pin
+    NAME.next.pem, beside the old one; then renew --switch here. The others revoke the old
+    fingerprint when they like.
+
+    Example:
+
+        privote capc certs renew north --folder /etc/privote
+    """
+    from privote.capc.transport import certs
+
+    if switch:
+        made = certs.switch(folder, name)
+        said = "Programs that run take it at their next connection."
+        _show(made, f"{name} uses its renewed certificate", said, json)
+        return
+    made = certs.renew(folder, name, days=days)
+    said = (
+        f"Hand out {folder / f'{name}.next.pem'}. When the others have pinned it: "
+        "the same command with --switch."
+    )
+    _show(made, f"Made the next certificate of {name}", said, json)
+
+
+@app.command()
+def pin(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", show_default=False, help="The certificate another site handed over."
+        ),
+    ],
+    trust: TrustFolder = Path("trust"),
+    name: Annotated[
+        str | None, typer.Option(help="The site it must be for; refused if it names another.")
+    ] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="Drop older pins of that site.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Trust another site's certificate: whoever holds its key is that site from here on.
+
+    Compare the fingerprint with its administrator first, over a channel you trust. A second
+    certificate of the same site is accepted beside the first, unless --alone.
+
+    Example:
+
+        privote capc certs pin south.pem --trust /etc/privote/trust --name south
+    """
+    from privote.capc.transport import trust as trusting
+
+    pinned = trusting.pin(trust, file, name=name, alone=alone)
+    said = "Compare the fingerprint with that site's administrator if you have not."
+    _show(pinned, f"Pinned {pinned.name} in {trust}", said, json)
+
+
+@app.command()
+def revoke(
+    name: Name,
+    trust: TrustFolder = Path("trust"),
+    fingerprint: Annotated[
+        str | None, typer.Option(help="Only this one of its certificates; all unless told.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Stop trusting a site: its streams end within seconds, and its certificate stays refused.
+
+    Example:
+
+        privote capc certs revoke south --trust /etc/privote/trust
+    """
+    from privote.capc.transport import trust as trusting
+
+    from .output import print_json
+
+    gone = trusting.revoke(trust, name, fingerprint=fingerprint)
+    if json:
+        print_json({"revoked": [each.fingerprint for each in gone], "name": name})
+        return
+    for each in gone:
+        typer.echo(f"Revoked {name}: {each.fingerprint}")
+
+
+@app.command(name="list")
+def list_them(
+    trust: TrustFolder = Path("trust"),
+    folder: Annotated[
+        Path | None, typer.Option(help="Also the site's own certificates in this folder.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the pinned certificates, whether they are valid, and for how long.
+
+    Example:
+
+        privote capc certs list --trust /etc/privote/trust --folder /etc/privote
+    """
+    from privote.capc.transport import certs
+    from privote.capc.transport import trust as trusting
+
+    from .output import print_json, print_table
+
+    rows = [_row(each, "pinned") for each in trusting.Trust(trust).all()]
+    if folder is not None:
+        files = sorted(folder.glob("*.pem"))
+        rows = [_row(each, "own") for file in files for each in certs.read_all(file)] + rows
+    gone = sorted(trusting.revoked(trust))
+    if json:
+        print_json({"certificates": rows, "revoked": gone})
+        return
+    shown = [{**row, "fingerprint": row["fingerprint"][:16]} for row in rows]
+    if shown:
+        print_table(shown, title="Certificates", caption="Fingerprints: first 16 of 64 digits.")
+    else:
+        typer.echo(f"No certificate is pinned in {trust}.")
+    for each in gone:
+        typer.echo(f"revoked: {each}")
+
+
+def _row(each: Certificate, held: str) -> dict[str, Any]:
+    return {
+        "site": each.name,
+        "held": held,
+        "status": each.fault() or "valid",
+        "until": each.ends.strftime("%Y-%m-%d"),
+        "days left": int(each.days_left),
+        "fingerprint": each.fingerprint,
+    }
+
+
+def _show(each: Certificate, title: str, said: str, json: bool) -> None:
+    from .output import print_facts, print_json
+
+    facts = {
+        "site": each.name,
+        "fingerprint": each.fingerprint,
+        "valid until": each.ends.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    print_json(facts) if json else print_facts(facts, title=title, caption=said)

@@ -1,0 +1,167 @@
+"""Neighbours label a pool: a first batch, then passes with a share for every label.
+
+Every answer comes through one guardian, so from one allowance, which is charged before the first
+batch. What is asked follows public numbers and labels that were released: shares come from the
+first batch (:func:`privote.learning.balanced_shares`), and everything else from the plan. A record
+that runs out is silent in all later passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.pipeline import make_pipeline
+
+from ..errors import BudgetError
+from ..guardian import Guardian
+from ..mechanisms import ABSTAIN, BinaryVoting
+from ..release import Release
+from .nearness import Floats
+from .neighbour_plan import AIM, NeighbourPlan
+from .neighbour_student import Circles, NeighbourStudent
+from .neighbours import NeighbourBallots
+from .rounds import Rows
+from .shares import balanced_shares
+
+Batch = tuple[Circles, npt.NDArray[np.int8]]
+
+MOST_ROWS = 10_000  # of a pool whose circles a student holds: they grow with its square
+_LARGEST, _SMALLEST = 1.0, 0.1  # of the penalty C
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourAnswers:
+    """What came of it; all of it may be published.
+
+    Attributes
+    ----------
+    rows
+        (answers,) which public row each answer is about; every row once a pass.
+    release
+        All answers as one release, in that order.
+    mechanism
+        With which they were released.
+    shares
+        (labels,) with which the passes were asked.
+    batches
+        For :class:`privote.learning.NeighbourStudent`; empty if the pool is too large for it.
+    """
+
+    rows: Rows
+    release: Release
+    mechanism: BinaryVoting
+    shares: Floats
+    batches: list[Batch]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourLabelling:
+    """A pool that neighbours are to label.
+
+    Parameters
+    ----------
+    guardian
+        The door, with the plan's mechanism and an allowance.
+    ballots
+        The neighbours, on every row of the pool, with the plan's share.
+    plan
+        How they are asked.
+    order
+        A permutation of the pool: the first rows of it are asked.
+    again
+        Whether voters that have answered before may go on with what is left of their allowance.
+    progress
+        Called as ``progress(answers, answers in all)``.
+    """
+
+    guardian: Guardian
+    ballots: NeighbourBallots
+    plan: NeighbourPlan
+    order: Rows
+    again: bool = False
+    progress: Callable[[int, int], None] | None = None
+
+    def run(self) -> NeighbourAnswers:
+        """Ask the first batch, then every row once a pass."""
+        account, _ = self.guardian.register(self.ballots.voters, self.ballots.labels)
+        before = self.guardian.answered(account)
+        if before and not self.again:
+            raise BudgetError(
+                f"this electorate has answered {before} queries from its allowance already, and "
+                "what is left is sealed: say with queries how many more to ask"
+            )
+        plan, rows = self.plan, self.order[: self.plan.queries]
+        head = self.ballots.take(rows[: plan.first])
+        releases = [self.guardian.release(head)]
+        self._say(plan.first)
+        shares = plan.rounded(self._balanced(releases[0]), len(self.order))
+        wide = self.ballots.with_share(shares)
+        asked, answered = [rows[: plan.first]], plan.first
+        for turn in range(plan.passes):
+            asked.append(rows[0 if turn else plan.first :])
+            if len(asked[-1]):
+                releases.append(self.guardian.release(wide.take(asked[-1])))
+            answered += len(asked[-1])
+            self._say(answered)
+        labels = np.concatenate([release.labels for release in releases])
+        return NeighbourAnswers(
+            rows=np.concatenate(asked),
+            release=replace(releases[-1], labels=labels),
+            mechanism=plan.mechanism,
+            shares=shares,
+            batches=self._batches(head, wide.take(rows), labels),
+        )
+
+    def _balanced(self, first: Release) -> Floats:
+        return balanced_shares(
+            first.labels, self.plan.share, self.plan.mechanism, self.ballots.voters, aim=AIM
+        )
+
+    def _batches(
+        self, head: NeighbourBallots, wide: NeighbourBallots, labels: npt.NDArray[np.int8]
+    ) -> list[Batch]:
+        """Return the answers with their circles; what a pass did not ask is held back in it."""
+        if len(self.order) > MOST_ROWS:
+            return []
+        first, circles = self.plan.first, wide.circles()
+        batches = [(head.circles(), labels[:first])]
+        nothing = np.full((first, labels.shape[1]), ABSTAIN, np.int8)
+        passes = np.concatenate([nothing, labels[first:]])
+        batches += [(circles, part) for part in np.split(passes, self.plan.passes)]
+        return batches
+
+    def _say(self, answered: int) -> None:
+        if self.progress is not None:
+            self.progress(answered, self.plan.answers)
+
+
+def train_neighbour_student(
+    answers: NeighbourAnswers, X_public: Any, embedding: Any, epsilon: float
+) -> Any:
+    """Return the default student: it knows how its labels were drawn, and costs nothing.
+
+    It sees rows as they are given, or weighted by the pool's TF-IDF where the embedding is one of
+    words. Its penalty is for rows of mean square length 1 about their mean, and the stronger the
+    larger epsilon is: what clear labels say beyond what a linear model can is mostly blur.
+    """
+    words = isinstance(embedding, str) and (embedding == "tfidf" or embedding.startswith("lsa:"))
+    weighted = TfidfTransformer().fit_transform(X_public) if words else X_public
+    C = min(max(2.0 / epsilon, _SMALLEST), _LARGEST) / _spread(weighted)
+    student = NeighbourStudent(answers.mechanism, C=C)
+    if not words:
+        return student.fit(X_public, answers.batches)
+    return make_pipeline(TfidfTransformer(), student).fit(X_public, answers.batches)
+
+
+def _spread(X: Any) -> float:
+    """Return the mean square distance of rows from their mean; 1 if there is none."""
+    square = X.multiply(X) if sparse.issparse(X) else np.square(np.asarray(X, np.float64))
+    middle = np.asarray(X.mean(axis=0), np.float64)
+    spread = float(square.sum()) / X.shape[0] - float(np.square(middle).sum())
+    return spread if spread > 0 else 1.0

@@ -1,0 +1,73 @@
+"""Run both sides of a session in one process, as a driver does."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privote.capc.programs import PEER, QUERIER, Program
+from privote.capc.secure import LocalLink, engine
+
+Inputs = Sequence[Mapping[str, Any]]
+
+
+def both_sides(
+    name: str,
+    programs: Sequence[Program],
+    querier: Inputs,
+    peer: Inputs,
+    *,
+    others: Sequence[Program] | None = None,
+    deadline: float = 120.0,
+    progress: Callable[[int], None] | None = None,
+    links: tuple[Any, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what each side got: outputs, None, or the error it raised.
+
+    ``others`` are the peer's programs if they differ; ``progress`` is the querier's. Whoever fails
+    closes the link.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        ends = links or LocalLink.pair(folder)
+        results: dict[str, Any] = {}
+
+        def run(side: str, mine: Sequence[Program], inputs: Inputs, link: Any) -> None:
+            call = progress if side == QUERIER else None
+            try:
+                results[side] = engine(name).run(
+                    mine, side, inputs, link, deadline=deadline, progress=call
+                )
+            except Exception as error:
+                results[side] = error
+                link.close()
+
+        sides = [
+            threading.Thread(target=run, args=(QUERIER, programs, querier, ends[0])),
+            threading.Thread(target=run, args=(PEER, others or programs, peer, ends[1])),
+        ]
+        for side in sides:
+            side.start()
+        for side in sides:
+            side.join()
+        for end in ends:
+            end.close()
+        if links is None:
+            assert not list(Path(folder).iterdir()), "the link's folders must be gone"
+    return results
+
+
+def any_inputs(program: Program, side: str, seed: int, *, extreme: bool = False) -> dict[str, Any]:
+    """Return inputs from the whole of int64; ``extreme`` ones are at its ends and about 0."""
+    values = np.random.default_rng(seed)
+    ends = np.array([-(2**63), -(2**63) + 1, -2, -1, 0, 1, 2, 2**63 - 2, 2**63 - 1], np.int64)
+    return {
+        name: values.choice(ends, shape)
+        if extreme
+        else values.integers(-(2**63), 2**63 - 1, shape, endpoint=True)
+        for name, shape in program.inputs(side).items()
+    }

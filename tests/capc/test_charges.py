@@ -1,0 +1,212 @@
+"""What a coalition's budgets allow is decided on public numbers, charged once, never overspent."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.capc.coalitions import terms_of
+from typer.testing import CliRunner
+
+import privote as pv
+from privote.capc.charges import Charges, Prices
+from privote.cli import app
+
+TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
+
+
+def charges(ledger: pv.Ledger, *, seed: bool = False, **more: Any) -> Charges:
+    return Charges(terms_of(**more), ledger, simulated=seed)
+
+
+def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
+    return [entry for entry in ledger.published() if entry["kind"] == "charge"]
+
+
+def test_every_batch_costs_every_party_its_worst_case() -> None:
+    with_few = charges(pv.Ledger.in_memory(), own={1: (0,)}, parties=4)
+    with_few.take("q0", 7, "a" * 32)
+    mechanism = with_few.terms.mechanism
+    entries = charged(with_few.ledger)
+    assert [entry["dataset"] for entry in entries] == ["p0", "p1", "p2", "p3"]
+    for entry in entries:
+        labels = 1 if entry["dataset"] == "p1" else 2
+        np.testing.assert_array_equal(entry["rdp"], 7 * mechanism.worst_case_rdp(4, labels))
+        assert (entry["consumer"], entry["queries"], entry["labels"]) == ("q0", 7, labels)
+        assert entry["batch"] == "a" * 32
+    with_few.take("q0", 2, "b" * 32)
+    assert len(charged(with_few.ledger)) == 8
+    assert with_few.ledger.verify().ok
+
+
+def test_a_party_never_answers_itself_nor_pays_for_it() -> None:
+    some = charges(pv.Ledger.in_memory(), queriers=("p0", "q0"))
+    some.take("p0", 1, "a" * 32)
+    assert [entry["dataset"] for entry in charged(some.ledger)] == ["p1", "p2"]
+    np.testing.assert_array_equal(
+        charged(some.ledger)[0]["rdp"], some.terms.mechanism.worst_case_rdp(2, 2)
+    )
+
+
+def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
+    ledger = pv.Ledger.in_memory()
+    one = charges(ledger, epsilon=30.0)
+    ledger.set_budget(pv.Budget(epsilon=30.0, delta=1e-5), dataset="p2")
+    ledger.set_budget(pv.Budget(epsilon=0.5, delta=1e-5), dataset="p2", consumer="q0")
+    before = ledger.published()
+    with pytest.raises(pv.BudgetError, match=r"budget of p2 .*allows 0 more queries of q0"):
+        one.take("q0", 3, "a" * 32)
+    assert ledger.published() == before
+
+
+def test_charges_stop_at_the_budget_to_the_query() -> None:
+    some = charges(pv.Ledger.in_memory(), epsilon=30.0)
+    each = some.terms.mechanism.worst_case_rdp(3, 2)
+    answered = 0
+    for _ in range(1000):
+        try:
+            some.take("q0", 1, "a" * 32)
+        except pv.BudgetError:
+            break
+        answered += 1
+    orders = pv.DEFAULT_ORDERS
+    assert pv.epsilon(answered * each, orders, 1e-5) <= 30.0
+    assert pv.epsilon((answered + 1) * each, orders, 1e-5) > 30.0
+
+
+@pytest.mark.parametrize("mechanism", [pv.BinaryVoting(sigma=3.0), TAU], ids=["binary", "tau"])
+@pytest.mark.parametrize("queriers", [("q0",), ("q0", "q1", "p0"), ("p0", "p1")])
+def test_an_allowance_is_split_and_stays_within_the_budget(
+    mechanism: pv.Mechanism, queriers: tuple[str, ...]
+) -> None:
+    terms = terms_of(
+        mechanism, queriers=queriers, guarantee="allowance", epsilon=25.0, own={2: (1,)}, labels=3
+    )
+    prices, orders = Prices(terms), pv.DEFAULT_ORDERS
+    for party in terms.parties:
+        askers = [q for q in queriers if q != party]
+        known = len(terms.labels_of(party))
+
+        def total(more: int, party: str = party, askers: Any = askers, known: int = known) -> float:
+            return float(
+                pv.epsilon(
+                    sum(
+                        2
+                        * (prices.allowance(party, q) + more)
+                        * mechanism.surprise_rdp(len(terms.voters(q)), known)
+                        for q in askers
+                    ),
+                    orders,
+                    1e-5,
+                )
+            )
+
+        assert total(0) <= 25.0
+        # One more for everybody does not fit; sizes of electorates differ by one at most.
+        assert total(1) > 25.0 * (1 - 1e-9) or len({len(terms.voters(q)) for q in askers}) > 1
+
+
+def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "guarantee": "allowance",
+        "epsilon": 25.0,
+        "queriers": ("q0", "q1", "q2"),
+    }
+    for querier in ("q0", "q1", "q0", "q2", "q2"):
+        ledger = pv.Ledger.open(tmp_path / "ledger.db")
+        some = charges(ledger, **settings)
+        some.take(querier, 100, "a" * 32)
+        ledger.close()
+    ledger = pv.Ledger.open(tmp_path / "ledger.db")
+    entries = charged(ledger)
+    assert len(entries) == 9
+    assert {(e["dataset"], e["consumer"]) for e in entries} == {
+        (p, q) for p in ("p0", "p1", "p2") for q in ("q0", "q1", "q2")
+    }
+    for row in ledger.standing():
+        assert 0 < row["used"] <= row["epsilon"]
+    # Other terms of the promise are another allowance, and there is no room for it.
+    with pytest.raises(pv.BudgetError, match="other charges have used it"):
+        charges(ledger, **{**settings, "labels": 3}).take("q0", 1, "b" * 32)
+    # Terms that the promise does not rest on may change.
+    charges(ledger, **settings, timeout=99.0, most_queries=7).take("q0", 1, "b" * 32)
+    assert charged(ledger) == entries
+
+
+def test_an_allowance_of_nothing_is_refused() -> None:
+    some = charges(pv.Ledger.in_memory(), guarantee="allowance", epsilon=0.01)
+    with pytest.raises(pv.BudgetError, match="larger sigma or budget"):
+        some.take("q0", 1, "a" * 32)
+    assert some.ledger.published() == []
+
+
+def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
+    some = charges(pv.Ledger.in_memory(), guarantee="allowance", epsilon=25.0)
+    some.take("q0", 1, "a" * 32)
+    before = some.ledger.published()
+    with pytest.raises(pv.BudgetError):
+        pv.label(
+            np.ones((2, 1, 2), bool),
+            mechanism=some.terms.mechanism,
+            epsilon=25.0,
+            delta=1e-5,
+            ledger=some.ledger,
+            dataset="p0",
+            consumer="q0",
+        )
+    assert some.ledger.published() == before
+
+
+def test_two_guardians_on_one_ledger_never_overspend(tmp_path: Path) -> None:
+    place, taken = tmp_path / "ledger.db", []
+
+    def spend(name: str) -> None:
+        ledger = pv.Ledger.open(place)
+        own = Charges(terms_of(epsilon=30.0), ledger)
+        try:
+            for _ in range(200):
+                own.take("q0", 1, name * 32)
+                taken.append(name)
+        except pv.BudgetError:
+            pass
+        ledger.close()
+
+    pv.Ledger.open(place).close()
+    threads = [threading.Thread(target=spend, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ledger = pv.Ledger.open(place)
+    each = terms_of().mechanism.worst_case_rdp(3, 2)
+    assert pv.epsilon(len(taken) * each, pv.DEFAULT_ORDERS, 1e-5) <= 30.0
+    assert len(charged(ledger)) == 3 * len(taken)
+    assert ledger.verify().ok
+
+
+def test_the_ledger_can_be_shown_and_verified(tmp_path: Path) -> None:
+    for guarantee in ("allowance", "worst-case"):
+        place = tmp_path / f"{guarantee}.db"
+        ledger = pv.Ledger.open(place)
+        charges(ledger, guarantee=guarantee, epsilon=100.0).take("q0", 5, "a" * 32)
+        ledger.close()
+        shown = CliRunner().invoke(app, ["ledger", "show", str(place)])
+        assert shown.exit_code == 0, shown.output
+        assert "p1" in shown.output
+        assert CliRunner().invoke(app, ["ledger", "verify", str(place)]).exit_code == 0
+
+
+def test_what_is_published_is_what_was_charged() -> None:
+    terms = terms_of(guarantee="allowance", epsilon=25.0, queriers=("q0", "q1"))
+    ledger = pv.Ledger.in_memory()
+    Charges(terms, ledger).take("q0", 5, "a" * 32)
+    used = {row["dataset"]: row["used"] for row in ledger.standing()}
+    assert Prices(terms).published("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)
+    worst = terms_of(epsilon=100.0)
+    ledger = pv.Ledger.in_memory()
+    Charges(worst, ledger).take("q0", 5, "a" * 32)
+    used = {row["dataset"]: row["used"] for row in ledger.standing()}
+    assert Prices(worst).published("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)

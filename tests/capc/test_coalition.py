@@ -1,0 +1,521 @@
+"""A whole coalition in one process: what is released is what the ballots, masks and noise say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import chisquare
+from tests.capc.coalitions import identity, models_for, simulation, terms_of, votes_of
+
+import privote as pv
+from privote.accounting.allowance import largest_count
+from privote.accounting.renyi import DEFAULT_ORDERS
+from privote.capc.charges import Prices
+from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
+from privote.capc.models import SiteModel
+from privote.capc.roles import guardian as guardian_role
+from privote.capc.roles.base import Compute, Computed, Received
+
+GATE = pv.Gate(threshold=4.0, sigma=1.5)
+MECHANISMS: dict[str, pv.Mechanism] = {
+    "binary": pv.BinaryVoting(sigma=2.0),
+    "binary gate": pv.BinaryVoting(sigma=2.0, gate=GATE),
+    "binary quota": pv.BinaryVoting(sigma=2.0, quota=0.3),
+    "binary link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.3, order=3.0)),
+    "tau": pv.TauVoting(sigma=2.0, tau=1.3, grid=32),
+    "tau l1 gate": pv.TauVoting(sigma=2.0, tau=1.3, norm=1, grid=10, gate=GATE),
+}
+EPSILON = {"binary link": 6.0}  # so that allowances run out within a few batches
+PG = ("pg", GUARDIAN)
+
+
+class Recorded(Simulation):
+    """A simulation that keeps what each side put into a session."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self.computes: dict[tuple[str, str], Compute] = {}
+        super().__init__(*args, **more)
+
+    def _join(self, seat: tuple[str, str], compute: Compute) -> None:
+        self.computes[compute.session, compute.side] = compute
+        super()._join(seat, compute)
+
+    def guardian_input(self, batch: str, name: str) -> npt.NDArray[np.int64]:
+        """Return one of the guardian's inputs to a decision, all chunks of it."""
+        inputs = self.computes[f"{batch}:decision", "peer"].inputs
+        return np.concatenate([values[name] for values in inputs])
+
+    def masks(self, batch: str) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the masks that reached the guardian, by party."""
+        found = {}
+        for event in self.seen[PG]:
+            message = event.message if isinstance(event, Received) else None
+            if isinstance(message, Masks) and message.batch == batch:
+                found[event.sender] = message.masks
+        return found
+
+
+def weigh(terms: Terms, ballots: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return what each vote counts on the grid: by hand, from the definition of tau voting."""
+    mechanism = terms.mechanism
+    if not isinstance(mechanism, pv.TauVoting):
+        return ballots.astype(np.int64)
+    sizes = ballots.sum(axis=2, keepdims=True)
+    norm = np.maximum(sizes, 1) ** (1 / mechanism.norm)
+    assert mechanism.grid is not None
+    steps = np.floor(np.minimum(1.0, mechanism.tau / norm) * mechanism.grid + 1e-9)
+    return (ballots * steps).astype(np.int64)
+
+
+def decide(
+    margin: npt.NDArray[np.int64],
+    noise: npt.NDArray[np.int64],
+    gate: npt.NDArray[np.int64] | None,
+) -> npt.NDArray[np.int64]:
+    label = (margin + noise >= 0).astype(int)
+    if gate is not None:
+        label[np.abs(margin) + gate < 0] = -1
+    return label
+
+
+def random_election(
+    seed: int, queries: int = 9, parties: int = 5, labels: int = 3
+) -> npt.NDArray[np.int64]:
+    rng = np.random.default_rng(seed)
+    return (rng.random((queries, parties, labels)) < rng.choice([0.2, 0.5, 0.8])).astype(np.int64)
+
+
+def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) -> tuple[Any, ...]:
+    """Return a run with a party that lacks a label, and perhaps one that is not there."""
+    ballots = random_election(seed)
+    terms = terms_of(
+        MECHANISMS[name],
+        parties=5,
+        labels=3,
+        features=9,
+        own={1: (0, 2)},
+        guarantee=guarantee,
+        **more,
+    )
+    ballots[:, 1, 1] = 0  # it does not have that label
+    run = Recorded(terms, models_for(terms, ballots), seed=seed)
+    for party in range(4, 4 - dead, -1):
+        run.kill((f"p{party}", ANSWERING))
+    return terms, ballots, run
+
+
+@pytest.mark.parametrize("dead", [0, 2])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
+    terms, ballots, run = election_of(name, "worst-case", 3, dead)
+    for seed in range(3):
+        answers = run.ask_rows("q0", identity(9, 9))
+        there = 5 - dead
+        assert answers.parties == tuple(f"p{i}" for i in range(there))
+        assert set(answers.left_out) == {f"p{i}" for i in range(there, 5)}
+        masks = run.masks(answers.batch)
+        total = sum(masks[party] for party in answers.parties)
+        present = np.array([there, there - 1, there])
+        bar = present if name in ("binary", "binary gate", "binary link") else 5 * terms.grid
+        margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
+        noise = run.guardian_input(answers.batch, "vote") - 2 * total + bar
+        gate = None
+        if terms.mechanism.gate is not None:
+            above = run.guardian_input(answers.batch, "above") - 2 * total + bar
+            below = run.guardian_input(answers.batch, "below") + 2 * total - bar
+            assert (above == below).all()
+            gate = above
+        assert np.abs(noise).max() <= 5 * terms.grid + 2, "noise lies on the grid of margins"
+        assert np.array_equal(answers.labels, decide(margin, noise, gate)), seed
+
+
+def counted(
+    terms: Terms,
+    ballots: npt.NDArray[Any],
+    base: npt.NDArray[Any],
+    left: dict[str, int],
+    chunks: list[int],
+) -> tuple[npt.NDArray[np.int64], dict[str, int]]:
+    """Return the votes that count and what is left: one party, one query at a time.
+
+    Within a chunk, once a party's surprises would exceed what it had at the chunk's start, the rest
+    of its chunk counts as the baseline.
+    """
+    votes = ballots.copy()
+    for place, party in enumerate(terms.parties):
+        has = [label in terms.labels_of(party) for label in terms.labels]
+        start = 0
+        for rows in chunks:
+            running = 0
+            for query in range(start, start + rows):
+                for label, known in enumerate(has):
+                    if not known:
+                        votes[query, place, label] = base[query, label]
+                departs = int((votes[query, place] != base[query]).sum())
+                running += min(departs, 1) if terms.by_ballot else departs
+                if running > left[party]:
+                    votes[query, place] = base[query]
+                else:
+                    spent = running
+            kept = [int((votes[q, place] != base[q]).sum()) for q in range(start, start + rows)]
+            spent = sum(min(k, 1) if terms.by_ballot else k for k in kept)
+            left[party] -= spent
+            assert left[party] >= 0
+            start += rows
+    return votes, left
+
+
+@pytest.mark.parametrize("chunk", [100, 4])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_allowance_releases_what_numpy_decides(
+    name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import privote.capc.roles.sessions as sessions
+
+    real = sessions.chunk_rows
+    monkeypatch.setattr(
+        sessions,
+        "chunk_rows",
+        lambda kind, *sizes, **more: chunk if kind == "allowance" else real(kind, *sizes, **more),
+    )
+    terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=EPSILON.get(name, 22.0))
+    rng = np.random.default_rng(1)
+    left = dict(run.roles[PG]._charges.prices.allowances("q0"))  # type: ignore[attr-defined]
+    whole = dict(left)
+    assert 0 < min(left.values()) < 27
+    for batch in range(6):
+        base = np.zeros((9, 3), np.int64)
+        if not terms.by_ballot and batch % 2:
+            base = (rng.random((9, 3)) < 0.5).astype(np.int64)
+        answers = run.ask_rows("q0", identity(9, 9), baseline=base if base.any() else None)
+        chunks = [chunk] * (9 // chunk) + ([9 % chunk] if 9 % chunk else [])
+        votes, left = counted(terms, ballots, base, left, chunks)
+        weights = weigh(terms, votes)
+        margin = 2 * weights.sum(axis=1) - 5 * terms.grid
+        gate = None if terms.mechanism.gate is None else run.guardian_input(answers.batch, "gate")
+        noise = run.guardian_input(answers.batch, "vote")
+        assert np.array_equal(answers.labels, decide(margin, noise, gate)), batch
+        assert held(run, terms) == left, "what is left, put together from the two halves"
+    assert sum(left.values()) < sum(whole.values()) / 2, "some ran out"
+
+
+def held(run: Simulation, terms: Terms, querier: str = "q0") -> dict[str, int]:
+    """Return what everybody has left, from both journals."""
+    prices = run.roles[PG]._charges.prices  # type: ignore[attr-defined]
+    here, there = run.querier_journal(querier).half(), run.guardian_journal().half(querier)
+    left = {}
+    for party, whole in prices.allowances(querier).items():
+        total = (here.get(party, 0) + there.get(party, whole)) % 2**64
+        left[party] = total - 2**64 if total >= 2**63 else total
+    return left
+
+
+def test_allowance_without_a_party_leaves_its_count_alone() -> None:
+    terms, _, run = election_of("binary", "allowance", 5, 1, epsilon=30.0)
+    before = held(run, terms)
+    answers = run.ask_rows("q0", identity(9, 9))
+    after = held(run, terms)
+    assert answers.parties == ("p0", "p1", "p2", "p3")
+    assert after["p4"] == before["p4"]
+    assert all(after[party] < before[party] for party in answers.parties)
+
+
+@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
+@pytest.mark.parametrize("name", ["binary gate", "binary quota", "tau", "tau l1 gate"])
+def test_many_runs_follow_the_mechanism(name: str, guarantee: str) -> None:
+    # Equal queries in one batch: each is a run of its own, with noise of its own.
+    queries = 3000
+    ballots = np.tile(random_election(8, queries=1), (queries, 1, 1))
+    terms = terms_of(
+        MECHANISMS[name],
+        parties=5,
+        labels=3,
+        features=1,
+        own={1: (0, 2)},
+        guarantee=guarantee,
+        epsilon=1e6,
+        most_queries=queries,
+    )
+    run = simulation(terms, ballots[:1], seed=13)
+    run.kill(("p4", ANSWERING))
+    answers = run.ask_rows("q0", np.ones((queries, 1), np.int64))
+    cube = votes_of(terms, ballots[:1], answers.parties)
+    if guarantee == "allowance":
+        cube = np.maximum(cube, 0)  # the baseline
+    expected = terms.mechanism.outcome_probabilities(cube)[0]
+    for label in range(3):
+        outcomes = [0, 1] + ([-1] if terms.mechanism.gate is not None else [])
+        hits = np.array([(answers.labels[:, label] == o).sum() for o in outcomes])
+        wanted = expected[label] * queries
+        assert (wanted > 5).all()
+        assert chisquare(hits, wanted).pvalue > 1e-4
+
+
+# -- who sees what --------------------------------------------------------------------------------
+
+
+def test_the_guardians_view_does_not_depend_on_ballots() -> None:
+    for guarantee in ("worst-case", "allowance"):
+        views = []
+        for share in (0, 1):
+            ballots = np.full((8, 3, 2), share)
+            terms = terms_of(features=8, guarantee=guarantee)
+            run = Recorded(terms, models_for(terms, ballots), seed=4)
+            answers = run.ask_rows("q0", identity(8, 8))
+            seen = [event for event in run.seen[PG] if isinstance(event, Received)]
+            masks = run.masks(answers.batch)
+            views.append(([type(event.message) for event in seen], masks))
+            ends = [event for event in run.seen[PG] if isinstance(event, Computed)]
+            assert [event.outputs for event in ends] == [None]
+        kinds, others = zip(*views, strict=True)
+        assert kinds[0] == kinds[1]
+        # The same seeds, other ballots: what reaches the guardian is the same to the bit.
+        assert all(np.array_equal(others[0][party], others[1][party]) for party in others[0])
+
+
+def test_an_answering_party_sees_the_same_whatever_it_votes_and_is_asked() -> None:
+    views = []
+    for share, row in ((0, 1), (1, 0)):
+        terms = terms_of(features=8)
+        run = simulation(terms, np.full((8, 3, 2), share), seed=4)
+        rows = np.full((8, 8), row, np.int64) if row else identity(8, 8)
+        answers = run.ask_rows("q0", rows)
+        mine = [letter.data for letter in run.letters if letter.to == ("p1", ANSWERING)]
+        # But for the batch's random name every byte is the same.
+        views.append([data.replace(answers.batch.encode(), b"#" * 32) for data in mine])
+        ends = [event for event in run.seen["p1", ANSWERING] if isinstance(event, Computed)]
+        assert [event.outputs for event in ends] == [None]
+    assert views[0] == views[1]
+
+
+def test_a_ballot_share_is_uniform_whatever_the_ballot() -> None:
+    for share in (0, 1):
+        terms = terms_of(features=1, most_queries=4000, epsilon=1e6)
+        run = Recorded(terms, models_for(terms, np.full((1, 3, 2), share)))
+        answers = run.ask_rows("q0", np.ones((4000, 1), np.int64))
+        assert not answers.simulated
+        got = [
+            np.concatenate([out["share"] for out in event.outputs or ()])
+            for event in run.seen["q0", QUERYING]
+            if isinstance(event, Computed) and not event.session.endswith("decision")
+        ]
+        words = np.concatenate(got).view(np.uint64).reshape(-1)
+        for shift in (0, 28, 56):
+            low = (words >> np.uint64(shift)) & np.uint64(255)
+            hits = np.bincount(low.astype(int), minlength=256)
+            assert chisquare(hits).pvalue > 1e-5
+
+
+def test_masks_are_fresh_in_every_batch() -> None:
+    terms = terms_of(features=8)
+    run = Recorded(terms, models_for(terms, np.ones((8, 3, 2))), seed=4)
+    one, two = (run.ask_rows("q0", identity(8, 8)) for _ in range(2))
+    for party, mask in run.masks(one.batch).items():
+        assert not (mask == run.masks(two.batch)[party]).any()
+        others = [m for p, m in run.masks(one.batch).items() if p != party]
+        assert all(not (mask == other).any() for other in others)
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+def tampered(kind: str, change: Any) -> Any:
+    def post(letter: Letter) -> list[Letter]:
+        if decode(letter.data).kind != kind:
+            return [letter]
+        new: list[Letter] = change(letter)
+        return new
+
+    return post
+
+
+def from_p2(change: Any) -> Any:
+    return lambda letter: change(letter) if letter.sender == ("p2", ANSWERING) else [letter]
+
+
+GARBAGE = b"\x00\x00\x00\x04null"
+
+
+@pytest.mark.parametrize("kind", ["hello", "willing", "masks", "confirm"])
+@pytest.mark.parametrize("fault", ["drop", "garble"])
+def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
+    terms = terms_of(features=8)
+    change = from_p2(
+        lambda letter: [] if fault == "drop" else [Letter(letter.sender, letter.to, GARBAGE)]
+    )
+    run = simulation(terms, np.ones((8, 3, 2)), post=tampered(kind, change))
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert answers.parties == ("p0", "p1")
+    assert set(answers.left_out) == {"p2"}
+    assert answers.voters == 3
+    assert any(run.complaints.values())
+
+
+def test_a_repeated_message_is_refused_and_changes_nothing() -> None:
+    for kind in ("ask", "answer", "confirm", "masks", "decide", "done", "confirmed", "willing"):
+        terms = terms_of(features=8)
+        run = simulation(
+            terms, np.ones((8, 3, 2)), post=tampered(kind, lambda letter: [letter, letter])
+        )
+        answers = run.ask_rows("q0", identity(8, 8))
+        assert answers.parties == ("p0", "p1", "p2"), kind
+        charges = [e for e in run.ledger.published() if e["kind"] == "charge"]
+        assert len(charges) == 3, kind
+        told = [str(e) for errors in run.complaints.values() for e in errors]
+        known = ("before", "already", "not known")
+        assert any(word in text for text in told for word in known), kind
+
+
+def test_too_few_parties_are_refused_and_the_charge_stands() -> None:
+    terms = terms_of(features=8, minimum=3)
+    run = simulation(terms, np.ones((8, 3, 2)))
+    run.kill(("p1", ANSWERING))
+    with pytest.raises(pv.errors.PeerError, match=r"at least 3 must.*charge stands"):
+        run.ask_rows("q0", identity(8, 8))
+    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
+    run.start(("p1", ANSWERING))
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert answers.resumed
+    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
+    again = run.ask_rows("q0", identity(8, 8))
+    assert not again.resumed
+    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 6
+
+
+def test_masks_that_never_arrive_leave_too_few() -> None:
+    terms = terms_of(features=8, minimum=3)
+    run = simulation(terms, np.ones((8, 3, 2)), post=tampered("masks", from_p2(lambda _: [])))
+    with pytest.raises(pv.errors.PeerError, match="2 parties take part"):
+        run.ask_rows("q0", identity(8, 8))
+
+
+def test_a_budget_that_is_used_up_is_refused_on_both_sides() -> None:
+    terms = terms_of(features=8, epsilon=60.0)
+    run = simulation(terms, np.ones((8, 3, 2)))
+    each = Prices(terms).query("p0", "q0")
+    fit = largest_count(each, DEFAULT_ORDERS, 60.0, 1e-5)
+    assert fit >= 16
+    answered = fit // 8 * 8
+    for _ in range(fit // 8):
+        run.ask_rows("q0", identity(8, 8))
+    with pytest.raises(pv.BudgetError, match=rf"pg refused: the budget of p0 .* {fit % 8} more"):
+        run.ask_rows("q0", identity(8, 8))
+    assert any(isinstance(error, pv.BudgetError) for error in run.complaints[PG])
+    queries = sum(e.get("queries") or 0 for e in run.ledger.published() if e["dataset"] == "p0")
+    assert queries == answered
+    assert run.ledger.verify().ok
+
+
+def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
+    terms, other = terms_of(features=8), terms_of(features=8, timeout=11.0)
+    run = simulation(terms, np.ones((8, 3, 2)))
+    run.roles["p0", ANSWERING] = simulation(other, np.ones((8, 3, 2))).roles["p0", ANSWERING]
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert "other terms" in answers.left_out["p0"]
+    run.roles["p0", ANSWERING].terms = terms
+    run.roles["p0", ANSWERING].engine = "spu-cheetah"
+    assert "engine" in run.ask_rows("q0", identity(8, 8)).left_out["p0"]
+
+
+def test_who_is_not_registered_is_refused() -> None:
+    terms = terms_of(features=8)
+    wider = terms_of(features=8, queriers=("q0", "q1"))
+    run = simulation(wider, np.ones((8, 3, 2)))
+    run.roles[PG].terms = terms
+    with pytest.raises(pv.PrivoteError, match="other terms"):
+        run.ask_rows("q1", identity(8, 8))
+
+
+def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
+    terms = terms_of(features=8, queriers=("p0", "p1"), guarantee="allowance", epsilon=50.0)
+    run = simulation(terms, np.ones((8, 3, 2)))
+    answers = run.ask_rows("p0", identity(8, 8))
+    assert answers.parties == ("p1", "p2")
+    assert answers.voters == 2
+    assert run.ask_rows("p1", identity(8, 8)).parties == ("p0", "p2")
+    shares = {
+        (e["dataset"], e["consumer"]): e["allowance"]
+        for e in run.ledger.published()
+        if e["kind"] == "charge"
+    }
+    assert set(shares) == {("p1", "p0"), ("p2", "p0"), ("p0", "p1"), ("p2", "p1")}
+    # p2 answers both, so each has half of it; p0 and p1 answer one another only.
+    assert shares["p2", "p0"] == shares["p2", "p1"]
+    assert shares["p0", "p1"] // 2 == shares["p2", "p0"]
+    assert all(row["used"] <= 50.0 for row in run.ledger.standing())
+
+
+def test_what_is_simulated_or_insecure_is_stamped() -> None:
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert answers.simulated
+    assert answers.engine == "clear"
+    charge = run.ledger.published()[-1]
+    assert charge["simulated"]
+    assert charge["insecure"]
+    assert answers.facts()["simulated"]
+
+
+def test_site_models_are_served_as_they_vote() -> None:
+    rng = np.random.default_rng(0)
+    terms = terms_of(pv.BinaryVoting(sigma=0.01), labels=2, features=5, own={1: (1,)}, epsilon=1e9)
+    models = {
+        f"p{i}": SiteModel(
+            layers=((rng.normal(size=(5, 2 - (i == 1))), rng.normal(size=2 - (i == 1))),),
+            labels=terms.labels_of(f"p{i}"),
+            thresholds=np.array(0.5),
+        )
+        for i in range(3)
+    }
+    X = rng.normal(size=(40, 5))
+    answers = Simulation(terms, models, seed=2).ask("q0", X)
+    second = sum(models[f"p{i}"].votes(X)[:, -1].astype(int) for i in range(3))
+    assert np.array_equal(answers.labels[:, 1], second >= 2)
+    one, two = (models[f"p{i}"].votes(X)[:, 0] for i in (0, 2))
+    agree = one == two
+    assert np.array_equal(answers.labels[agree, 0], one[agree])
+    with pytest.raises(pv.InputError, match="registered with"):
+        Simulation(terms, models | {"p1": models["p0"]}, seed=2)
+
+
+def test_the_decision_is_never_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    real = guardian_role.vote_noise
+
+    def watched(*args: Any, **more: Any) -> Any:
+        drawn.append(1)
+        return real(*args, **more)
+
+    monkeypatch.setattr(guardian_role, "vote_noise", watched)
+    terms = terms_of(features=8)
+    run = simulation(
+        terms, np.ones((8, 3, 2)), post=tampered("decide", lambda letter: [letter] * 3)
+    )
+    run.ask_rows("q0", identity(8, 8))
+    assert len(drawn) == 1
+
+
+def test_the_secure_engine_gives_the_same_bits() -> None:
+    pytest.importorskip("spu")
+    terms = terms_of(
+        MECHANISMS["binary gate"],
+        parties=2,
+        features=6,
+        own={1: (0,)},
+        guarantee="allowance",
+        epsilon=12.0,
+        timeout=120.0,
+    )
+    ballots = random_election(2, queries=6, parties=2, labels=2)
+    base = random_election(3, queries=6, parties=1, labels=2)[:, 0]
+    ends = []
+    for name in ("clear", "spu-cheetah"):
+        run = simulation(terms, ballots, engine=name, seed=5)
+        answers = run.ask_rows("q0", identity(6, 6), baseline=base)
+        assert answers.parties == ("p0", "p1")
+        ends.append((answers.labels.tolist(), run.querier_journal("q0").half()))
+    assert ends[0] == ends[1]

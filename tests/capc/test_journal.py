@@ -1,0 +1,197 @@
+"""Journals survive a crash at any step, and let nobody go on from what is not there any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privote.capc.journal import (
+    ABANDONED,
+    CHARGED,
+    DECIDING,
+    DONE,
+    GuardianJournal,
+    Open,
+    QuerierJournal,
+    to_words,
+)
+from privote.errors import InputError, LedgerError, PeerError
+
+A, B, C = "a" * 32, "b" * 32, "c" * 32
+
+
+class Disk:
+    """Journals that are opened anew for every step, as after a crash in between."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
+            journal = GuardianJournal(self.folder / "pg.journal", "promise", "pg")
+            try:
+                return getattr(journal, name)(*args, **more)
+            finally:
+                journal.close()
+
+        return call
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_a_batch_goes_through_its_phases(disk: Disk) -> None:
+    assert disk.phase(A) is None
+    disk.open(A, "q", "n1", 5)
+    assert disk.phase(A) == CHARGED
+    assert disk.open_batch("q") == Open(A, 5, CHARGED)
+    assert disk.known("q", "n1")
+    assert not disk.known("other", "n1")
+    assert disk.deciding(A, {"p": -3}, {"p": 10}) == 1
+    assert disk.phase(A) == DECIDING
+    assert disk.version("q") == 0
+    assert disk.half("q") == {}
+    disk.done(A, 1)
+    assert disk.phase(A) == DONE
+    assert disk.open_batch("q") is None
+    assert disk.version("q") == 1
+    assert disk.half("q") == {"p": 2**64 - 3}
+
+
+def test_a_decision_is_entered_once(disk: Disk) -> None:
+    disk.open(A, "q", "n1", 5)
+    disk.deciding(A, {}, {})
+    for again in (A, B):
+        with pytest.raises(PeerError, match="must be charged"):
+            disk.deciding(again, {}, {})
+    with pytest.raises(PeerError, match="has version 1, not 2"):
+        disk.done(A, 2)
+    disk.done(A, 1)
+    with pytest.raises(PeerError, match="must be deciding"):
+        disk.done(A, 1)
+
+
+def test_a_stored_outcome_is_adopted_after_a_crash(disk: Disk) -> None:
+    disk.open(A, "q", "n1", 5)
+    disk.deciding(A, {"p": 7}, {"p": 10})
+    disk.settle("q", 1)
+    assert disk.phase(A) == DONE
+    assert (disk.version("q"), disk.half("q")) == (1, {"p": 7})
+    disk.settle("q", 1)  # nothing more to settle
+    assert disk.half("q") == {"p": 7}
+
+
+def test_a_lost_outcome_costs_all_it_could_have(disk: Disk) -> None:
+    disk.open(A, "q", "n1", 5)
+    disk.deciding(A, {"p": 7, "r": 1}, {"p": 10, "r": 10})
+    disk.done(A, 1)
+    disk.open(B, "q", "n2", 5)
+    disk.deciding(B, {"p": 99}, {"p": 10})
+    disk.settle("q", 1)
+    assert disk.phase(B) == ABANDONED
+    # The querying party's half is still the one of version 1; who took no part lost nothing.
+    assert (disk.version("q"), disk.half("q")) == (1, {"p": 7 - 10 + 2**64, "r": 1})
+    disk.open(C, "q", "n3", 5)
+    assert disk.deciding(C, {"p": 5}, {"p": 10}) == 3, "a version is given once"
+    with pytest.raises(PeerError, match="version 2"):
+        disk.settle("q", 2)  # the outcome that was written off comes too late
+    disk.settle("q", 3)
+    assert disk.half("q") == {"p": 5, "r": 1}
+
+
+def test_a_version_that_nobody_gave_is_refused(disk: Disk) -> None:
+    with pytest.raises(PeerError, match="journals was lost"):
+        disk.settle("q", 4)
+    disk.settle("q", 4, counted=False)  # nothing is counted, so nothing can be lost
+    assert disk.version("q") == 0
+
+
+def test_one_batch_at_a_time(disk: Disk) -> None:
+    disk.open(A, "q", "n1", 5)
+    disk.open(B, "q", "n2", 6)
+    assert disk.phase(A) == ABANDONED
+    assert disk.open_batch("q") == Open(B, 6, CHARGED)
+    disk.open(C, "other", "n2", 1)
+    assert disk.phase(B) == CHARGED
+    disk.deciding(B, {}, {})
+    with pytest.raises(PeerError, match="settle first"):
+        disk.open("d" * 32, "q", "n4", 6)
+
+
+def test_a_failure_inside_a_step_undoes_it(disk: Disk) -> None:
+    disk.open(A, "q", "n1", 5)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        disk.open(B, "q", "n1", 5)  # the same nonce
+    assert disk.phase(A) == CHARGED, "what was abandoned for it is not"
+    assert disk.phase(B) is None
+
+
+def test_querying_parties_are_kept_apart(disk: Disk) -> None:
+    for batch, querier in ((A, "q"), (B, "r")):
+        disk.open(batch, querier, "n", 5)
+        disk.deciding(batch, {"p": len(querier)}, {"p": 10})
+    disk.settle("q", 0)
+    assert disk.phase(B) == DECIDING
+    assert disk.half("r") == {}
+
+
+def opened(folder: Path, **more: str) -> QuerierJournal:
+    facts = {"promise": "promise", "owner": "q"} | more
+    return QuerierJournal(folder / "q.journal", **facts)
+
+
+def test_labels_and_counts_are_stored_together(tmp_path: Path) -> None:
+    labels = np.array([[1, 0, -1], [0, 0, 1]], np.int8)
+    opened(tmp_path).begin(A, 2)
+    journal = opened(tmp_path)
+    assert journal.pending() == (A, 2)
+    journal.store(A, 1, labels, {"p": -1}, {"batch": A})
+    journal = opened(tmp_path)
+    assert journal.version() == 1
+    assert journal.half() == {"p": 2**64 - 1}
+    assert journal.pending() is None
+    assert np.array_equal(journal.labels(A), labels)
+    assert journal.batches() == [(A, {"batch": A})]
+
+
+def test_an_outcome_is_stored_once_and_only_for_the_batch_being_asked(tmp_path: Path) -> None:
+    labels = np.zeros((2, 3), np.int8)
+    journal, late = opened(tmp_path), opened(tmp_path)
+    journal.begin(A, 2)
+    journal.begin(B, 2)  # the first was given up
+    for batch, version in ((A, 1), (B, 0)):
+        with pytest.raises(PeerError, match="nothing was stored"):
+            late.store(batch, version, labels, {"p": 1}, {})
+    journal.store(B, 2, labels, {"p": 1}, {})
+    with pytest.raises(PeerError, match="nothing was stored"):
+        late.store(B, 3, labels, {"p": 2}, {})
+    assert journal.half() == {"p": 1}
+    with pytest.raises(InputError, match="one that was stored"):
+        journal.labels(A)
+
+
+def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    for more in ({"promise": "another"}, {"owner": "another"}):
+        with pytest.raises(InputError, match=f"another {next(iter(more))}"):
+            opened(tmp_path, **more)
+    with pytest.raises(InputError, match="another kind"):
+        GuardianJournal(tmp_path / "q.journal", "promise", "q")
+    (tmp_path / "text").write_text("not a database, but long enough to look like one" * 30)
+    with pytest.raises(LedgerError, match="cannot be"):
+        GuardianJournal(tmp_path / "text", "promise", "q")
+
+
+def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    assert (tmp_path / "q.journal").stat().st_mode & 0o077 == 0
+
+
+def test_words_keep_all_64_bits() -> None:
+    words = to_words({"a": 2**64 - 1, "b": 2**63}, ("b", "a", "c"), 5)
+    assert words.tolist() == [-(2**63), -1, 5]

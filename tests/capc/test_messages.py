@@ -1,0 +1,151 @@
+"""Messages survive the wire, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote.capc import messages as m
+from privote.errors import BudgetError, InputError, LedgerError, PeerError
+
+BATCH, OTHER, DIGEST = "ab" * 16, "0" * 32, "c" * 64
+EVERY = [
+    m.Hello(DIGEST, "spu-cheetah", m.QUERYING, True),
+    m.Ask(7, 0, OTHER),
+    m.Ask(7, 3, OTHER, True, BATCH),
+    m.Grant(BATCH, OTHER, 7, True),
+    m.Refused(None, "no", "budget"),
+    m.Refused(BATCH, "no é", "peer"),
+    m.Answer(BATCH, 7),
+    m.Confirm(BATCH, "site-1", 7),
+    m.Confirmed(BATCH, "site-1", 7),
+    m.Willing(BATCH),
+    m.Willing(BATCH, 64),
+    m.MasksTaken(BATCH),
+    m.Decide(BATCH, ("a", "b.c"), 4),
+    m.Ready(BATCH, (), 4),
+    m.Done(BATCH, 4),
+    m.Closed(BATCH),
+]
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda x: x.kind)
+def test_a_message_survives_the_wire(message: m.Message) -> None:
+    assert m.decode(m.encode(message)) == message
+
+
+def test_masks_survive_the_wire() -> None:
+    masks = np.array([[2**63 - 1, -(2**63)], [0, -1], [5, 6]], np.int64)
+    again = m.decode(m.encode(m.Masks(BATCH, masks)))
+    assert isinstance(again, m.Masks)
+    assert again.masks.dtype == np.int64
+    assert np.array_equal(again.masks, masks)
+    again.masks[0, 0] = 1  # its own memory
+
+
+def test_every_kind_is_tried() -> None:
+    assert {message.kind for message in EVERY} | {"masks"} == set(m.MESSAGES)
+
+
+def framed(head: Any, tail: bytes = b"") -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return len(text).to_bytes(4, "big") + text + tail
+
+
+BAD = {
+    "nothing": b"",
+    "short": b"\x00\x00",
+    "no head": b"\x00\x00\x00\x00",
+    "length beyond the end": b"\x00\x00\xff\xff{}",
+    "not JSON": framed(b"nothing of the kind"),
+    "not ASCII": framed(b'{"kind":"\xff"}'),
+    "a list": framed([1]),
+    "deep": framed(b"[" * 60000),
+    "no kind": framed({"batch": BATCH}),
+    "kind not a text": framed({"kind": 3}),
+    "strange kind": framed({"kind": "exec"}),
+    "a field too many": framed({"kind": "closed", "batch": BATCH, "more": 1}),
+    "a field too few": framed({"kind": "closed"}),
+    "bytes after the end": framed({"kind": "closed", "batch": BATCH}, b"x"),
+    "a short batch": framed({"kind": "closed", "batch": BATCH[:-1]}),
+    "batch with a newline": framed({"kind": "closed", "batch": BATCH + "\n"}),
+    "batch a number": framed({"kind": "closed", "batch": 5}),
+    "true is not 1": framed({"kind": "answer", "batch": BATCH, "queries": True}),
+    "half a query": framed({"kind": "answer", "batch": BATCH, "queries": 1.0}),
+    "no queries": framed({"kind": "answer", "batch": BATCH, "queries": 0}),
+    "too many": framed({"kind": "answer", "batch": BATCH, "queries": 10**30}),
+    "NaN": framed(b'{"kind":"answer","batch":"' + BATCH.encode() + b'","queries":NaN}'),
+    "the same party twice": framed(
+        {"kind": "decide", "batch": BATCH, "parties": ["a", "a"], "version": 0}
+    ),
+    "a party that is no name": framed(
+        {"kind": "decide", "batch": BATCH, "parties": ["../a"], "version": 0}
+    ),
+    "parties no list": framed({"kind": "decide", "batch": BATCH, "parties": "ab", "version": 0}),
+    "unhashable party": framed(
+        {"kind": "decide", "batch": BATCH, "parties": [["a"]], "version": 0}
+    ),
+    "why too long": framed({"kind": "refused", "batch": None, "why": "x" * 501, "code": "peer"}),
+    "code": framed({"kind": "refused", "batch": None, "why": "x", "code": "KeyError"}),
+    "masks too short": framed({"kind": "masks", "batch": BATCH, "masks": [2, 2]}, b"\0" * 24),
+    "masks of no size": framed({"kind": "masks", "batch": BATCH, "masks": [0, 2]}),
+    "masks flat": framed({"kind": "masks", "batch": BATCH, "masks": [4]}, b"\0" * 32),
+    "masks huge": framed({"kind": "masks", "batch": BATCH, "masks": [2**31, 2**31]}, b"\0" * 32),
+    "masks negative": framed({"kind": "masks", "batch": BATCH, "masks": [-1, -4]}, b"\0" * 32),
+    "pickle": pickle.dumps({"kind": "closed"}),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_anything_else_is_refused(name: str) -> None:
+    with pytest.raises(PeerError):
+        m.decode(BAD[name])
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(PeerError):
+        m.decode(data)
+
+
+@given(st.sampled_from(EVERY), st.data())
+def test_a_changed_message_is_another_message_or_refused(message: m.Message, data: Any) -> None:
+    wire = bytearray(m.encode(message))
+    for _ in range(data.draw(st.integers(1, 3))):
+        wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        again = m.decode(bytes(wire))
+    except PeerError:
+        return
+    assert m.decode(m.encode(again)) == again
+
+
+def test_size_is_bounded_before_anything_is_read() -> None:
+    wire = m.encode(m.Masks(BATCH, np.zeros((10, 10), np.int64)))
+    with pytest.raises(PeerError, match="at most 700 bytes"):
+        m.decode(wire, 700)
+    assert m.decode(wire, len(wire))
+
+
+def test_a_refusal_is_the_error_it_tells_of() -> None:
+    for error in (BudgetError("b"), InputError("i"), PeerError("p"), m.RepeatedError("r")):
+        told = m.Refused.of(None, error)
+        assert type(told.error("pg")) is type(error)
+        assert str(error) in str(told.error("pg"))
+    hidden = m.Refused.of(None, LedgerError("/secret/place is broken"))
+    assert "secret" not in hidden.why
+    assert isinstance(hidden.error("pg"), LedgerError)
+    assert len(m.Refused.of(None, PeerError("x" * 9999)).why) <= 500
+
+
+def test_a_role_cannot_build_what_cannot_be_sent() -> None:
+    with pytest.raises(PeerError):
+        m.Answer("short", 1)
+    with pytest.raises(PeerError):
+        m.Masks(BATCH, np.zeros((2, 2)))  # type: ignore[arg-type]

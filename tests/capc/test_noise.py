@@ -1,0 +1,174 @@
+"""The guardian's noise is the mechanism's own distribution, in both tails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import chisquare
+
+import privote as pv
+from privote.capc.noise import _search, gate_noise, vote_noise
+from privote.entropy import Entropy
+
+GATE = pv.Gate(threshold=4.2, sigma=1.1)
+CASES: dict[str, tuple[Any, int]] = {
+    "sigma 0.1, one voter": (pv.BinaryVoting(sigma=0.1), 1),
+    "sigma 2": (pv.BinaryVoting(sigma=2.0), 7),
+    "sigma 7, even": (pv.BinaryVoting(sigma=7.0), 50),
+    "sigma 0.1, many": (pv.BinaryVoting(sigma=0.1), 40),
+    "sigma 40, ten thousand": (pv.BinaryVoting(sigma=40.0), 10_000),
+    "sigma ten thousand": (pv.BinaryVoting(sigma=1e4), 10_000),
+    "link": (pv.BinaryVoting(link=pv.OptimalLink(cost=0.2, order=3.0)), 12),
+    "link, odd": (pv.BinaryVoting(link=pv.OptimalLink(cost=1.5, order=8.0)), 2001),
+    "quota": (pv.BinaryVoting(sigma=2.0, quota=0.3), 9),
+    "false alarm": (pv.BinaryVoting(sigma=3.0, false_alarm=1e-4), 9),
+    "tau": (pv.TauVoting(sigma=2.0, tau=1.3, grid=16), 5),
+    "tau, fine": (pv.TauVoting(sigma=0.3, tau=1.3, grid=1024), 4),
+    "gate": (pv.BinaryVoting(sigma=2.0, gate=GATE), 7),
+    "gate, tau": (pv.TauVoting(sigma=2.0, tau=1.3, grid=7, gate=GATE), 6),
+    "sharp gate": (pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=30, sigma=0.8)), 20),
+}
+
+
+def grid_of(mechanism: Any) -> int:
+    return getattr(mechanism, "grid", None) or 1
+
+
+def cumulative(
+    log_probs: Callable[[Any], npt.NDArray[np.float64]], margins: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return Pr[T > m], Pr[T <= m] of the search, by where it turns: (margins, 2).
+
+    In the lower half T <= m up to a place x and not from there on; the chance is that of a place
+    below x. x is looked for between neighbouring floats around what it should be, and must turn
+    there.
+    """
+    low, high = margins[:1], margins[-1:]
+    wanted = np.exp(log_probs(margins))
+    turn = np.minimum(1.0, 2 * wanted)  # the place at which the half's answer turns
+    found = np.empty_like(turn)
+    for column, coin in ((1, True), (0, False)):
+        bar = turn[:, column]
+        inside = np.nextafter(bar, 0.0)
+        halves = np.full((len(margins), 1), coin)
+        just_below = _search(log_probs, low, high, halves, inside[:, None])[:, 0] <= margins
+        at = np.minimum(bar, np.nextafter(1.0, 0.0))
+        just_at = _search(log_probs, low, high, halves, at[:, None])[:, 0] <= margins
+        met = bar > 0  # what underflows never happens
+        assert (just_below == coin)[met].all()
+        assert (just_at != coin)[met & (bar < 1)].all()
+        found[:, column] = bar / 2
+    # From each side, the half that turns; the other half is all or nothing.
+    return np.where(wanted <= 0.5, found, 1 - found[:, ::-1])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_margin_has_the_links_own_probability(name: str) -> None:
+    mechanism, voters = CASES[name]
+    grid = grid_of(mechanism)
+    margins = np.arange(-voters * grid, voters * grid + 1, 2)
+
+    def vote(at: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        return replace(mechanism, gate=None).log_probs(at if grid == 1 else at / grid, voters)
+
+    np.testing.assert_allclose(cumulative(vote, margins), np.exp(vote(margins)), rtol=1e-12)
+    if mechanism.gate is not None:
+        sizes = margins[margins >= 0]
+
+        def gate(at: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+            return mechanism.gate_log_probs(at / grid, voters)
+
+        np.testing.assert_allclose(cumulative(gate, sizes), np.exp(gate(sizes)), rtol=1e-12)
+
+
+def test_what_is_all_but_impossible_has_its_own_probability() -> None:
+    mechanism, voters = pv.BinaryVoting(sigma=7.0), 255
+    margins = np.arange(-voters, voters + 1, 2)
+
+    def vote(at: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        return mechanism.log_probs(at, voters)
+
+    least = np.exp(vote(margins[:1])[0, 1])
+    assert 1e-301 < least < 1e-140
+    sharp = pv.BinaryVoting(sigma=5.0)
+    deep = np.exp(sharp.log_probs(np.array([-262]), 262)[0, 1])
+    assert 0 < deep < 1e-299
+    np.testing.assert_allclose(cumulative(vote, margins), np.exp(vote(margins)), rtol=1e-12)
+    wide = np.arange(-262, 263, 2)
+    np.testing.assert_allclose(
+        cumulative(lambda at: sharp.log_probs(at, 262), wide),
+        np.exp(sharp.log_probs(wide, 262)),
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_drawn_noise_decides_as_often_as_the_mechanism(name: str) -> None:
+    mechanism, voters = CASES[name]
+    grid = grid_of(mechanism)
+    rows, entropy = 20_000, Entropy(5)
+    offsets = np.array([voters * grid])
+    noise = vote_noise(mechanism, voters, offsets, rows, entropy, grid)[:, 0]
+    gate = (
+        gate_noise(mechanism, voters, offsets, rows, entropy, grid)[:, 0]
+        if mechanism.gate is not None
+        else None
+    )
+    for margin in np.unique([-voters * grid, -(voters * grid % 2), voters * grid]):
+        label = (margin + noise >= 0).astype(int)
+        if gate is not None:
+            label[~((margin + gate >= 0) | (gate - margin >= 0))] = 2
+        expected = np.exp(
+            mechanism.log_probs(np.array(margin if grid == 1 else margin / grid), voters)
+        )
+        hits = np.bincount(label, minlength=len(expected))
+        likely = expected * rows >= 5
+        assert hits[~likely].sum() <= 30
+        if likely.sum() > 1:
+            total = hits[likely].sum()
+            wanted = expected[likely] / expected[likely].sum() * total
+            assert chisquare(hits[likely], wanted).pvalue > 1e-4
+
+
+def test_the_joint_outcome_is_the_mechanisms() -> None:
+    mechanism = pv.BinaryVoting(sigma=3.0, gate=pv.Gate(threshold=5, sigma=1.5))
+    votes = np.array([[[1, 0, 1], [1, 0, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1], [1, 0, -1]]], np.int8)
+    expected = mechanism.outcome_probabilities(votes)[0]
+    yes, present = (votes == 1).sum(axis=1)[0], (votes >= 0).sum(axis=1)[0]
+    rows, entropy = 40_000, Entropy(8)
+    vote = vote_noise(mechanism, 6, present, rows, entropy)
+    gate = gate_noise(mechanism, 6, present, rows, entropy)
+    margin = 2 * yes - present
+    label = np.where((margin + gate >= 0) | (gate - margin >= 0), margin + vote >= 0, 2)
+    for column in range(3):
+        hits = np.bincount(label[:, column].astype(int), minlength=3)
+        assert chisquare(hits, expected[column] * rows).pvalue > 1e-4
+
+
+def test_a_tie_is_a_fair_coin_on_the_exact_half() -> None:
+    for mechanism in (pv.BinaryVoting(sigma=0.1), pv.BinaryVoting(sigma=1e4)):
+        coins = np.array([[True], [False]])
+        for place in (0.0, 0.5, np.nextafter(1.0, 0.0)):
+            places = np.full((2, 1), place)
+            turn = _search(
+                lambda at, m=mechanism: m.log_probs(at, 4),
+                np.array([-4]),
+                np.array([4]),
+                coins,
+                places,
+            )
+            assert (turn[:, 0] <= 0).tolist() == [True, False]
+
+
+def test_labels_have_their_own_offsets() -> None:
+    mechanism = pv.BinaryVoting(sigma=0.05)
+    noise = vote_noise(mechanism, 5, np.array([5, 4, 0]), 200, Entropy(1))
+    assert (np.abs(noise[:, 0]) == 1).all()  # between -1 and 1, where an odd margin turns
+    assert set(noise[:, 1].tolist()) == {0, -2}  # a tie, one way or the other
+    assert set(noise[:, 2].tolist()) == {0, -2}
+    assert (noise % 2 == np.array([1, 0, 0])).all()

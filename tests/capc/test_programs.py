@@ -1,0 +1,206 @@
+"""The programs in clear against plain loops, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote.capc.inputs import checked
+from privote.capc.programs import (
+    PEER,
+    QUERIER,
+    AllowanceProgram,
+    BallotProgram,
+    DecisionProgram,
+    chunk_rows,
+    joined,
+    program_of,
+)
+from privote.errors import InputError
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def uniform(values: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    return values.integers(-(2**63), 2**63 - 1, shape, endpoint=True)
+
+
+@given(seed=SEEDS, hidden=st.none() | st.integers(1, 4), tau=st.booleans())
+def test_ballots_by_hand(seed: int, hidden: int | None, tau: bool) -> None:
+    values = np.random.default_rng(seed)
+    table = (0, 12, 9, 5) if tau else None
+    program = BallotProgram(rows=4, features=3, labels=3, hidden=hidden, weights=table)
+    x = values.integers(-3, 4, (4, 3))
+    peer = {key: values.integers(-3, 4, s) for key, s in program.inputs(PEER).items()}
+    peer["mask"] = uniform(values, (4, 3))
+    share = program.compute(np, joined(program, {"x": x}, peer))["share"]
+    for row in range(4):
+        inputs = [int(one) for one in x[row]]
+        if hidden is not None:
+            inputs = [
+                max(0, sum(a * int(w) for a, w in zip(inputs, column, strict=True)) + int(b))
+                for column, b in zip(peer["weights1"].T, peer["bias1"], strict=True)
+            ]
+        weights, bias = (
+            (peer["weights"], peer["bias"]) if hidden is None else (peer["weights2"], peer["bias2"])
+        )
+        votes = [
+            int(
+                sum(a * int(w) for a, w in zip(inputs, weights[:, label], strict=True))
+                + int(bias[label])
+                >= 0
+            )
+            for label in range(3)
+        ]
+        worth = table[sum(votes)] if table else 1
+        for label in range(3):
+            wanted = (votes[label] * worth - int(peer["mask"][row, label])) % 2**64
+            assert int(share[row, label]) % 2**64 == wanted
+
+
+@given(seed=SEEDS, gated=st.booleans())
+def test_decisions_by_hand(seed: int, gated: bool) -> None:
+    values = np.random.default_rng(seed)
+    program = DecisionProgram(rows=3, labels=4, gated=gated)
+    margin = values.integers(-4, 5, (3, 4))
+    noise, second = values.integers(-4, 5, (3, 4)), values.integers(-6, 3, (3, 4))
+    masked = uniform(values, (3, 4))
+    peer = {"vote": masked + noise}
+    if gated:
+        peer |= {"above": masked + second, "below": second - masked}
+    label = program.compute(np, joined(program, {"share": margin - masked}, peer))["label"]
+    wanted = (margin + noise >= 0).astype(int)
+    if gated:
+        wanted[np.abs(margin) + second < 0] = -1
+    np.testing.assert_array_equal(label, wanted)
+
+
+@given(
+    seed=SEEDS,
+    gated=st.booleans(),
+    kind=st.sampled_from(["votes", "baseline", "ballots"]),
+    partial=st.booleans(),
+)
+def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> None:
+    """Against one query at a time, one party at a time."""
+    values = np.random.default_rng(seed)
+    rows, parties, voters, labels = 7, 3, 5, 2
+    grid = 6 if kind == "ballots" else 1
+    has = values.integers(0, 2, (parties, labels))
+    program = AllowanceProgram(
+        rows=rows,
+        parties=parties,
+        voters=voters,
+        labels=labels,
+        gated=gated,
+        grid=grid,
+        by_ballot=kind == "ballots",
+        baseline=kind == "baseline",
+        has=tuple(map(tuple, has.tolist())) if partial else None,
+    )
+    ballots = values.integers(0, 2, (rows, parties, labels)) * values.integers(1, grid + 1)
+    left, fresh = values.integers(0, 9, parties), uniform(values, (parties,))
+    base = values.integers(-1, 2, (rows, labels))
+    noise, second = (values.integers(-6, 7, (rows, labels)) for _ in range(2))
+    masks, part = uniform(values, ballots.shape), uniform(values, (parties,))
+    querier = {"shares": ballots - masks, "left": left - part}
+    peer = {"masks": masks, "left": part, "fresh": fresh, "vote": noise}
+    if gated:
+        peer["gate"] = second
+    if kind == "baseline":
+        querier["base"] = base
+    else:
+        base = np.zeros_like(base)
+    values_ = joined(program, checked(program, QUERIER, querier), checked(program, PEER, peer))
+    result = program.compute(np, values_)
+
+    remaining, over = left.copy(), np.zeros(parties, bool)
+    for row in range(rows):
+        guess = (base[row] > 0).astype(int)
+        yes = guess * (voters - parties)  # who is missing counts as the baseline
+        for party in range(parties):
+            known = has[party] == 1 if partial else np.ones(labels, bool)
+            ballot = np.where(known, ballots[row, party], guess)
+            surprises = int((ballot != guess).sum())
+            count = int(surprises > 0) if kind == "ballots" else surprises
+            over[party] |= count > remaining[party]
+            if over[party]:
+                yes = yes + guess
+            else:
+                remaining[party] -= count
+                yes = yes + ballot
+        margin = 2 * yes - voters * grid
+        label = (margin + noise[row] >= 0).astype(int)
+        if gated:
+            label[np.abs(margin) + second[row] < 0] = -1
+        np.testing.assert_array_equal(result["label"][row], label)
+    np.testing.assert_array_equal(result["left"] + fresh, remaining)
+
+
+PROGRAMS = [
+    BallotProgram(rows=2, features=3, labels=2),
+    BallotProgram(rows=2, features=3, labels=2, hidden=4, weights=(0, 10, 7)),
+    DecisionProgram(rows=5, labels=2, gated=True),
+    AllowanceProgram(rows=2, parties=2, voters=3, labels=2, has=((1, 0), (1, 1)), baseline=True),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+def test_rebuilt_from_public_parameters(program: Any) -> None:
+    parameters = json.loads(json.dumps(program.parameters()))
+    again = program_of(program.name, parameters)
+    assert again == program
+    assert hash(again) == hash(program)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("poll", {}),
+        ("decision", {"rows": 2}),
+        ("decision", {"rows": 2, "labels": 2, "more": 1}),
+        ("decision", {"rows": 0, "labels": 2}),
+        ("decision", {"rows": True, "labels": 2}),
+        ("decision", {"rows": 2.5, "labels": 2}),
+        ("decision", {"rows": 2, "labels": 2, "gated": 1}),
+        ("decision", {"rows": 1 << 20, "labels": 20}),
+        ("ballot", {"rows": 512, "features": 8, "labels": 20}),
+        ("ballot", {"rows": 2, "features": 8, "labels": 20, "hidden": 1 << 19}),
+        ("ballot", {"rows": 2, "features": 8, "labels": 2, "weights": [0, 1]}),
+        ("ballot", {"rows": 2, "features": 8, "labels": 2, "weights": [0, 1, -1]}),
+        ("ballot", {"rows": 2, "features": 8, "labels": 2, "weights": [0, 1, 1 << 50]}),
+        ("allowance", {"rows": 1, "parties": 3, "voters": 2, "labels": 2}),
+        ("allowance", {"rows": 1, "parties": 1, "voters": 2, "labels": 2, "has": [[1]]}),
+        ("allowance", {"rows": 1, "parties": 1, "voters": 2, "labels": 2, "has": [[1, 2]]}),
+        (
+            "allowance",
+            {
+                "rows": 1,
+                "parties": 1,
+                "voters": 1,
+                "labels": 1,
+                "by_ballot": True,
+                "baseline": True,
+            },
+        ),
+    ],
+)
+def test_refused(name: str, parameters: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        program_of(name, parameters)
+
+
+def test_chunks_of_decisions_are_bounded() -> None:
+    assert chunk_rows("decision", 20) * 20 <= 1 << 15
+    assert chunk_rows("allowance", 20, parties=50) * 20 * 50 <= 1 << 17
+    assert chunk_rows("allowance", 1, parties=1) <= 1024
+    assert chunk_rows("allowance", 1 << 10, parties=1 << 10) == 1
+    with pytest.raises(InputError, match="kind"):
+        chunk_rows("poll", 3)
+    with pytest.raises(InputError, match="features"):
+        chunk_rows("ballot", 3)

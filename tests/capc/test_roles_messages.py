@@ -1,0 +1,530 @@
+"""Every role checks every message against its state: who, what, when, how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.capc.coalitions import identity, models_for, terms_of
+
+import privote as pv
+from privote.capc import messages as m
+from privote.capc.charges import Charges
+from privote.capc.journal import GuardianJournal, QuerierJournal
+from privote.capc.roles.answering import AnsweringParty
+from privote.capc.roles.base import (
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Fail,
+    Finish,
+    Garbled,
+    Lost,
+    Received,
+    Role,
+    Send,
+    Tick,
+    Timers,
+)
+from privote.capc.roles.guardian import Guardian
+from privote.capc.roles.querying import QueryingParty
+from privote.entropy import Entropy
+
+Q = 4  # queries
+NONCES = [f"{i:032x}" for i in range(20)]
+
+
+def told(actions: list[Any], kind: type[m.Message]) -> list[Any]:
+    return [a.message for a in actions if isinstance(a, Send) and isinstance(a.message, kind)]
+
+
+def refusal(actions: list[Any], to: str) -> str:
+    """Return why a message was refused; its sender and this side must both hear of it."""
+    sent = [a for a in actions if isinstance(a, Send)]
+    assert [s.to for s in sent] == [to], actions
+    assert any(isinstance(a, Complain) for a in actions)
+    assert isinstance(sent[0].message, m.Refused)
+    return sent[0].message.why
+
+
+class Bench:
+    """A role with somebody to talk to it."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    def hear(self, sender: str, message: m.Message) -> list[Any]:
+        return self.role.on(Received(sender, m.decode(m.encode(message))))
+
+    def greet(self, *seats: tuple[str, str]) -> None:
+        for name, role in seats:
+            hello = m.Hello(self.role.terms.digest(), "clear", role)
+            assert not told(self.hear(name, hello), m.Refused)
+
+
+class AtGuardian(Bench):
+    def __init__(self, **more: Any) -> None:
+        self.terms = terms_of(features=Q, **({"queriers": ("q0", "q1", "p0")} | more))
+        self.ledger = pv.Ledger.in_memory()
+        self.journal = GuardianJournal(":memory:", self.terms.promise(), "pg")
+        charges = Charges(self.terms, self.ledger)
+        super().__init__(Guardian(self.terms, charges, self.journal, "clear", Entropy(1)))
+        self.greet(*((q, m.QUERYING) for q in self.terms.queriers))
+        self.greet(*((p, m.ANSWERING) for p in self.terms.parties))
+
+    def granted(self, querier: str = "q0", nonce: int = 0, **more: Any) -> str:
+        actions = self.hear(querier, m.Ask(Q, more.pop("version", 0), NONCES[nonce], **more))
+        (grant,) = told(actions, m.Grant)
+        return str(grant.batch)
+
+    def masked(self, batch: str, *parties: str, querier: str = "q0") -> None:
+        for party in parties:
+            assert told(self.hear(party, m.Confirm(batch, querier, Q)), m.Confirmed)
+            masks = np.ones((Q, 2), np.int64)
+            assert told(self.hear(party, m.Masks(batch, masks)), m.MasksTaken)
+
+
+# -- the guardian ---------------------------------------------------------------------------------
+
+
+def test_a_batch_at_the_guardian() -> None:
+    at = AtGuardian()
+    batch = at.granted()
+    at.masked(batch, "p0", "p1", "p2")
+    ready, compute = at.hear("q0", m.Decide(batch, ("p0", "p2"), 0))
+    assert ready.message == m.Ready(batch, ("p0", "p2"), 1)
+    assert isinstance(compute, Compute)
+    assert (compute.session, compute.peer, compute.side) == (f"{batch}:decision", "q0", "peer")
+    assert compute.seconds == at.terms.timeout
+    # Two parties' masks count, and no third: 2 masks - 2 present + N, N at most 2 + 2.
+    assert (np.abs(compute.inputs[0]["vote"] - 2) <= 4).all()
+    assert at.role.on(Computed(compute.session, None)) == []
+    (closed,) = at.hear("q0", m.Done(batch, 1))
+    assert closed.message == m.Closed(batch)
+    assert at.journal.phase(batch) == "done"
+
+
+def test_strangers_and_other_coalitions_are_refused() -> None:
+    at = AtGuardian()
+    digest = at.terms.digest()
+    for sender, hello, why in (
+        ("eve", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
+        ("p1", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
+        ("q0", m.Hello(digest, "clear", m.GUARDIAN), "not registered as guardian"),
+        ("q0", m.Hello("0" * 64, "clear", m.QUERYING), "other terms"),
+        ("q0", m.Hello(digest, "spu-cheetah", m.QUERYING), "uses engine 'spu-cheetah'"),
+    ):
+        assert why in refusal(at.hear(sender, hello), sender)
+    # Whoever was refused must greet again.
+    assert "must say hello" in refusal(at.hear("q0", m.Ask(Q, 0, NONCES[0])), "q0")
+    assert "must say hello" in refusal(at.hear("p1", m.Ask(Q, 0, NONCES[0])), "p1")
+    assert at.ledger.published() == []
+
+
+def test_requests_that_break_a_rule_charge_nothing() -> None:
+    at = AtGuardian(most_queries=10)
+    cases = [
+        (m.Ask(11, 0, NONCES[0]), "at most 10 queries"),
+        (m.Ask(Q, 0, NONCES[0], baseline=True), "baseline goes with"),
+    ]
+    for ask, why in cases:
+        assert why in refusal(at.hear("q0", ask), "q0")
+    assert at.ledger.published() == []
+    at.granted(nonce=1)
+    before = at.ledger.published()
+    again = at.hear("q0", m.Ask(Q, 0, NONCES[1]))
+    assert "made before" in refusal(again, "q0")
+    assert told(again, m.Refused)[0].code == "repeated"
+    assert at.ledger.published() == before
+
+
+def test_a_budget_that_does_not_allow_it_is_refused() -> None:
+    at = AtGuardian(epsilon=0.5)
+    actions = at.hear("q0", m.Ask(Q, 0, NONCES[0]))
+    assert "allows 0 more" in refusal(actions, "q0")
+    assert told(actions, m.Refused)[0].code == "budget"
+    assert at.ledger.published() == []
+    assert at.journal.open_batch("q0") is None
+
+
+def test_confirmation_is_for_those_who_answer_and_once() -> None:
+    at = AtGuardian()
+    batch, mine = at.granted(), at.granted("p0", 1)
+    cases = [
+        ("p1", m.Confirm(NONCES[9], "q0", Q), "is unknown"),
+        ("p1", m.Confirm(batch, "q1", Q), "is not 4 queries of q1"),
+        ("p1", m.Confirm(batch, "q0", Q + 1), "is not 5 queries of q0"),
+        ("p0", m.Confirm(mine, "p0", Q), "not for p0 to answer"),
+    ]
+    for sender, message, why in cases:
+        assert why in refusal(at.hear(sender, message), sender)
+    at.hear("p1", m.Confirm(batch, "q0", Q))
+    assert "before" in refusal(at.hear("p1", m.Confirm(batch, "q0", Q)), "p1")
+
+
+def test_masks_are_taken_once_from_those_confirmed() -> None:
+    at = AtGuardian()
+    batch, masks = at.granted(), np.ones((Q, 2), np.int64)
+    assert "not confirmed" in refusal(at.hear("p0", m.Masks(batch, masks)), "p0")
+    at.masked(batch, "p0")
+    assert "before" in refusal(at.hear("p0", m.Masks(batch, masks + 1)), "p0")
+    at.hear("p1", m.Confirm(batch, "q0", Q))
+    small = m.Masks(batch, np.ones((Q, 1), np.int64))
+    assert "must be (4, 2)" in refusal(at.hear("p1", small), "p1")
+    assert "too late" in refusal(at.hear("p1", m.Masks(batch, masks)), "p1")
+    at.hear("p2", m.Confirm(batch, "q0", Q))
+    assert "at least 2" in told(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)[0].why
+
+
+def test_a_decision_is_for_its_owner_and_once() -> None:
+    at = AtGuardian()
+    batch = at.granted()
+    at.masked(batch, "p0", "p1", "p2")
+    assert "is not q1's" in refusal(at.hear("q1", m.Decide(batch, ("p0", "p1"), 0)), "q1")
+    assert "does not answer" in refusal(at.hear("q0", m.Decide(batch, ("p0", "px"), 0)), "q0")
+    actions = at.hear("q0", m.Decide(batch, ("p0", "p1"), 0))
+    assert told(actions, m.Ready)
+    again = at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
+    assert "before" in refusal(again, "q0")
+    for sender, done in (("q1", m.Done(batch, 1)), ("q0", m.Done(batch, 2))):
+        assert refusal(at.hear(sender, done), sender)
+        assert at.journal.phase(batch) == "deciding"
+    at.hear("q0", m.Done(batch, 1))
+    assert "over already" in refusal(at.hear("q0", m.Done(batch, 1)), "q0")
+    assert "not open any more (done)" in refusal(at.hear("p0", m.Confirm(batch, "q0", Q)), "p0")
+
+
+def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
+    for end in ("masks", "time", "lost", "refused"):
+        at = AtGuardian()
+        batch = at.granted()
+        at.masked(batch, "p0", "p1")
+        at.hear("p2", m.Confirm(batch, "q0", Q))
+        at.role.on(Tick(100.0))
+        assert at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0)) == []
+        assert at.role.on(Tick(105.0)) == []
+        assert at.role.on(Lost("p2", m.QUERYING)) == []
+        if end == "masks":
+            actions = at.hear("p2", m.Masks(batch, np.ones((Q, 2), np.int64)))
+        elif end == "time":
+            actions = at.role.on(Tick(111.0))
+        elif end == "lost":
+            actions = at.role.on(Lost("p2", m.ANSWERING))
+        else:
+            actions = at.hear("p2", m.Refused(batch, "broken"))
+        (ready,) = told(actions, m.Ready)
+        assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
+
+
+def test_querying_parties_do_not_disturb_each_other() -> None:
+    at = AtGuardian()
+    one, two = at.granted("q0", 0), at.granted("q1", 0)
+    at.masked(one, "p0", "p1")
+    at.masked(two, "p0", "p1", querier="q1")
+    assert told(at.hear("q1", m.Decide(two, ("p0", "p1"), 0)), m.Ready)
+    assert told(at.hear("q0", m.Decide(one, ("p0", "p1"), 0)), m.Ready)
+
+
+def test_a_new_request_ends_the_old_batch() -> None:
+    at = AtGuardian()
+    old = at.granted()
+    at.masked(old, "p0", "p1")
+    at.granted(nonce=1)
+    assert at.journal.phase(old) == "abandoned"
+    assert "abandoned" in refusal(at.hear("q0", m.Decide(old, ("p0", "p1"), 0)), "q0")
+
+
+def test_garbage_is_refused_and_complained_of() -> None:
+    at = AtGuardian()
+    actions = at.role.on(Garbled("p0", m.ANSWERING, "a list"))
+    assert "no message" in refusal(actions, "p0")
+    assert "takes no message" in refusal(at.hear("q0", m.Closed(NONCES[0])), "q0")
+    assert not told(at.hear("p0", m.Refused(NONCES[0], "why")), m.Refused), "no refusing for ever"
+
+
+# -- the answering party --------------------------------------------------------------------------
+
+
+class AtParty(Bench):
+    def __init__(self, **more: Any) -> None:
+        self.terms = terms_of(features=Q, queriers=("q0", "q1", "p0"), **more)
+        models = models_for(self.terms, np.ones((Q, 3, 2)))
+        super().__init__(AnsweringParty(self.terms, "p0", models["p0"], "clear", Entropy(1)))
+        self.greet(("q0", m.QUERYING), ("q1", m.QUERYING))
+
+    def willing(self, batch: str = NONCES[0]) -> list[Any]:
+        assert told(self.hear("q0", m.Answer(batch, Q)), m.Hello)
+        hello = m.Hello(self.terms.digest(), "clear", m.GUARDIAN)
+        assert told(self.hear("pg", hello), m.Confirm) == [m.Confirm(batch, "q0", Q)]
+        return self.hear("pg", m.Confirmed(batch, "q0", Q))
+
+
+def test_a_batch_at_an_answering_party() -> None:
+    at = AtParty()
+    send, compute = at.willing()
+    assert (send.to, send.message) == ("q0", m.Willing(NONCES[0], None))
+    assert (compute.session, compute.peer, compute.side) == (f"{NONCES[0]}:p0", "q0", "peer")
+    (masks,) = at.role.on(Computed(compute.session, None))
+    assert (masks.to, masks.role) == ("pg", m.GUARDIAN)
+    assert np.array_equal(masks.message.masks, compute.inputs[0]["mask"])
+    assert at.hear("pg", m.MasksTaken(NONCES[0])) == []
+    # The guardian is known by then: the next batch goes straight to it.
+    assert told(at.hear("q1", m.Answer(NONCES[1], Q)), m.Confirm)
+
+
+def test_an_answering_party_checks_who_asks_for_what() -> None:
+    at = AtParty(most_queries=10)
+    assert "must say hello" in refusal(at.hear("p1", m.Answer(NONCES[0], Q)), "p1")
+    assert "at most 10" in refusal(at.hear("q0", m.Answer(NONCES[0], 11)), "q0")
+    at.greet(("p0", m.QUERYING))
+    assert "itself" in refusal(at.hear("p0", m.Answer(NONCES[0], Q)), "p0")
+    at.willing()
+    again = at.hear("q0", m.Answer(NONCES[0], Q))
+    assert "asked before" in refusal(again, "q0")
+    assert "before" in refusal(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), "pg")
+    assert "not known" in refusal(at.hear("pg", m.Confirmed(NONCES[5], "q0", Q)), "pg")
+
+
+def test_only_the_guardian_confirms_and_only_what_was_asked() -> None:
+    at = AtParty()
+    at.hear("q0", m.Answer(NONCES[0], Q))
+    fake = at.hear("q0", m.Confirmed(NONCES[0], "q0", Q))
+    assert "must say hello as guardian" in refusal(fake, "q0")
+    at.greet(("pg", m.GUARDIAN))
+    for other in (m.Confirmed(NONCES[0], "q1", Q), m.Confirmed(NONCES[0], "q0", Q + 1)):
+        assert "somebody else" in refusal(at.hear("pg", other), "pg")
+    assert told(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), m.Willing)
+
+
+def test_an_answering_party_says_why_it_cannot_answer() -> None:
+    for end in ("refused", "lost", "late"):
+        at = AtParty()
+        at.role.on(Tick(5.0))
+        at.hear("q0", m.Answer(NONCES[0], Q))
+        if end == "refused":
+            actions = at.hear("pg", m.Refused(None, "other terms"))
+        elif end == "lost":
+            actions = at.role.on(Lost("pg", m.GUARDIAN))
+        else:
+            actions = at.role.on(Tick(16.0))
+        (told_so,) = told(actions, m.Refused)
+        assert told_so.batch == NONCES[0]
+        assert "p0 cannot answer" in told_so.why
+        assert any(isinstance(a, Complain) for a in actions)
+
+
+def test_a_broken_session_is_told_to_the_guardian_and_masks_are_never_sent() -> None:
+    at = AtParty()
+    _, compute = at.willing()
+    actions = at.role.on(Broken(compute.session, "the peer is gone"))
+    (sent,) = [a for a in actions if isinstance(a, Send)]
+    assert (sent.to, type(sent.message)) == ("pg", m.Refused)
+    assert at.role.on(Computed(compute.session, None)) == []
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    terms = terms_of(features=Q)
+    good = models_for(terms, np.ones((Q, 3, 2)))["p0"]
+    wide = {
+        "weights1": np.ones((Q, 5), np.int64),
+        "bias1": np.ones(5, np.int64),
+        "weights2": np.ones((5, 2), np.int64),
+        "bias2": np.ones(2, np.int64),
+    }
+    bad: list[Any] = [
+        {"weights": good["weights"]},
+        {**good, "weights": good["weights"][1:]},
+        {**good, "weights": good["weights"].astype(float)},
+        wide,
+    ]
+    for model in bad:
+        with pytest.raises(pv.InputError, match="model must"):
+            AnsweringParty(terms, "p0", model, "clear")
+    assert AnsweringParty(terms_of(features=Q, hidden=5), "p0", wide, "clear").hidden == 5
+    with pytest.raises(pv.InputError, match="name must be"):
+        AnsweringParty(terms, "q0", good, "clear")
+
+
+# -- the querying party ---------------------------------------------------------------------------
+
+
+class AtQuerier(Bench):
+    def __init__(self, *, abreast: int = 8, **more: Any) -> None:
+        self.terms = terms_of(features=Q, **more)
+        self.journal = QuerierJournal(":memory:", self.terms.promise(), "q0")
+        role = QueryingParty(
+            self.terms, "q0", identity(Q, Q), self.journal, "clear", Entropy(1), abreast=abreast
+        )
+        super().__init__(role)
+        (first,) = role.start()
+        assert (first.to, first.role, first.message.kind) == ("pg", m.GUARDIAN, "hello")
+        hello = m.Hello(self.terms.digest(), "clear", m.GUARDIAN)
+        (self.ask,) = told(self.hear("pg", hello), m.Ask)
+
+    def grant(self) -> list[Any]:
+        return self.hear("pg", m.Grant(NONCES[0], self.ask.nonce, Q))
+
+    def share(self, party: str) -> list[Any]:
+        hello = m.Hello(self.terms.digest(), "clear", m.ANSWERING)
+        assert told(self.hear(party, hello), m.Answer) == [m.Answer(NONCES[0], Q)]
+        (compute,) = self.hear(party, m.Willing(NONCES[0]))
+        shares = [{"share": np.ones((Q, 2), np.int64)}]
+        return self.role.on(Computed(compute.session, shares))
+
+    def decided(self) -> list[Any]:
+        self.grant()
+        for party in ("p0", "p1"):
+            self.share(party)
+        actions = self.share("p2")
+        assert told(actions, m.Decide) == [m.Decide(NONCES[0], ("p0", "p1", "p2"), 0)]
+        return self.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+
+
+def test_a_batch_at_the_querying_party() -> None:
+    at = AtQuerier()
+    (compute,) = at.decided()
+    assert np.array_equal(compute.inputs[0]["share"], np.full((Q, 2), 4))
+    (done,) = at.role.on(
+        Computed(compute.session, [{"label": np.array([[1, 0], [0, 1], [1, 1], [0, 0]])}])
+    )
+    assert done.message == m.Done(NONCES[0], 1)
+    (finish,) = at.hear("pg", m.Closed(NONCES[0]))
+    assert isinstance(finish, Finish)
+    assert finish.result.labels.tolist() == [[1, 0], [0, 1], [1, 1], [0, 0]]
+    assert finish.result.left_out == {"p2": "its masks did not reach the guardian"}
+    assert np.array_equal(at.journal.labels(NONCES[0]), finish.result.labels)
+    assert at.hear("pg", m.Closed(NONCES[0])) == [], "it is over"
+
+
+def test_once_stored_the_labels_are_kept_whatever_the_guardian_does() -> None:
+    for end in ("lost", "late", "refused", "garbled"):
+        at = AtQuerier()
+        at.role.on(Tick(0.0))
+        (compute,) = at.decided()
+        at.role.on(Computed(compute.session, [{"label": np.ones((Q, 2), np.int64)}]))
+        event: Any = {
+            "lost": Lost("pg", m.GUARDIAN),
+            "late": Tick(99.0),
+            "refused": Received("pg", m.Refused(NONCES[0], "no")),
+            "garbled": Garbled("pg", m.GUARDIAN, "x"),
+        }[end]
+        assert any(isinstance(a, Finish) for a in at.role.on(event)), end
+
+
+def test_before_that_a_guardian_that_fails_ends_the_batch() -> None:
+    for end in ("lost", "late", "refused", "garbled", "broken", "hello"):
+        at = AtQuerier()
+        at.role.on(Tick(0.0))
+        if end == "broken":
+            at.decided()
+        event: Any = {
+            "lost": Lost("pg", m.GUARDIAN),
+            "late": Tick(99.0),
+            "refused": Received("pg", m.Refused(None, "no", "budget")),
+            "garbled": Garbled("pg", m.GUARDIAN, "x"),
+            "broken": Broken(f"{NONCES[0]}:decision", "gone"),
+            "hello": Received("pg", m.Hello("0" * 64, "clear", m.GUARDIAN)),
+        }[end]
+        (fail,) = [a for a in at.role.on(event) if isinstance(a, Fail)]
+        assert isinstance(fail.error, pv.BudgetError if end == "refused" else pv.errors.PeerError)
+
+
+def test_the_querying_party_believes_only_what_it_asked_for() -> None:
+    at = AtQuerier()
+    assert "not asked for" in refusal(at.hear("pg", m.Grant(NONCES[0], NONCES[3], Q)), "pg")
+    assert "5 queries were granted" in refusal(
+        at.hear("pg", m.Grant(NONCES[0], at.ask.nonce, 5)), "pg"
+    )
+    at.grant()
+    assert "must say hello as guardian" in refusal(
+        at.hear("p0", m.Ready(NONCES[0], ("p0", "p1"), 1)), "p0"
+    )
+    early = at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+    assert "not given to be decided" in refusal(early, "pg")
+    assert "too early" in refusal(at.hear("pg", m.Closed(NONCES[0])), "pg")
+    assert "not the one" in refusal(at.hear("pg", m.Closed(NONCES[1])), "pg")
+    for party in ("p0", "p1", "p2"):
+        at.share(party)
+    for parties in (("p0",), ("p0", "p1", "px")):
+        bad = at.hear("pg", m.Ready(NONCES[0], parties, 1))
+        assert "other parties than agreed" in refusal(bad, "pg")
+    assert at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+
+
+def test_parties_are_asked_a_few_at_a_time() -> None:
+    at = AtQuerier(abreast=1)
+    assert [a.to for a in at.grant()] == ["p0"]
+    assert [a.to for a in at.share("p0")] == ["p1"]
+    actions = at.role.on(Lost("p1", m.ANSWERING))
+    assert [a.to for a in actions if isinstance(a, Send)] == ["p2"]
+
+
+@pytest.mark.parametrize("hidden", [None, 3])
+def test_a_model_larger_than_agreed_is_left_out(hidden: int | None) -> None:
+    at = AtQuerier(hidden=hidden)
+    at.grant()
+    at.hear("p0", m.Hello(at.terms.digest(), "clear", m.ANSWERING))
+    actions = at.hear("p0", m.Willing(NONCES[0], 4))
+    assert any("hidden units" in str(a.error) for a in actions if isinstance(a, Complain))
+    assert not any(isinstance(a, Compute) for a in actions)
+
+
+def test_a_broken_journal_ends_the_batch_and_its_place_stays_at_home() -> None:
+    at = AtQuerier()
+    at.journal.close()
+    actions = at.grant()
+    (fail,) = [a for a in actions if isinstance(a, Fail)]
+    assert isinstance(fail.error, pv.LedgerError)
+    assert ":memory:" not in told(actions, m.Refused)[0].why
+    pg = AtGuardian()
+    pg.journal.close()
+    actions = pg.hear("q0", m.Ask(Q, 0, NONCES[0]))
+    assert refusal(actions, "q0") == "the records of this site cannot be used"
+    assert pg.ledger.published() == []
+
+
+def test_labels_that_are_none_are_not_stored() -> None:
+    at = AtQuerier()
+    (compute,) = at.decided()
+    bad = [{"label": np.full((Q, 2), 7, np.int64)}]
+    (fail,) = at.role.on(Computed(compute.session, bad))
+    assert isinstance(fail, Fail)
+    assert at.journal.batches() == []
+
+
+def test_rows_and_baselines_are_checked_before_anything_is_said() -> None:
+    terms = terms_of(features=Q, most_queries=10)
+    journal = QuerierJournal(":memory:", terms.promise(), "q0")
+    bad: list[Any] = [
+        np.ones((3, Q)),
+        np.ones((3, Q + 1), int),
+        np.ones((11, Q), int),
+        np.ones((0, Q), int),
+        np.full((3, Q), 2**21),
+    ]
+    for rows in bad:
+        with pytest.raises(pv.InputError, match="rows must"):
+            QueryingParty(terms, "q0", rows, journal, "clear")
+    with pytest.raises(pv.InputError, match="baseline goes with"):
+        QueryingParty(terms, "q0", identity(2, Q), journal, "clear", baseline=np.zeros((2, 2)))
+    allowed = terms_of(features=Q, guarantee="allowance")
+    for guess in (np.full((2, 2), 2), np.zeros((3, 2))):
+        with pytest.raises(pv.InputError, match="baseline must be"):
+            QueryingParty(allowed, "q0", identity(2, Q), journal, "clear", baseline=guess)
+    with pytest.raises(pv.InputError, match="name must be"):
+        QueryingParty(terms, "p0", identity(2, Q), journal, "clear")
+
+
+def test_timers_wait_for_a_first_tick() -> None:
+    timers = Timers()
+    timers.set("a", 10.0)
+    assert timers.tick(1e9) == []
+    assert timers.tick(1e9 + 9) == []
+    assert "a" in timers
+    assert timers.tick(1e9 + 10) == ["a"]
+    assert timers.tick(1e9 + 99) == []
+    timers.set("b", 1.0)
+    timers.drop("b")
+    assert timers.tick(1e9 + 200) == []

@@ -1,0 +1,192 @@
+"""Enumerated elections: what a coalition releases never costs a party more than was charged.
+
+All transcripts of small adaptive runs, in two worlds that differ in one party's ballots. Which
+ballots count is asked of the programs the engines run; how likely a label is at a margin, of the
+mechanism (whose own distribution the noise is, see test_noise).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests.capc.coalitions import terms_of
+
+import privote as pv
+from privote.audit.textbook import renyi
+from privote.capc.programs import AllowanceProgram, DecisionProgram
+from privote.capc.roles.sessions import allowance_programs, decision_programs, offsets
+from privote.capc.terms import Terms
+
+ORDERS = np.array([1.1, 2.0, 5.0, 30.0])
+MECHANISMS: dict[str, pv.Mechanism] = {
+    "binary": pv.BinaryVoting(sigma=1.5),
+    "gate": pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=2, sigma=1.0)),
+    "false alarm": pv.BinaryVoting(sigma=1.5, false_alarm=0.1),
+    "link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.4, order=3.0)),
+    "tau": pv.TauVoting(sigma=1.5, tau=1.0, grid=3),
+}
+
+
+def margins_of(program: Any, values: dict[str, Any], most: int) -> npt.NDArray[np.int64]:
+    """Return the margins a program compares with, found by comparing with every number."""
+    found = np.full((program.rows, program.labels), -most - 1)
+    for bar in range(-most, most + 1):
+        if isinstance(program, AllowanceProgram):
+            asked = {**values, "vote": np.full(found.shape, -bar), "gate": np.full(found.shape, 99)}
+        else:
+            vote = values["offset"] - bar
+            asked = {"share": values["share"], "vote": np.broadcast_to(vote, found.shape)}
+            asked |= {"above": asked["vote"] + 99, "below": asked["vote"] + 99}
+        found[program.compute(np, asked)["label"] == 1] = bar
+    return found
+
+
+class Run:
+    """One adaptive run: after each batch everything may depend on the labels so far."""
+
+    def __init__(self, terms: Terms, allowance: int, rows: int, rng: np.random.Generator) -> None:
+        self.terms, self.allowance, self.rows, self.rng = terms, allowance, rows, rng
+        self.voters = terms.voters("q0")
+        self.labels = len(terms.labels)
+        self.has = terms.has(self.voters)
+        self.quiet = rng.random() < 0.5  # the two worlds speak in different batches
+        self.outcomes = (
+            np.array(
+                np.meshgrid(
+                    *[[0, 1] + ([-1] if terms.mechanism.gate is not None else [])]
+                    * (rows * self.labels)
+                )
+            )
+            .reshape(rows * self.labels, -1)
+            .T.reshape(-1, rows, self.labels)
+        )
+
+    def grow(self, batches: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the log-probabilities of all transcripts in both worlds."""
+        nodes = [(0.0, 0.0, np.full((2, len(self.voters)), self.allowance))]
+        for batch in range(batches):
+            grown = []
+            for one, two, left in nodes:
+                public = self._public()
+                steps, after = [], []
+                for world in range(2):
+                    ballots = self._ballots(public, world, batch)
+                    logs, rest = self._decide(ballots, public, left[world])
+                    steps.append(logs)
+                    after.append(rest)
+                for first, second in zip(*steps, strict=True):
+                    grown.append((one + first, two + second, np.stack(after)))
+            nodes = grown
+        return np.array([n[0] for n in nodes]), np.array([n[1] for n in nodes])
+
+    def _public(self) -> dict[str, Any]:
+        """Return what both worlds share: others' ballots, who is there, what is lost, a guess."""
+        shape = (self.rows, len(self.voters), self.labels)
+        there = self.rng.random(len(self.voters)) < 0.8
+        if there.sum() < 2:
+            there[:] = True
+        base = np.zeros((self.rows, self.labels), np.int64)
+        if not self.terms.by_ballot and self.terms.guarantee == "allowance":
+            base = self.rng.integers(0, 2, base.shape) * int(self.rng.random() < 0.6)
+        return {
+            "ballots": self.rng.integers(0, 2, shape),
+            "there": there,
+            "base": base,
+            "lost": self.rng.random() < 0.15,
+        }
+
+    def _ballots(self, public: dict[str, Any], world: int, batch: int) -> npt.NDArray[Any]:
+        ballots = public["ballots"].copy()
+        if self.quiet and batch % 2 == world:
+            ballots[:, 0] = public["base"]
+        else:
+            flip = self.rng.random((self.rows, self.labels)) < self.rng.choice([0.3, 1.0])
+            ballots[:, 0] = np.where(flip, 1 - public["base"], public["base"])
+        ballots = ballots * self.has
+        weights = self.terms.weights
+        if weights is not None:
+            ballots = ballots * np.array(weights)[ballots.sum(axis=2)][:, :, None]
+        return np.asarray(ballots)
+
+    def _decide(
+        self, ballots: npt.NDArray[Any], public: dict[str, Any], left: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any]]:
+        parties = tuple(np.array(self.voters)[public["there"]].tolist())
+        most = len(self.voters) * self.terms.grid
+        rest = left.copy()
+        there = public["there"]
+        if self.terms.guarantee == "allowance":
+            (program,) = allowance_programs(
+                self.terms, "q0", self.rows, parties, baseline=bool(public["base"].any())
+            )
+            values = {
+                "shares": ballots[:, there],
+                "masks": 0,
+                "left": left[there],
+                "fresh": 0,
+                "base": public["base"],
+            }
+            margins = margins_of(program, {**values, "shares": ballots[:, there]}, most)
+            cells = (self.rows, self.labels)
+            out = program.compute(np, {**values, "vote": np.zeros(cells), "gate": np.zeros(cells)})
+            # What was lost after it got out: the public bound is taken instead of the count.
+            bound = self.rows * (1 if self.terms.by_ballot else self.has[there].sum(axis=1))
+            rest[there] = left[there] - bound if public["lost"] else out["left"]
+        else:
+            (decision,) = decision_programs(self.terms, self.rows)
+            assert isinstance(decision, DecisionProgram)
+            share = 2 * ballots[:, there].sum(axis=1)
+            bar = offsets(self.terms, "q0", parties)
+            margins = margins_of(decision, {"share": share, "offset": -bar}, most)
+        grid = self.terms.grid
+        logs = self.terms.cells.log_probs(
+            margins if grid == 1 else margins / grid, len(self.voters)
+        )
+        places = np.where(self.outcomes == -1, 2, self.outcomes)
+        rows, labels = np.indices((self.rows, self.labels))
+        return logs[rows, labels, places].sum(axis=(1, 2)), rest
+
+
+def ratio_of(terms: Terms, stated: npt.NDArray[Any], runs: int, **sizes: int) -> float:
+    worst = 0.0
+    for seed in range(runs):
+        run = Run(terms, sizes["allowance"], sizes["rows"], np.random.default_rng(seed))
+        one, two = run.grow(sizes["batches"])
+        assert np.exp(one).sum() == pytest.approx(1.0)
+        for pair in ((one, two), (two, one)):
+            worst = max(worst, float((renyi(*pair, ORDERS) / stated).max()))
+    return worst
+
+
+@pytest.mark.parametrize(("rows", "batches", "labels"), [(2, 2, 1), (1, 3, 1), (1, 2, 2)])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_an_allowance_never_costs_more_than_was_charged(
+    name: str, rows: int, batches: int, labels: int
+) -> None:
+    allowance = 1 + (rows == 2)
+    terms = terms_of(MECHANISMS[name], labels=labels, guarantee="allowance", own={2: (0,)})
+    stated = terms.mechanism.surprise_rdp(3, labels, ORDERS) * 2 * allowance
+    worst = ratio_of(terms, stated, 12, allowance=allowance, rows=rows, batches=batches)
+    assert 0.1 < worst <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("parties", "rows", "labels"), [(2, 2, 1), (3, 1, 2), (3, 2, 1)])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_composition_never_costs_more_than_was_charged(
+    name: str, parties: int, rows: int, labels: int
+) -> None:
+    own = {0: (0,)} if labels == 2 else None
+    terms = terms_of(MECHANISMS[name], parties=parties, labels=labels, own=own)
+    known = len(terms.labels_of("p0"))
+    each = terms.mechanism.worst_case_rdp(parties, known, ORDERS)
+    worst = ratio_of(terms, 2 * rows * each, 12, allowance=0, rows=rows, batches=2)
+    assert 0.1 < worst <= 1 + 1e-9
+
+
+def test_the_enumeration_would_notice_half_the_price() -> None:
+    terms = terms_of(MECHANISMS["binary"], labels=1, guarantee="allowance")
+    stated = terms.mechanism.surprise_rdp(3, 1, ORDERS)  # V once, not twice
+    assert ratio_of(terms, stated, 40, allowance=1, rows=1, batches=3) > 1.2

@@ -1,0 +1,106 @@
+"""Compiled programs: what they may contain, and that both sides can tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
+from privote.capc.secure.compiled import check_code, compile_program, digest
+from privote.capc.secure.settings import check_settings, runtime_config
+from privote.errors import InputError
+
+SECRET = "tensor<4x3x!pphlo.secret<i64>>"
+HEAD = f"func.func @main(%arg0: {SECRET}) -> {SECRET} {{\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%1 = pphlo.reveal %arg0 : (tensor<4x3x!pphlo.secret<i64>>) -> tensor<4x3xi64>",
+        "%1 = pphlo.custom_call @spu.dbg_print(%arg0) : (tensor<3xi64>) -> tensor<3xi64>",
+        "%1 = pphlo.prefer_a %arg0 : tensor<4x3x!pphlo.secret<i64>>",
+        "%1 = func.call @other(%arg0) : (tensor<3xi64>) -> tensor<3xi64>",
+        f"%1 = pphlo.multiply %arg0, %arg0 : {SECRET}",
+        f"%1 = pphlo.multiply %arg0, %2 : ({SECRET}, {SECRET}) -> {SECRET}",
+        "%1 = pphlo.dot %0, %1 : (tensor<5x294x!pphlo.secret<i64>>, "
+        "tensor<294x6x!pphlo.secret<i64>>) -> tensor<5x6x!pphlo.secret<i64>>",
+    ],
+)
+def test_code_refused(line: str) -> None:
+    with pytest.raises(InputError):
+        check_code(f"{HEAD}  {line}\n}}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"%1 = pphlo.multiply %arg0, %2 : ({SECRET}, tensor<4x3xi64>) -> {SECRET}",
+        "%1 = pphlo.dot %0, %1 : (tensor<6x294x!pphlo.secret<i64>>, "
+        "tensor<294x6x!pphlo.secret<i64>>) -> tensor<6x6x!pphlo.secret<i64>>",
+        "%1 = pphlo.dot %0, %1 : (tensor<900x900xi64>, tensor<900x60x!pphlo.secret<i64>>) -> "
+        "tensor<900x60x!pphlo.secret<i64>>",
+        f"%1 = pphlo.add %arg0, %arg0 : {SECRET}",
+    ],
+)
+def test_code_allowed(line: str) -> None:
+    check_code(f"{HEAD}  {line}\n}}")
+
+
+def test_open_results_refused() -> None:
+    with pytest.raises(InputError, match="secret"):
+        check_code(f"func.func @main(%arg0: {SECRET}) -> ({SECRET}, tensor<4x3xi64>) {{\n}}")
+
+
+PROGRAMS = [
+    BallotProgram(rows=4, features=8, labels=3),
+    BallotProgram(rows=4, features=8, labels=3, hidden=5, weights=(0, 9, 7, 5)),
+    DecisionProgram(rows=4, labels=3, gated=True),
+    AllowanceProgram(rows=4, parties=2, voters=3, labels=3, gated=True, baseline=True),
+    AllowanceProgram(rows=4, parties=2, voters=3, labels=3, grid=9, by_ballot=True),
+]
+
+
+class TestCompiled:
+    @pytest.fixture(autouse=True)
+    def _wide_integers(self) -> Iterator[None]:
+        pytest.importorskip("spu", reason="spu needs Python 3.11 and the extra [capc]")
+        import jax
+
+        before = jax.config.jax_enable_x64
+        jax.config.update("jax_enable_x64", True)
+        yield
+        jax.config.update("jax_enable_x64", before)
+
+    @pytest.mark.parametrize("program", PROGRAMS, ids=repr)
+    def test_no_product_of_secrets_but_the_model(self, program: Any) -> None:
+        code = compile_program(program.padded()).executable.code.decode()
+        products = []
+        for line in code.splitlines():
+            if re.search(r"pphlo\.(multiply|dot)\b", line):
+                operands = line.rsplit(" : ", 1)[1].split(" -> ")[0]
+                if operands.count("tensor<") == operands.count("!pphlo.secret<"):
+                    products.append(line)
+        wanted = 0 if program.name != "ballot" else 1 if program.hidden is None else 2
+        assert len(products) == wanted
+        assert all("pphlo.dot" in line for line in products)
+
+    def test_digest_tells_programs_and_settings_apart(self) -> None:
+        config = runtime_config(check_settings({}))
+        ready = [compile_program(program) for program in PROGRAMS]
+        digests = [digest([one], config) for one in ready]
+        digests += [digest(ready, config), digest(ready[::-1], config)]
+        digests.append(digest(ready, runtime_config(check_settings({"ot": "ferret"}))))
+        assert len(set(digests)) == len(digests)
+        again = [compile_program(program) for program in PROGRAMS]
+        assert digest(again, config) == digest(ready, config)
+
+    def test_narrow_integers_refused(self) -> None:
+        import jax
+
+        jax.config.update("jax_enable_x64", False)
+        with pytest.raises(InputError, match="JAX_ENABLE_X64"):
+            compile_program(PROGRAMS[0])

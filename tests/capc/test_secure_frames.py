@@ -1,0 +1,75 @@
+"""Messages between an engine's process and its starter, and the local link."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privote.capc.secure import LocalLink
+from privote.capc.secure.base import OTHER, OWN, Clock, exchanged, link_closed
+from privote.capc.secure.frames import Ended, Frame, at_place, named, ready, receive, send
+from privote.errors import PeerError
+
+
+def test_frames_there_and_back() -> None:
+    near, far = socket.socketpair()
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(-(2**63)), "c": np.zeros((0, 4), int)}
+    big = {"x": np.arange(300_000)}
+    sender = threading.Thread(
+        target=lambda: (send(near, Frame("job", {"n": 1}, arrays)), send(near, Frame("x", {}, big)))
+    )
+    sender.start()
+    frame, second = receive(far), receive(far)
+    sender.join()
+    assert (frame.kind, frame.facts) == ("job", {"n": 1})
+    for key, value in arrays.items():
+        np.testing.assert_array_equal(frame.arrays[key], value)
+        assert frame.arrays[key].shape == value.shape
+    np.testing.assert_array_equal(second.arrays["x"], big["x"])
+    assert not ready(far, 0.0)
+    near.sendall(b"\x01")
+    near.close()
+    assert ready(far, 0.0)
+    with pytest.raises(Ended):
+        receive(far)
+    far.close()
+
+
+def test_names_with_places() -> None:
+    both = named({"x": np.ones(1, int)}, 1) | named({"x": np.zeros(1, int)}, 11)
+    assert at_place(both, 1)["x"] == 1
+    assert at_place(both, 11)["x"] == 0
+    assert not at_place(both, 2)
+
+
+def test_local_link(tmp_path: Path) -> None:
+    querier, peer = LocalLink.pair(tmp_path)
+    got: list[bytes] = []
+    other = threading.Thread(target=lambda: got.extend(peer.exchange(b"%d" % i) for i in range(2)))
+    other.start()
+    assert [querier.exchange(b"a"), querier.exchange(b"b")] == [b"0", b"1"]
+    other.join()
+    assert got == [b"a", b"b"]
+    for mine, theirs in ((querier, peer), (peer, querier)):
+        assert mine.folder.stat().st_mode & 0o777 == 0o700
+        assert (mine.folder / OTHER).readlink() == theirs.folder.resolve() / OWN
+    assert not link_closed(peer)
+    querier.close()
+    assert link_closed(peer)
+    with pytest.raises(PeerError, match="closed"):
+        peer.exchange(b"")
+    peer.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_exchange_within_a_deadline(tmp_path: Path) -> None:
+    querier, peer = LocalLink.pair(tmp_path)
+    with pytest.raises(PeerError, match="within"):
+        exchanged(querier, b"", Clock(0.1))
+    peer.close()
+    with pytest.raises(PeerError, match="closed"):
+        exchanged(querier, b"", Clock(5.0))

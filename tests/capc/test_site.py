@@ -1,0 +1,155 @@
+"""Files of a site: read strictly, and every error names file, key, rule and value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privote.capc.site import Site, read_terms
+from privote.errors import InputError
+
+TERMS = """
+name = "three hospitals"
+labels = ["a", "b"]
+features = 4
+epsilon = 8.0
+delta = 1e-5
+guardian = "guardian"
+queriers = ["north"]
+minimum = 2
+[mechanism]
+mechanism = "binary"
+sigma = 4.0
+[parties]
+north = "all"
+south = "all"
+west = ["b"]
+"""
+SITE: dict[str, Any] = {
+    "name": '"north"',
+    "coalition": '"coalition.toml"',
+    "certificate": '"north.pem"',
+    "key": '"north.key"',
+    "trust": '"trust"',
+    "state": '"state"',
+    "addresses": '{guardian = "pg.example:7443", south = "10.0.0.2:7443", west = "[::1]:7443"}',
+}
+
+
+def written(folder: Path, terms: str = TERMS, **changes: str | None) -> Path:
+    (folder / "coalition.toml").write_text(terms)
+    values = {key: value for key, value in {**SITE, **changes}.items() if value is not None}
+    file = folder / "site.toml"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
+    return file
+
+
+def test_a_site(tmp_path: Path) -> None:
+    site = Site.read(written(tmp_path))
+    assert site.name == "north"
+    assert site.engine == "spu-cheetah"
+    assert site.key == tmp_path / "north.key"
+    assert site.terms.labels_of("west") == ("b",)
+    assert not site.insecure
+    assert site.stamp == ""
+    site.check_for("querying")
+    assert site.callees("querying") == ("guardian", "south", "west")
+    assert site.callees("answering") == ("guardian",)
+    assert site.callers("answering") == frozenset()  # the only querier is itself
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nmae": '"x"'}, "nmae is not a key of a site; known: name, coalition"),
+        ({"key": None}, "key is missing"),
+        ({"name": '"North"'}, "name: a site's name must be"),
+        (
+            {"name": '"east"'},
+            r"name must be a site of the coalition \(guardian, north, south, west",
+        ),
+        ({"name": "3"}, "name: a site's name must be"),
+        ({"key": "7"}, "key must be a path, got 7"),
+        ({"listen": '"7443"'}, "listen must be HOST:PORT, got '7443'"),
+        ({"listen": '"h:70000"'}, "listen must be HOST:PORT, got 'h:70000'"),
+        ({"addresses": "[]"}, r"addresses must be a table of names and HOST:PORT, got \[\]"),
+        ({"addresses": '{south = "x"}'}, "addresses must be HOST:PORT"),
+        ({"addresses": '{south = "h:0"}'}, "addresses must be HOST:PORT for south"),
+        ({"addresses": '{east = "h:1"}'}, "addresses must be of other sites .*got 'east'"),
+        ({"addresses": '{north = "h:1"}'}, "addresses must be of other sites .*got 'north'"),
+        ({"engine": '"semi2k"'}, "engine must be one of spu, clear, got 'semi2k'"),
+        ({"engine": '"clear"'}, "engine hides nothing: it needs insecure = true, got 'clear'"),
+        ({"seed": "1"}, "seed undoes masks and noise: it needs insecure = true, got 1"),
+        ({"seed": "-1", "insecure": "true"}, "seed must be an integer from 0"),
+        ({"insecure": "1"}, "insecure must be true or false, got 1"),
+        ({"sessions": "0"}, "sessions must be an integer from 1 to 64, got 0"),
+        ({"sessions": "true"}, "sessions must be an integer from 1 to 64, got True"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+    file = written(tmp_path, **changes)
+    with pytest.raises(InputError, match=f"site.toml: {said}"):
+        Site.read(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("delta = 1e-5", "delta = 2.0", "delta must lie"),
+        ("features = 4", "features = 4.5", "features must be an integer"),
+        ("minimum = 2", "minimun = 2", "terms have no 'minimun'"),
+        ("epsilon = 8.0\n", "", "epsilon"),
+        ('guardian = "guardian"', 'guardian = "north"', "guardian must be a site of its own"),
+        ('guardian = "guardian"', 'guardian = "Guard.Ian"', "a site's name must be"),
+        ("sigma = 4.0", "sigma = -4.0", "sigma must be"),
+        ('mechanism = "binary"', 'mechanism = "plurality"', "binary or tau"),
+        ('west = ["b"]', 'west = ["c"]', "labels of west must be among"),
+    ],
+)
+def test_terms_are_checked_with_the_files_name(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in TERMS
+    file = written(tmp_path, TERMS.replace(old, new))
+    with pytest.raises(InputError, match=f"coalition.toml: .*{said}"):
+        Site.read(file)
+
+
+def test_not_toml_and_not_there(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("a = ")
+    with pytest.raises(InputError, match=r"bad\.toml: is not TOML"):
+        Site.read(tmp_path / "bad.toml")
+    with pytest.raises(InputError, match=r"absent\.toml: cannot be read"):
+        Site.read(tmp_path / "absent.toml")
+    (tmp_path / "long.toml").write_text("#" * (1 << 20) + "\n")
+    with pytest.raises(InputError, match="at most"):
+        read_terms(tmp_path / "long.toml")
+
+
+@pytest.mark.parametrize(
+    ("role", "changes", "said"),
+    [
+        ("guardian", {}, "name must be registered as guardian to run `privote capc guardian`"),
+        ("answering", {}, "listen must be given for `privote capc answer`"),
+        ("answering", {"listen": '"h:1"'}, "model must be given"),
+        ("querying", {"state": None}, "state must be given for `privote capc query`"),
+        ("querying", {"addresses": '{south = "h:1"}'}, "addresses.guardian must be given"),
+        ("querying", {"name": '"south"', "addresses": "{}"}, "registered as querying"),
+    ],
+)
+def test_each_program_says_what_it_lacks(
+    tmp_path: Path, role: str, changes: dict[str, str | None], said: str
+) -> None:
+    site = Site.read(written(tmp_path, **changes))
+    with pytest.raises(InputError, match=said):
+        site.check_for(role)
+
+
+def test_insecure_is_stamped(tmp_path: Path) -> None:
+    site = Site.read(written(tmp_path, engine='"clear"', insecure="true", seed="7"))
+    assert site.stamp.startswith("INSECURE: ")
+    assert "SIMULATED" in site.stamp
+    assert "SIMULATED" in Site.read(written(tmp_path, insecure="true", seed="7")).stamp
+    assert Site.read(written(tmp_path, insecure="true")).stamp == ""

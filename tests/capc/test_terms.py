@@ -1,0 +1,146 @@
+"""Terms are checked, agreed on by digest, and written as plain data."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.capc.coalitions import terms_of
+
+import privote as pv
+from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
+from privote.capc.terms import Terms, mechanism_of
+
+MECHANISMS = [
+    pv.BinaryVoting(sigma=7.0),
+    pv.BinaryVoting(sigma=7.0, quota=0.3),
+    pv.BinaryVoting(sigma=7.0, false_alarm=0.05),
+    pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0)),
+    pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=5, sigma=3)),
+    pv.TauVoting(sigma=7.0, tau=1.8, grid=1024),
+    pv.TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=pv.Gate(threshold=5, sigma=3)),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+def test_terms_survive_being_written(mechanism: pv.Mechanism) -> None:
+    terms = terms_of(mechanism, own={1: (1,)}, hidden=8, queriers=("q0", "p0"))
+    again = Terms.from_dict(json.loads(json.dumps(terms.to_dict())))
+    assert again.digest() == terms.digest()
+    assert again.promise() == terms.promise()
+    assert again.mechanism == mechanism
+    assert mechanism_of(mechanism.parameters()) == mechanism
+
+
+def test_terms_can_be_read_from_toml() -> None:
+    text = """
+        name = "three clinics"
+        labels = ["a", "b"]
+        features = 3
+        epsilon = 10.0
+        delta = 1e-6
+        guardian = "pg"
+        queriers = ["x"]
+        [parties]
+        x = "all"
+        y = ["a"]
+        z = ["a", "b"]
+        [mechanism]
+        mechanism = "binary"
+        sigma = 7.0
+        gate = { threshold = 2, sigma = 1.0 }
+    """
+    terms = Terms.from_dict(tomllib.loads(text))
+    assert terms.parties == {"x": None, "y": ("a",), "z": ("a", "b")}
+    assert terms.mechanism.gate == pv.Gate(threshold=2, sigma=1.0)
+    assert terms.guarantee == "allowance"
+    assert terms.voters("x") == ("y", "z")
+    assert terms.has(("x", "y")).tolist() == [[1, 1], [1, 0]]
+    plain = {**tomllib.loads(text), "parties": ["x", "y", "z"]}
+    assert Terms.from_dict(plain).labels_of("y") == ("a", "b")
+
+
+CHANGES: dict[str, Any] = {
+    "name": "another",
+    "labels": ("x", "y"),
+    "features": 5,
+    "mechanism": pv.BinaryVoting(sigma=2.1),
+    "guarantee": "allowance",
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "guardian": "guard",
+    "parties": {"p0": None, "p2": None, "p1": None},
+    "queriers": ("q0", "q1"),
+    "minimum": 3,
+    "most_queries": 10,
+    "hidden": 4,
+    "timeout": 11.0,
+    "bound": 2.0,
+    "bits": 11,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_any_change_is_another_digest(name: str) -> None:
+    one, two = terms_of(), replace(terms_of(), **{name: CHANGES[name]})
+    assert one.digest() != two.digest()
+    kept = {"name", "guardian", "features", "minimum", "most_queries", "hidden", "timeout"}
+    assert (one.promise() == two.promise()) == (name in kept | {"bound", "bits"})
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"name": " "}, "name must be"),
+    "label twice": ({"labels": ("a", "a")}, "labels must be different"),
+    "labels a text": ({"labels": "abc"}, "labels must be a list"),
+    "features": ({"features": 0}, "features must be"),
+    "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "binary or tau"),
+    "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "needs grid"),
+    "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "fine enough"),
+    "ptr": ({"guarantee": "ptr"}, "nobody sees a tally"),
+    "epsilon": ({"epsilon": 0}, "epsilon must be"),
+    "delta": ({"delta": 1.0}, "delta must"),
+    "guardian asks": ({"guardian": "q0"}, "site of its own"),
+    "guardian answers": ({"guardian": "p1"}, "site of its own"),
+    "a path": ({"guardian": "../pg"}, "names of letters"),
+    "one party": ({"parties": {"p0": None}, "minimum": 1}, "at least minimum"),
+    "asks itself": ({"parties": {"q0": None, "p0": None}, "minimum": 1}, "at least minimum"),
+    "minimum": ({"minimum": 4}, "at least minimum"),
+    "strange label": ({"parties": {"p0": ("z",), "p1": None}}, "among the coalition's"),
+    "no labels": ({"parties": {"p0": (), "p1": None}}, "labels of p0"),
+    "nobody asks": ({"queriers": ()}, "queriers must be"),
+    "hidden": ({"hidden": 0}, "hidden must be"),
+    "timeout": ({"timeout": float("inf")}, "timeout must be"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_terms_are_refused(name: str) -> None:
+    change, why = BAD[name]
+    with pytest.raises(pv.InputError, match=why):
+        replace(terms_of(), **change)
+
+
+def test_bad_plain_data_is_refused() -> None:
+    plain = terms_of().to_dict()
+    with pytest.raises(pv.InputError, match="no 'extra'"):
+        Terms.from_dict({**plain, "extra": 1})
+    with pytest.raises(pv.InputError, match="not complete"):
+        Terms.from_dict({key: plain[key] for key in plain if key != "epsilon"})
+    for bad in ({"mechanism": "dice"}, {"mechanism": "binary", "colour": 1}, {}):
+        with pytest.raises(pv.InputError, match="mechanism"):
+            Terms.from_dict({**plain, "mechanism": bad})
+
+
+def test_roles_of_sites() -> None:
+    terms = terms_of(queriers=("q0", "p0"))
+    assert terms.may_be("p0", QUERYING)
+    assert terms.may_be("p0", ANSWERING)
+    assert not terms.may_be("p1", QUERYING)
+    assert not terms.may_be("q0", ANSWERING)
+    assert terms.may_be("pg", GUARDIAN)
+    assert not terms.may_be("p0", GUARDIAN)
+    assert not terms.may_be("p0", "anything")
+    assert terms.most_bytes > 8 * 1000 * 2

@@ -1,0 +1,207 @@
+"""The tunnel: the engine's sockets come out at the other side, counted, bounded, and in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.capc.sites import until
+
+from privote.capc.transport import tunnel
+from privote.capc.transport.outbox import Outbox
+from privote.capc.transport.tunnel import BYE, DATA, EXCHANGE, OPEN, PIECE, TunnelLink
+from privote.errors import PeerError
+
+
+@contextlib.contextmanager
+def pair(
+    most_bytes: int = 1 << 30, patience: float = 10.0
+) -> Iterator[tuple[TunnelLink, TunnelLink]]:
+    there, back = Outbox(4 * PIECE), Outbox(4 * PIECE)
+    querier = TunnelLink(there, back, first=True, patience=patience, most_bytes=most_bytes)
+    peer = TunnelLink(back, there, first=False, patience=patience)
+    try:
+        yield querier, peer
+    finally:
+        querier.close()
+        peer.close()
+
+
+def listening(link: TunnelLink) -> socket.socket:
+    end = socket.socket(socket.AF_UNIX)
+    end.bind(str(link.folder / "self.sock"))
+    end.listen(8)
+    end.settimeout(10)
+    return end
+
+
+def connected(link: TunnelLink) -> socket.socket:
+    end = socket.socket(socket.AF_UNIX)
+    end.settimeout(10)
+    end.connect(str(link.folder / "peer.sock"))
+    return end
+
+
+def read(end: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = end.recv(count - len(data))
+        assert piece
+        data += piece
+    return data
+
+
+def both(querier: TunnelLink, peer: TunnelLink, ours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
+    got: list[bytes] = []
+    other = threading.Thread(target=lambda: got.append(peer.exchange(theirs)))
+    other.start()
+    mine = querier.exchange(ours)
+    other.join(10)
+    return mine, got[0]
+
+
+def test_the_folder_is_for_its_owner_only_and_goes_away() -> None:
+    with pair() as (querier, peer):
+        assert querier.folder.stat().st_mode & 0o777 == 0o700
+        assert querier.folder != peer.folder
+        folders = [querier.folder, peer.folder]
+    assert not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_exchange_in_order(size: int) -> None:
+    data = os.urandom(size)
+    with pair() as (querier, peer):
+        assert both(querier, peer, data, b"theirs") == (b"theirs", data)
+        assert both(querier, peer, b"2", b"3") == (b"3", b"2")
+
+
+def test_connections_in_both_directions_at_once() -> None:
+    data = os.urandom(1 << 20)
+    with pair() as (querier, peer):
+        at_peer, at_querier = listening(peer), listening(querier)
+        one, two, back = connected(querier), connected(querier), connected(peer)
+        ends = [at_peer.accept()[0], at_peer.accept()[0], at_querier.accept()[0]]
+        threads = [
+            threading.Thread(target=end.sendall, args=(data[i:],))
+            for i, end in enumerate((one, two, back))
+        ]
+        for thread in threads:
+            thread.start()
+        for end in ends:
+            end.settimeout(10)
+        assert {read(ends[0], len(data) - 1)[:9], read(ends[1], len(data) - 1)[:9]} == {
+            data[:9],
+            data[1:10],
+        }
+        assert read(ends[2], len(data) - 2) == data[2:]
+        for thread in threads:
+            thread.join(10)
+        one.close()
+        two.close()
+        assert querier.sent >= 2 * len(data) - 1
+        assert peer.received >= 2 * len(data) - 1
+        for end in (*ends, back, at_peer, at_querier):
+            end.close()
+
+
+def test_an_engine_that_listens_late_still_gets_everything() -> None:
+    with pair() as (querier, peer):
+        early = connected(querier)
+        early.sendall(b"before anybody listened")
+        early.shutdown(socket.SHUT_WR)
+        # What goes beside the connection is not held up by it.
+        assert both(querier, peer, b"a", b"b") == (b"b", b"a")
+        with listening(peer) as at_peer:
+            end, _ = at_peer.accept()
+            end.settimeout(10)
+            assert read(end, 23) == b"before anybody listened"
+            assert end.recv(1) == b""
+            end.close()
+        early.close()
+
+
+def test_a_slow_peer_holds_the_sender_back() -> None:
+    with pair() as (querier, peer), listening(peer) as at_peer:
+        end = connected(querier)
+        other, _ = at_peer.accept()
+        end.settimeout(1.0)
+        taken = []
+        with contextlib.suppress(TimeoutError):  # nobody reads: memory must not take it all
+            while len(taken) < 800:
+                taken.append(end.send(b"x" * PIECE))
+        assert sum(taken) < 40 << 20
+        end.close()
+        other.close()
+
+
+def test_too_many_bytes_end_the_session() -> None:
+    with pair(most_bytes=1000) as (querier, peer):
+        with pytest.raises(PeerError, match="more than 1000 bytes"):
+            querier.exchange(b"x" * 2000)
+        assert querier.why == "the session has more than 1000 bytes"
+        with pytest.raises(PeerError):
+            peer.exchange(b"")
+
+
+def test_an_end_that_leaves_wakes_who_waits() -> None:
+    with pair() as (querier, peer):
+        threading.Timer(0.1, peer.close).start()
+        with pytest.raises(PeerError, match="ended the session early"):
+            querier.exchange(b"")
+        with pytest.raises(PeerError):
+            querier.exchange(b"")
+
+
+def test_a_silent_peer_is_given_up() -> None:
+    with pair(patience=0.1) as (querier, _), pytest.raises(PeerError, match=r"nothing for 0\.1 s"):
+        querier.exchange(b"")
+
+
+@pytest.mark.parametrize(
+    ("frames", "why"),
+    [
+        ([b""], "a frame must have"),
+        ([b"x" * (PIECE + 100)], "a frame must have"),
+        ([bytes([9, 0, 0, 0, 0])], "unknown kind"),
+        ([bytes([DATA, 0, 0, 0, 8]) + b"x"], "was never opened"),
+        ([bytes([OPEN, 0, 0, 0, 0])], "cannot be opened"),  # a number of our own side
+        ([bytes([OPEN, 0, 0, 0, 1])] * 2, "cannot be opened"),
+        ([bytes([OPEN, 0, 0, 0, n]) for n in range(1, 99, 2)], "at most 32 connections"),
+    ],
+)
+def test_frames_that_no_honest_peer_sends(frames: list[bytes], why: str) -> None:
+    link = TunnelLink(Outbox(PIECE), iter(frames), first=True, patience=1.0)
+    until(lambda: link.why is not None)
+    assert why in str(link.why)
+    link.close()
+
+
+def test_an_exchange_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "MOST_EXCHANGE", 10)
+    frames = [bytes([EXCHANGE, 0, 0, 0, 0]) + b"123456"] * 2
+    link = TunnelLink(Outbox(PIECE), iter(frames), first=True, patience=1.0)
+    until(lambda: link.why is not None)
+    assert "at most 10 bytes" in str(link.why)
+    link.close()
+
+
+def test_a_stream_that_ends_without_a_word_is_broken() -> None:
+    broken = TunnelLink(Outbox(PIECE), iter([]), first=True, patience=1.0)
+    until(lambda: broken.why is not None)
+    broken.close()
+    ended = TunnelLink(Outbox(PIECE), iter([bytes([BYE, 0, 0, 0, 0])]), first=True, patience=1.0)
+    with pytest.raises(PeerError, match="ended the session early"):
+        ended.exchange(b"")
+    assert ended.why is None
+    ended.close()
+
+
+def test_sockets_fit_the_folder(tmp_path: Path) -> None:
+    with pair() as (querier, _):
+        assert len(str(querier.folder / "peer.sock")) < 100

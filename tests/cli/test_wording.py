@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from tests.cli.conftest import Run
+
+from privote.cli import app
+from privote.cli.wording import Verb, spelled
+
+SPELLING = {
+    "epsilon": "--epsilon",
+    "queries": "--queries",
+    "false_alarm": "--false-alarm",
+    "quota": "--quota",
+    "sigma": "--sigma",
+    "gate sigma": "--gate-sigma",
+    "votes": "VOTES",
+    "X_public": "--public",
+    "X": "DATA",
+    "labels": "--labels",
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("epsilon must be finite, got 0.0", "--epsilon must be finite, got 0.0"),
+        (
+            "quota and false_alarm both place the bar",
+            "--quota and --false-alarm both place the bar",
+        ),
+        ("gate sigma must be positive", "--gate-sigma must be positive"),
+        ("X_public must have 2 rows or more", "--public must have 2 rows or more"),
+        ("votes must have 3 axes (queries, labels)", "VOTES must have 3 axes (queries, labels)"),
+        ("epsilon=8 allows 3 queries", "--epsilon 8 allows 3 queries"),
+        ("labels=40 is too many", "--labels 40 is too many"),
+        ("only; got quota=0.3, false_alarm=None", "only; got --quota 0.3, no --false-alarm"),
+        ("X_public and X must be alike", "--public and DATA must be alike"),
+        # What is no argument's name stays.
+        ("use a larger sigma or ask fewer queries", "use a larger sigma or ask fewer queries"),
+        ("0 queries with binary (sigma=7, false_alarm=0.1)",) * 2,
+        ("votes file 'epsilon=8.npy' does not exist",) * 2,
+        ("'X_public' is a folder",) * 2,
+    ],
+)
+def test_arguments_become_options(message: str, expected: str) -> None:
+    assert spelled(message, SPELLING) == expected
+
+
+def test_every_verb_speaks_so() -> None:
+    def verbs(group: object) -> list[object]:
+        commands = getattr(group, "commands", None)
+        return [group] if commands is None else [v for c in commands.values() for v in verbs(c)]
+
+    found = verbs(typer.main.get_command(app))
+    assert len(found) > 10
+    assert all(isinstance(verb, Verb) for verb in found)
+
+
+BUDGET = ("--epsilon", 8, "--delta", 1e-5)
+BINARY = ("--mechanism", "binary", "--sigma", 7)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("label", "VOTES", *BINARY, *BUDGET, "--guarantee", "ptr"), "--queries must be given for"),
+        (("label", "VOTES", *BINARY, *BUDGET, "--quota", 0.3, "--false-alarm", 0.1), "--quota and"),
+        (("label", "VOTES", *BINARY, *BUDGET, "--seed", -1), "--seed must be None or an integer"),
+        (("plan", *BINARY, *BUDGET, "--voters", 0, "--labels", 2), "--voters must be an integer"),
+        (("sanitize", "VOTES", "--sigma", 7, "--delta", 1e-5, "--queries", 99), "--queries must"),
+        (("compare", "VOTES", *BUDGET, "--tau-sigma", -1), "--tau-sigma must be finite"),
+        (("compare", "VOTES", *BUDGET, "--tau-l2", -1), "--tau-l2 must be finite and positive"),
+        (
+            ("train", "scenes", *BUDGET, "--teachers", 0),
+            "--teachers must be an integer of at least",
+        ),
+        (("train", "scenes", *BUDGET, "--rounds", 0), "--rounds must be"),
+        (("audit", "--elections", 0), "--elections must be an integer of at least 1, got 0"),
+        (("tune", "sigma", "VOTES", *BUDGET, "--sigmas", -1), "--sigmas must"),
+    ],
+)
+def test_messages_name_options(
+    run: Run, votes_file: Path, words: tuple[object, ...], message: str
+) -> None:
+    words = tuple(votes_file if word == "VOTES" else word for word in words)
+    output = ("--output", "out.csv") if words[0] in ("label", "train") else ()
+    done = run(*words, *output)
+    assert done.exit_code == 2
+    assert f"error: {message}" in done.stderr
+    assert not Path("out.csv").exists()
+
+
+def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [",".join(map(str, row)) for row in np.round(rng.random((30, 2)), 3).tolist()]
+    private = ["a,b,flu", *(f"{line},{i % 2}" for i, line in enumerate(lines))]
+    (tmp_path / "private.csv").write_text("\n".join(private))
+    (tmp_path / "public.csv").write_text("a,b\n0.1,0.2")
+    call = ("train", "private.csv", "--labels", "flu", "--public", "public.csv", *BUDGET)
+    done = run(*call, "--voters", "neighbours", "--output", "run")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: --public must have")

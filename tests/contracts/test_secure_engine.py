@@ -1,0 +1,463 @@
+"""One suite that every engine for two-party computation must pass."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from scipy.stats import chisquare
+from tests.capc.sessions import any_inputs, both_sides
+from tests.capc.wiretap import Wiretap, ciphertexts, repeated
+
+from privote.capc.layout import responses
+from privote.capc.programs import (
+    PEER,
+    QUERIER,
+    AllowanceProgram,
+    BallotProgram,
+    DecisionProgram,
+    Program,
+    chunk_rows,
+    joined,
+)
+from privote.capc.secure import LocalLink, engine
+from privote.errors import InputError, MissingExtraError, PeerError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SECURE = "spu-cheetah"
+
+
+@pytest.fixture(params=["clear", SECURE], scope="module")
+def name(request: pytest.FixtureRequest) -> str:
+    return available(str(request.param))
+
+
+def available(name: str) -> str:
+    try:
+        engine(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    return name
+
+
+@pytest.fixture(scope="module")
+def secure() -> str:
+    return available(SECURE)
+
+
+@pytest.fixture(autouse=True)
+def no_orphans() -> Iterator[None]:
+    yield
+    assert not workers(), "an engine's process was left behind"
+
+
+def workers() -> list[psutil.Process]:
+    """Return the processes of engines that this one started."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        try:
+            if "privote.capc.secure.worker" in one.cmdline():
+                found.append(one)
+        except psutil.Error:  # it ended in the meantime
+            continue
+    return found
+
+
+# --- the same bits as in clear -----------------------------------------------------------------
+
+TABLE = (0, 1000, 707, 577, 500)
+
+
+def ballot_case(seed: int, *, hidden: int | None = None, table: Any = None) -> Any:
+    """Return a ballot program with quantised-like inputs; several scores are exactly 0."""
+    program = BallotProgram(rows=11, features=24, labels=4, hidden=hidden, weights=table)
+    values = np.random.default_rng(seed)
+    querier = {"x": values.integers(-(2**14), 2**14, (11, 24))}
+    querier["x"][3:6] = 0
+    peer = {
+        key: values.integers(-(2**14), 2**14, shape) for key, shape in program.inputs(PEER).items()
+    }
+    peer["mask"] = values.integers(-(2**63), 2**63 - 1, (11, 4))
+    # A row of zeros scores its bias: exactly 0, just below, just above.
+    last = "bias" if hidden is None else "bias2"
+    peer[last] = np.array([0, -1, 1, 0])
+    if hidden is not None:
+        peer["bias1"] = np.zeros(hidden, np.int64)
+    return program, querier, peer
+
+
+def clip_case() -> Any:
+    """Return tau ballots with every number of yeses."""
+    program = BallotProgram(rows=5, features=4, labels=4, weights=TABLE)
+    peer = {
+        "weights": np.eye(4, dtype=np.int64),
+        "bias": np.full(4, -1),
+        "mask": np.random.default_rng(5).integers(-(2**63), 2**63 - 1, (5, 4)),
+    }
+    return program, {"x": np.tril(np.ones((5, 4), np.int64), -1)}, peer
+
+
+def near_allowance(program: AllowanceProgram, seed: int) -> Any:
+    """Return inputs of an allowance that some parties exceed within the batch."""
+    values = np.random.default_rng(seed)
+    shape = program.inputs(QUERIER)["shares"]
+    if program.by_ballot:
+        ballots = values.integers(0, 2, shape) * values.integers(0, 2, (*shape[:2], 1)) * 7
+    else:
+        ballots = values.integers(0, 2, shape)
+    masks = values.integers(-(2**63), 2**63 - 1, shape)
+    left = np.array([0, 3, 1000][: program.parties])
+    cells = (program.rows, program.labels)
+    parts = any_inputs(program, PEER, seed)
+    peer = {**parts, "masks": masks, "vote": values.integers(-3, 4, cells)}
+    querier = {"shares": ballots - masks, "left": left - parts["left"]}
+    if program.gated:
+        peer["gate"] = values.integers(-3, 1, cells)
+    if program.baseline:
+        querier["base"] = values.integers(0, 2, cells)
+        del peer["base"]
+    return program, querier, peer
+
+
+def chunked_case() -> Any:
+    return near_allowance(AllowanceProgram(rows=6, parties=2, voters=2, labels=3), 11)
+
+
+def chunks_of() -> Any:
+    """Return the same batch in two programs, what is left being carried between them."""
+    half = AllowanceProgram(rows=3, parties=2, voters=2, labels=3)
+    _, querier, peer = chunked_case()
+    fresh = np.random.default_rng(12).integers(-(2**63), 2**63 - 1, 2)
+    cut = [
+        {**peer, "masks": peer["masks"][rows], "vote": peer["vote"][rows]}
+        for rows in (slice(3), slice(3, None))
+    ]
+    first = (half, {**querier, "shares": querier["shares"][:3]}, {**cut[0], "fresh": fresh})
+    second = (half, {"shares": querier["shares"][3:]}, {**cut[1], "left": fresh})
+    return {"first chunk": first, "second chunk": second}
+
+
+def uniform_case() -> Any:
+    """Return ballots that are all yes, then all no."""
+    rows = 256
+    x = np.ones((rows, 2), np.int64)
+    x[rows // 2 :] = -1
+    masks = np.random.default_rng(3).integers(-(2**63), 2**63 - 1, (rows, 20))
+    peer = {"weights": np.ones((2, 20), np.int64), "bias": np.zeros(20, np.int64), "mask": masks}
+    return BallotProgram(rows=rows, features=2, labels=20), {"x": x}, peer
+
+
+def all_cases() -> dict[str, tuple[Program, dict[str, Any], dict[str, Any]]]:
+    decisions: dict[str, Program] = {
+        "decision": DecisionProgram(rows=20, labels=5),
+        "gated": DecisionProgram(rows=20, labels=5, gated=True),
+    }
+    sizes = {"rows": 6, "parties": 3, "voters": 4, "labels": 3}
+    has = ((1, 0, 1), (1, 1, 1), (0, 0, 1))
+    allowances = {
+        "allowance": AllowanceProgram(**sizes),
+        "allowance, baseline": AllowanceProgram(**sizes, gated=True, baseline=True, has=has),
+        "allowance, ballots": AllowanceProgram(**sizes, grid=7, by_ballot=True, gated=True),
+    }
+    cases: dict[str, Any] = {
+        "linear": ballot_case(0),
+        "hidden": ballot_case(1, hidden=6),
+        "tau": ballot_case(2, table=TABLE),
+        "hidden tau": ballot_case(3, hidden=6, table=TABLE),
+        "clip": clip_case(),
+        "uniform": uniform_case(),
+        **chunks_of(),
+    }
+    for key, program in {**decisions, **allowances}.items():
+        for extreme in (False, True):
+            inputs = [any_inputs(program, side, 7, extreme=extreme) for side in (QUERIER, PEER)]
+            cases[f"{key}, {'extreme' if extreme else 'random'}"] = (program, *inputs)
+    for seed, (key, allowance) in enumerate(allowances.items()):
+        cases[f"{key}, near"] = near_allowance(allowance, seed)
+    return cases
+
+
+CASES = all_cases()
+
+
+@pytest.fixture(scope="module")
+def outputs(name: str) -> dict[str, dict[str, Any]]:
+    """Run all cases in one session, and return what the querier got."""
+    programs, querier, peer = ([case[i] for case in CASES.values()] for i in range(3))
+    seen: list[int] = []
+    results = both_sides(name, programs, querier, peer, progress=seen.append)
+    assert results[PEER] is None
+    assert isinstance(results[QUERIER], list), results
+    assert seen == list(range(1, len(CASES) + 1))
+    return dict(zip(CASES, results[QUERIER], strict=True))
+
+
+@pytest.mark.parametrize("case", sorted(set(CASES) - {"second chunk"}))
+def test_same_bits_as_in_clear(outputs: dict[str, dict[str, Any]], case: str) -> None:
+    program, querier, peer = CASES[case]
+    peer = {**{key: np.zeros(s, np.int64) for key, s in program.inputs(PEER).items()}, **peer}
+    wanted = program.compute(np, joined(program, querier, peer))
+    assert set(outputs[case]) == set(wanted)
+    for key, value in wanted.items():
+        assert outputs[case][key].dtype == np.int64
+        np.testing.assert_array_equal(outputs[case][key], value)
+
+
+def test_ties_are_yes(outputs: dict[str, dict[str, Any]]) -> None:
+    _, _, peer = CASES["linear"]
+    ballots = outputs["linear"]["share"] + peer["mask"]
+    np.testing.assert_array_equal(ballots[3:6], [[1, 0, 1, 1]] * 3)  # biases 0, -1, 1, 0
+
+
+def test_clipped_ballots(outputs: dict[str, dict[str, Any]]) -> None:
+    ballots = outputs["clip"]["share"] + CASES["clip"][2]["mask"]
+    for yeses in range(5):
+        np.testing.assert_array_equal(np.sort(ballots[yeses])[::-1][:yeses], [TABLE[yeses]] * yeses)
+        assert (ballots[yeses] > 0).sum() == yeses
+
+
+def test_carried_from_chunk_to_chunk(outputs: dict[str, dict[str, Any]]) -> None:
+    """What is left after one chunk is what the next begins with; nobody sees it in between."""
+    first, second = outputs["first chunk"], outputs["second chunk"]
+    whole, querier, peer = chunked_case()
+    wanted = whole.compute(np, joined(whole, querier, peer))
+    np.testing.assert_array_equal(
+        np.concatenate([first["label"], second["label"]]), wanted["label"]
+    )
+    np.testing.assert_array_equal(second["left"], wanted["left"])
+
+
+def test_share_is_uniform(outputs: dict[str, dict[str, Any]]) -> None:
+    """Whatever the ballot is, each byte of the querier's share is uniform."""
+    share, masks = outputs["uniform"]["share"], CASES["uniform"][2]["mask"]
+    half = len(share) // 2
+    ballots = np.repeat([1, 0], half)[:, None] * np.ones(20)
+    np.testing.assert_array_equal(share + masks, ballots)
+    for part in (share[:half], share[half:]):
+        for place in range(8):
+            counts = np.bincount(
+                np.ascontiguousarray(part).view(np.uint8)[:, place::8].ravel(), minlength=256
+            )
+            assert chisquare(counts).pvalue > 1e-4
+
+
+# --- what is refused, and what fails -----------------------------------------------------------
+
+SMALL = DecisionProgram(rows=2, labels=2)
+
+
+def small(side: str) -> dict[str, Any]:
+    return any_inputs(SMALL, side, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"share": np.zeros((2, 3), np.int64)}, "shape"),
+        ({"share": np.zeros((2, 2), np.int32)}, "int64"),
+        ({"share": np.zeros((2, 2))}, "int64"),
+        ({"share": [[0, 0], [0, 0]]}, "int64"),
+        ({"share": np.zeros((2, 2), np.uint64)}, "int64"),
+        ({"strange": np.zeros((2, 2), np.int64)}, "strange"),
+    ],
+)
+def test_wrong_inputs(name: str, tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    ends = LocalLink.pair(tmp_path)
+    with pytest.raises(InputError, match=why):
+        engine(name).run([SMALL], QUERIER, [{**small(QUERIER), **change}], ends[0], deadline=5)
+    ends[1]._patience = 0.01
+    with pytest.raises(PeerError, match="nothing"):  # nothing was sent
+        ends[1].exchange(b"")
+
+
+def test_missing_inputs(name: str, tmp_path: Path) -> None:
+    ends = LocalLink.pair(tmp_path)
+    with pytest.raises(InputError, match="share"):
+        engine(name).run([SMALL], QUERIER, [{}], ends[0], deadline=5)
+    with pytest.raises(InputError, match="one mapping for each"):
+        engine(name).run([SMALL], QUERIER, [], ends[0], deadline=5)
+    allowance = AllowanceProgram(rows=1, parties=1, voters=1, labels=1)
+    first = {"shares": np.zeros((1, 1, 1), np.int64)}
+    with pytest.raises(InputError, match="left"):  # nothing is carried into the first
+        engine(name).run([allowance], QUERIER, [first], ends[0], deadline=5)
+    for deadline in (0, -1, float("nan")):
+        with pytest.raises(InputError, match="deadline"):
+            engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=deadline)
+
+
+def test_different_programs(name: str) -> None:
+    """A program that differs only in a flag is found out on both sides, before anything runs."""
+    other = DecisionProgram(rows=2, labels=2, gated=True)
+    seen: list[int] = []
+    results = both_sides(
+        name,
+        [SMALL],
+        [small(QUERIER)],
+        [any_inputs(other, PEER, 0)],
+        others=[other],
+        progress=seen.append,
+    )
+    for side in (QUERIER, PEER):
+        assert isinstance(results[side], PeerError), results
+    assert "nothing was computed" in str(results[QUERIER]) + str(results[PEER])
+    assert not seen
+
+
+def test_peer_that_never_comes(name: str, tmp_path: Path) -> None:
+    ends = LocalLink.pair(tmp_path)
+    started = time.monotonic()
+    with pytest.raises(PeerError, match="within"):
+        engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=2)
+    assert time.monotonic() - started < 60
+    ends[0].close()
+    ends[1].close()
+
+
+def test_closed_link(name: str, tmp_path: Path) -> None:
+    ends = LocalLink.pair(tmp_path)
+    ends[1].close()
+    with pytest.raises((PeerError, InputError)):
+        engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=30)
+
+
+MANY = [DecisionProgram(rows=400, labels=20, gated=True)] * 40
+
+
+@pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stalls"])
+def test_peer_harmed(secure: str, harm: signal.Signals) -> None:
+    """A peer whose engine dies or stalls in the middle: PeerError, no result, no process left."""
+
+    struck: list[int] = []
+
+    def strike(done: int) -> None:
+        if done == 1:
+            struck.append(workers()[-1].pid)
+            os.kill(struck[0], harm)
+
+    inputs = [[any_inputs(one, side, 0) for one in MANY] for side in (QUERIER, PEER)]
+    deadline = 60 if harm == signal.SIGKILL else 10  # one is noticed at once, the other never
+    results = both_sides(secure, MANY, *inputs, deadline=deadline, progress=strike)
+    if harm == signal.SIGKILL:
+        assert struck
+        assert "within" not in str(results[QUERIER])
+    assert isinstance(results[QUERIER], PeerError)
+    assert isinstance(results[PEER], PeerError)
+
+
+def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
+    """Whoever waits for a peer and is killed leaves no engine behind."""
+    script = textwrap.dedent(
+        f"""
+        import sys
+        import numpy as np
+        from privote.capc.programs import DecisionProgram
+        from privote.capc.secure import LocalLink, engine
+        link, _ = LocalLink.pair({str(tmp_path)!r})
+        share = {{"share": np.zeros((2, 2), np.int64)}}
+        program = DecisionProgram(rows=2, labels=2)
+        engine({secure!r}).run([program], "querier", [share], link, deadline=100)
+        """
+    )
+    starter = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        deadline = time.monotonic() + 60
+        while not (mine := workers()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert mine
+    finally:
+        starter.kill()
+        starter.wait()
+    psutil.wait_procs(mine, timeout=30)
+    assert not [one for one in mine if one.is_running() and one.status() != "zombie"]
+
+
+def test_folder_must_be_private(secure: str, tmp_path: Path) -> None:
+    ends = LocalLink.pair(tmp_path)
+    ends[0].folder.chmod(0o755)
+    with pytest.raises(InputError, match="only its owner"):
+        engine(secure).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
+
+
+# --- what is on the wire -----------------------------------------------------------------------
+
+TAPPED = BallotProgram(rows=256, features=16, labels=16)
+
+
+def tapped(name: str, folder: Path, x: Any) -> Wiretap:
+    wire = Wiretap(folder)
+    values = np.random.default_rng(1)
+    peer = {
+        "weights": values.integers(-(2**20), 2**20, (16, 16)),
+        "bias": values.integers(-(2**20), 2**20, 16),
+        "mask": values.integers(-(2**63), 2**63 - 1, (256, 16)),
+    }
+    results = both_sides(name, [TAPPED], [{"x": x}], [peer], links=(wire.querier, wire.peer))
+    wire.close()
+    assert isinstance(results[QUERIER], list), results
+    return wire
+
+
+def test_traffic_does_not_depend_on_the_rows(secure: str, tmp_path: Path) -> None:
+    """Equal rows and different rows look alike to the peer: as many messages, of the same sizes."""
+    pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
+    values = np.random.default_rng(2)
+    different = values.integers(-(2**20), 2**20, (256, 16))
+    wires = []
+    for place, x in enumerate((np.repeat(different[:1], 256, axis=0), different)):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        wires.append(tapped(secure, folder, x))
+    for side in (PEER, QUERIER):
+        sizes = [sorted(len(one) for one in wire.messages(side)) for wire in wires]
+        assert len(sizes[0]) == len(sizes[1]) > 10
+        # Keys and ciphertexts are packed, and random ones pack to slightly different lengths.
+        slack = np.where(np.array(sizes[0]) > 5000, 4000, 8)
+        assert (np.abs(np.subtract(*sizes)) <= slack).all()
+        for wire in wires:
+            assert repeated(wire.messages(side)) < 2000
+            # A public key, and a matrix or the one response: never a second response.
+            assert len(ciphertexts(wire.messages(side))) == 2
+
+
+def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
+    """Beyond the rule the peer sees that rows are equal: two responses share half their bytes."""
+    pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
+    sizes = (1024, 16, 16)
+    assert responses(*sizes) == 2
+    with pytest.raises(InputError, match="rows must be at most 512"):
+        BallotProgram(rows=sizes[0], features=sizes[1], labels=sizes[2])
+    assert chunk_rows("ballot", 16, features=16) == 512
+    wire = Wiretap(tmp_path)
+    environment = {**os.environ, "JAX_ENABLE_X64": "1"}
+    sides = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.capc.unchecked",
+                side,
+                str(link.folder),
+                *map(str, sizes),
+            ],
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for side, link in ((QUERIER, wire.querier), (PEER, wire.peer))
+    ]
+    for one in sides:
+        one.wait(timeout=120)
+    wire.close()
+    assert len(ciphertexts(wire.messages(PEER))) == 3  # the key and two responses
+    assert repeated(wire.messages(PEER)) > 100_000

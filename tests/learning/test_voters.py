@@ -1,0 +1,52 @@
+"""Names of voters in a ledger: the same voter has the same name, another one never."""
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.learning.voters import VoterNames
+
+
+def names(ids=None, groups=None, electorate="ward 7", **more):
+    return VoterNames(ids, groups, electorate, key=b"k" * 32, seed=0, **more)
+
+
+def test_records_are_called_by_their_ids_or_rows():
+    assert len(set(names().of("neighbours", 5))) == 5
+    one, two = names(ids=["a", "b", "c"]), names(ids=["c", "a", "b"])
+    assert sorted(one.of("neighbours", 3)) == sorted(two.of("neighbours", 3))
+    assert one.of("neighbours", 3)[0] == two.of("neighbours", 3)[1]
+
+
+def test_persons_are_called_by_their_names_in_the_order_of_the_ballots():
+    groups = ["eve", "bob", "eve", "ann"]
+    found = names(groups=groups).of("neighbours", 3, np.unique(groups))
+    assert [name.rpartition("-")[2] for name in found] == ["ann", "bob", "eve"]
+    other = names(groups=groups[::-1]).of("neighbours", 3, np.unique(groups))
+    assert found == other
+
+
+def test_a_name_says_which_scheme_it_is_from():
+    groups = ["0", "1", "2"]
+    schemes = [
+        names(groups=groups).of("neighbours", 3, groups),
+        names(ids=groups).of("neighbours", 3),
+        names(ids=[0, 1, 2]).of("neighbours", 3),
+        names().of("neighbours", 3),
+        names().of("teachers", 3),
+        names(groups=[0, 1, 2]).of("neighbours", 3, [0, 1, 2]),
+        names(groups=groups, electorate="ward 8").of("neighbours", 3, groups),
+        names(groups=groups, electorate=None).of("neighbours", 3, groups),
+        names(groups=groups, electorate=None).of("neighbours", 3, groups),
+    ]
+    every = [name for scheme in schemes for name in scheme]
+    assert len(set(every)) == len(every)
+
+
+def test_bad_names_are_refused():
+    with pytest.raises(pv.InputError, match="electorate must be a name"):
+        names(electorate=" ")
+    with pytest.raises(pv.InputError, match="ids must name every record"):
+        names(ids=[1, 2]).check(3)
+    names(ids=[1, 2, 3]).check(3)
+    names().check(3)
