@@ -1,9 +1,10 @@
 """tmc2007: what a student learns under each unconditional guarantee, and from which queries.
 
 250 teachers, delta 1e-5. Every row is a student (logistic regressions, penalty chosen on released
-labels) trained on what one guarantee lets out of the same 4,000 public reports. Noise comes from
-public numbers only: PATE's own default under an allowance; n / 2 under composition; for "ptr" n / 7
-and as many queries as its public defaults ask for.
+labels, where it does not say MixMatch) trained on what one guarantee lets out of the same 4,000
+public reports; neighbours are near by the TF-IDF of words, and answer a row more than once. Noise
+comes from public numbers only: PATE's own default under an allowance; n / 2 under composition; for
+"ptr" n / 7 and as many queries as its public defaults ask for.
 
 Run: python experiments/pate_guarantees.py --seeds 5
 """
@@ -22,6 +23,7 @@ from privote.accounting import ptr
 from privote.calibrate import sigma_for
 from privote.learning.contest import Contest
 from privote.learning.linear_student import LinearStudent
+from privote.learning.mixmatch import MixMatchClassifier
 
 TEACHERS, DELTA = 250, 1e-5
 
@@ -49,6 +51,7 @@ def variants(contest: Contest, labels: int, rows: int) -> dict[str, dict[str, An
         "  threshold 0.5": {"threshold": 0.5},
         "  quota 0.3": {"mechanism": low},
         "  threshold 0.5, quota 0.3": {"threshold": 0.5, "mechanism": low},
+        "  quota 0.3, MixMatch student": {"mechanism": low, "student": MixMatchClassifier()},
         "  quota 0.3, 4 rounds, random": {"mechanism": low, "rounds": 4},
         "  quota 0.3, 4 rounds, uncertainty": {
             "mechanism": low,
@@ -88,7 +91,9 @@ def main() -> int:
                     contest, task.Y_private.shape[1], len(task.X_public)
                 ).items()
             }
-            jobs["neighbours"] = lambda c=contest: c.pate("neighbours", voters="neighbours")
+            jobs["neighbours"] = lambda c=contest: c.pate(
+                "neighbours", voters="neighbours", embedding="tfidf"
+            )
             jobs["DPSGD, linear"] = contest.dpsgd
             jobs["true labels of the public rows"] = lambda c=contest, t=task: c.judge(
                 "true labels",

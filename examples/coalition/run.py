@@ -130,6 +130,7 @@ def main() -> None:
         print((answers / "statement.txt").read_text(encoding="utf-8"))
         right = float((labels == truth).mean())
         print(f"{labels.shape[0]} rows, {labels.shape[1]} labels each; {right:.0%} are right.")
+        print("Two voters are few for any noise; `privote plan` tells beforehand how few.")
         print("What the guardian logged:")
         for line in (folder / "guardian" / "log.txt").read_text(encoding="utf-8").splitlines():
             print("  " + re.sub(r"[0-9a-f]{32}", "BATCH", line[20:]))

@@ -77,6 +77,19 @@ def test_a_deleted_journal_does_not_give_the_allowance_again(terms: Terms, tmp_p
     assert "another journal" in str(complaint)
 
 
+def test_a_deleted_journal_without_counts_is_begun_anew(terms: Terms, tmp_path: Path) -> None:
+    """In the worst case the ledger alone says what was spent: each batch is charged for itself."""
+    terms, ledger = replace(terms, guarantee="worst-case", epsilon=1000.0), pv.Ledger.in_memory()
+    run = run_on(terms, tmp_path, ledger)
+    ask(run)
+    close(run)
+    remove(tmp_path, "pg")
+    again = run_on(terms, tmp_path, ledger)
+    assert not ask(again).resumed
+    assert len(again.querier_journal("q0").batches()) == 2
+    assert sum(entry["kind"] == "charge" for entry in ledger.published()) == 2 * 3
+
+
 def test_two_journals_do_not_share_one_charge(terms: Terms) -> None:
     ledger = pv.Ledger.in_memory()
     journals = [GuardianJournal(":memory:", terms.promise(), "pg") for _ in range(2)]
@@ -166,5 +179,5 @@ def test_a_batch_that_was_being_decided_is_not_pending() -> None:
     with pytest.raises(PeerError, match="not the one being asked"):
         journal.deciding("b" * 32, 2)
     journal.begin("b" * 32, 5)
-    with pytest.raises(PeerError, match="version 1 .*was offered before"):
+    with pytest.raises(PeerError, match=r"version 1 .*was offered before"):
         journal.deciding("b" * 32, 1)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privote.capc import programs
 from privote.capc.layout import SLOTS, responses, single_response, single_response_rows
 from privote.capc.programs import BallotProgram, chunk_rows
 from privote.errors import InputError
@@ -56,6 +57,20 @@ def test_padded_rows_are_safe(features: int, labels: int, hidden: int | None, sh
     products = [(features, labels)] if hidden is None else [(features, hidden), (hidden, labels)]
     for product in products:
         assert single_response(padded.rows, *product)
+
+
+def test_padding_looks_at_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Safe numbers of rows may be hundreds apart, and each look costs a fraction of a second."""
+    looks = []
+
+    def counted(*sizes: int) -> bool:
+        looks.append(sizes)
+        return single_response(*sizes)
+
+    monkeypatch.setattr(programs, "single_response", counted)
+    padded = BallotProgram(rows=1111, features=8, labels=3, hidden=3).padded()
+    assert 1111 < padded.rows <= chunk_rows("ballot", 3, features=8, hidden=3)
+    assert len(looks) < 30
 
 
 def test_too_wide_for_any_chunk() -> None:

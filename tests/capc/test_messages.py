@@ -149,3 +149,11 @@ def test_a_role_cannot_build_what_cannot_be_sent() -> None:
         m.Answer("short", 1)
     with pytest.raises(PeerError):
         m.Masks(BATCH, np.zeros((2, 2)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("why", ["two\nlines", "\x1b[2J", "a\u2028b", "\x00"])
+def test_a_refusal_is_one_line_that_no_terminal_obeys(why: str) -> None:
+    """It ends in logs, on terminals and in statements: nobody may write other lines there."""
+    assert m.Refused.of(None, PeerError(why)).why.isprintable()
+    with pytest.raises(PeerError, match="why"):
+        m.Refused(None, why)

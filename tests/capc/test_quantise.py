@@ -154,3 +154,24 @@ def test_bad_settings(change: dict[str, Any]) -> None:
     settings = {"features": 2, "bound": 1.0, "bits": 8, **change}
     with pytest.raises(InputError):
         quantise_rows([[0.0, 1.0]], **settings)
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-300, 1e-100, 1e100])
+@pytest.mark.parametrize("hidden", [None, 3])
+def test_extreme_weights_neither_overflow_nor_escape_the_check(
+    size: float, hidden: int | None
+) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(4, 2)] if hidden is None else [(4, hidden), (hidden, 2)]
+    layers = tuple((rng.normal(size=shape) * size, rng.normal(size=shape[1])) for shape in shapes)
+    model = SiteModel(layers=layers, labels=("a", "b"), thresholds=np.full(2, 0.5))
+    inputs = quantise_model(model, bound=2.0, bits=20, hidden=hidden)
+    assert 0 < worst_score(inputs, 20) < LIMIT
+    assert all(np.abs(array.astype(object)).max() < 2**63 for array in inputs.values())
+
+
+def test_weights_beyond_floating_point_are_refused() -> None:
+    layers = ((np.full((2, 1), 1e250), np.zeros(1)),)
+    model = SiteModel(layers=layers, labels=("a",), thresholds=np.full(1, 0.5))
+    with pytest.raises(InputError, match="weights times bound"):
+        quantise_model(model, bound=1.0, bits=20)

@@ -287,6 +287,27 @@ def test_an_answering_party_checks_who_asks_for_what() -> None:
     assert "not known" in refusal(at.hear("pg", m.Confirmed(NONCES[5], "q0", Q)), "pg")
 
 
+def test_an_answering_party_in_earnest_does_not_rely_on_noise_from_a_seed() -> None:
+    at = AtParty()
+    at.role.entropy = Entropy()
+    assert told(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
+    hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN, simulated=True)
+    actions = at.hear("pg", hello)
+    assert "comes from a seed" in refusal(actions, "q0")
+    assert not told(actions, m.Confirm)
+    # It is not greeted either: the next batch asks it again who it is.
+    assert told(at.hear("q0", m.Answer(NONCES[1], Q)), m.Hello)
+
+
+def test_batches_that_nobody_confirmed_are_not_remembered() -> None:
+    """Naming a batch costs a querying party nothing, so it must not cost memory either."""
+    at = AtParty()
+    for place in range(50):
+        at.hear("q0", m.Answer(f"{place:032x}", Q))
+    assert len(at.role._batches) == 1
+    assert not at.role._seen
+
+
 def test_only_the_guardian_confirms_and_only_what_was_asked() -> None:
     at = AtParty()
     at.hear("q0", m.Answer(NONCES[0], Q))

@@ -104,6 +104,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "delta": ({"delta": 1.0}, "delta must"),
     "guardian asks": ({"guardian": "q0"}, "site of its own"),
     "guardian answers": ({"guardian": "p1"}, "site of its own"),
+    "a session's name": ({"parties": {"decision": None, "p1": None}}, "must not be called"),
     "a path": ({"guardian": "../pg"}, "names of letters"),
     "one party": ({"parties": {"p0": None}, "minimum": 1}, "at least minimum"),
     "asks itself": ({"parties": {"q0": None, "p0": None}, "minimum": 1}, "at least minimum"),

@@ -31,6 +31,7 @@ from privote.capc.roles.base import (
     Send,
 )
 from privote.capc.transport.client import Client
+from privote.capc.transport.streams import ROLE_KEY, TALK
 from privote.capc.transport.trust import pin, revoke
 from privote.errors import PeerError
 
@@ -301,6 +302,32 @@ def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
         until(lambda: lost)
         assert not beta.role.saw(Received)
         client.close()
+
+
+def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
+    """A few bytes may unpack to gigabytes."""
+    import grpc
+
+    sites, beta = open_beta(tmp_path)
+    with running(beta):
+        options = (("grpc.compression_enabled_algorithms_bitset", 7),)
+        own, trust = sites["alpha"]
+        key, certificate, _ = own.read()
+        pinned = b"".join(each.pem for each in trust.of("beta"))
+        credentials = grpc.ssl_channel_credentials(pinned, key, certificate)
+        with grpc.secure_channel(
+            beta.address, credentials, [("grpc.ssl_target_name_override", "beta"), *options]
+        ) as channel:
+            call = channel.stream_stream(TALK)(
+                iter([encode(Done(BATCH, 1)) * 1000]),
+                metadata=((ROLE_KEY, "querying"),),
+                compression=grpc.Compression.Gzip,
+            )
+            with pytest.raises(grpc.RpcError) as refused:
+                list(call)
+        assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert not beta.role.saw(Received)
+        assert not beta.role.saw(Garbled)
 
 
 def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.capc.sites import until
 
-from privote.capc.transport import tunnel
 from privote.capc.transport.outbox import Outbox
 from privote.capc.transport.tunnel import BYE, DATA, EXCHANGE, OPEN, PIECE, TunnelLink
 from privote.errors import PeerError
@@ -182,11 +181,12 @@ def test_frames_that_no_honest_peer_sends(frames: list[bytes], why: str) -> None
     link.close()
 
 
-def test_an_exchange_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tunnel, "MOST_EXCHANGE", 10)
+def test_an_exchange_without_end_is_bounded() -> None:
     frames = [bytes([EXCHANGE, 0, 0, 0, 0]) + b"123456"] * 2
-    link = TunnelLink(Outbox(PIECE), iter(frames), first=True, patience=1.0)
-    until(lambda: link.why is not None)
+    link = TunnelLink(Outbox(PIECE), iter(frames), first=True, patience=1.0, most_exchange=10)
+    with pytest.raises(PeerError, match="at most 10 bytes, ours"):
+        link.exchange(bytes(11))
+    until(lambda: link.closed)
     assert "at most 10 bytes" in str(link.why)
     link.close()
 
@@ -205,3 +205,12 @@ def test_a_stream_that_ends_without_a_word_is_broken() -> None:
 def test_sockets_fit_the_folder(tmp_path: Path) -> None:
     with pair() as (querier, _):
         assert len(str(querier.folder / "peer.sock")) < 100
+
+
+def test_empty_frames_count_too() -> None:
+    with pair(most_bytes=10_000) as (querier, peer):
+        with contextlib.suppress(PeerError):
+            for _ in range(3000):
+                peer.send(EXCHANGE, 0)
+        until(lambda: querier.over)
+        assert "more than 10000 bytes" in str(querier.why)

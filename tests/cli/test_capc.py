@@ -26,6 +26,7 @@ from privote.capc.terms import Terms
 from privote.capc.transport.certs import make, read_one
 from privote.capc.transport.client import Client
 from privote.capc.transport.trust import Own, Trust
+from privote.cli.capc import warn_of_others
 
 
 def test_help_teaches(run: Run) -> None:
@@ -141,6 +142,7 @@ def test_simulate_other_mechanisms(run: Run, more: list[Any]) -> None:
     ("more", "code", "said"),
     [
         (["--parties", 1], 2, "--parties must be at least 2"),
+        (["--queries", 0], 2, "--queries must be at least 1, got 0"),
         (["--mechanism", "plurality", "--sigma", 3], 2, "binary or tau"),
         (["--guarantee", "ptr"], 2, "guarantee must be"),
         (["--guarantee", "worst-case", "--epsilon", 0.5], 3, "the budget of site-1"),
@@ -150,6 +152,7 @@ def test_what_simulate_refuses(run: Run, more: list[Any], code: int, said: str) 
     done = run("capc", "simulate", "--clear", "--queries", 5, "--output", "out", *more)
     assert done.exit_code == code, done.output
     assert said in done.output
+    assert not Path("out").exists()  # the same folder may be named again
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +215,9 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         programs.kill("south")
         left = programs.query("east", rows, tmp_path / "fewer")
         assert left.returncode == 5
-        assert "at least 2 must" in left.stderr
+        last = left.stderr.strip().splitlines()[-1]
+        assert "at least 2 must" in last
+        assert last.endswith("(lost south (answering): nobody listens there)")
         guardian = programs.processes["guardian"]
         guardian.send_signal(signal.SIGTERM)
         assert guardian.wait(15) == 0
@@ -244,7 +249,8 @@ def test_nobody_there_is_a_peer_that_failed(coalition: Any, run: Run, tmp_path: 
     np.savez(tmp_path / "rows.npz", X=np.zeros((2, 3)))
     done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
     assert done.exit_code == 5, done.output
-    assert "guardian cannot be reached or did not answer (nobody listens there)" in done.output
+    assert "guardian cannot be reached or did not answer (nobody listens there; " in done.output
+    assert "addresses.guardian is 127.0.0.1:" in done.output
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -270,3 +276,53 @@ def test_rows_of_another_width_charge_nothing(coalition: Any, run: Run, tmp_path
     done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
     assert done.exit_code == 2
     assert "(rows, 3)" in done.output
+
+
+def test_more_rows_than_a_batch_may_have_charge_nothing(
+    coalition: Any, run: Run, tmp_path: Path
+) -> None:
+    sites, terms = coalition
+    np.savez(tmp_path / "rows.npz", X=np.zeros((terms.most_queries + 1, 3)))
+    done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
+    assert done.exit_code == 2
+    assert f"ROWS must have at most {terms.most_queries} rows (most_queries" in done.output
+
+
+def test_rows_that_are_clipped_are_told(coalition: Any, run: Run, tmp_path: Path) -> None:
+    sites, terms = coalition
+    rows = np.zeros((3, 3))
+    for outside, said in ((0.0, False), (2 * terms.bound, True)):
+        rows[1] = outside
+        np.savez(tmp_path / "rows.npz", X=rows)
+        done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
+        assert ("1 of 3 rows have values beyond bound" in done.output) == said
+
+
+def test_what_others_can_read_or_change_is_told(coalition: Any, tmp_path: Path) -> None:
+    site = Site.read(coalition[0]["north"])
+    assert site.model is not None
+    folder = site.model.parent
+    told: list[str] = []
+    for path, mode, count in ((folder, 0o755, 2), (folder, 0o700, 0)):
+        path.chmod(mode)
+        site.model.chmod(0o644)
+        site.trust.chmod(0o777)
+        told.clear()
+        warn_of_others(site, told.append)
+        assert len(told) == count, told
+    site.trust.chmod(0o700)
+
+
+def test_a_fingerprint_may_be_named_as_the_list_shows_it(run: Run) -> None:
+    made = [
+        json.loads(run("capc", "certs", "make", "north", "--folder", f, "--json").output)
+        for f in ("one", "two")
+    ]
+    for folder in ("one", "two"):
+        assert run("capc", "certs", "pin", f"{folder}/north.pem").exit_code == 0
+    first, second = (each["fingerprint"] for each in made)
+    assert run("capc", "certs", "revoke", "north", "--fingerprint", first[:12]).exit_code == 2
+    gone = run("capc", "certs", "revoke", "north", "--fingerprint", first[:16])
+    assert f"Revoked north: {first}" in gone.output
+    left = json.loads(run("capc", "certs", "list", "--json").output)["certificates"]
+    assert [each["fingerprint"] for each in left] == [second]

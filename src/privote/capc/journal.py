@@ -72,8 +72,8 @@ class _Journal:
                 if known.setdefault(name, value) != value:
                     raise InputError(
                         f"journal {self.path!r} has another {name} than this coalition and site: "
-                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for those, and give this "
-                        "one a place of its own"
+                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for those, and "
+                        "give this one a place of its own"
                     )
                 self._run("INSERT OR IGNORE INTO facts VALUES (?, ?)", name, value)
             self.identity = str(known.get("identity") or secrets.token_hex(8))
@@ -248,7 +248,7 @@ class GuardianJournal(_Journal):
         it neither, it is refused, unless nothing is counted (``counted``: there is an allowance).
         """
         with self._transaction():
-            held, issued, _ = self._half(querier)
+            held, issued, half = self._half(querier)
             row = self._run(
                 "SELECT batch, version, next, fallback FROM batches "
                 "WHERE querier = ? AND phase = ?",
@@ -264,6 +264,9 @@ class GuardianJournal(_Journal):
             elif row is not None:
                 self._run("UPDATE batches SET phase = ? WHERE batch = ?", ABANDONED, row[0])
                 self._write(querier, held, issued, json.loads(row[3]))
+            elif version > issued:
+                # Nothing is counted, and a version must be above all the other side has seen.
+                self._write(querier, held, version, half)
 
     def _adopt(self, querier: str, batch: str, version: int, half: str) -> None:
         self._run("UPDATE batches SET phase = ? WHERE batch = ?", DONE, batch)

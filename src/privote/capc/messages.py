@@ -37,6 +37,7 @@ CODES: dict[str, type[PrivoteError]] = {
 }
 HEAD_BYTES = 1 << 16  # of the JSON head: names of a few thousand parties
 MOST_BYTES = 1 << 28  # of any message, where the terms do not set a smaller bound
+DECISION = "decision"  # where a session's name has an answering party's otherwise
 _WHY = 500
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST = 1 << 31
@@ -66,7 +67,12 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _WHY
+    return isinstance(value, str) and len(value) <= _WHY and value.isprintable()
+
+
+def printable(text: str) -> str:
+    """Return one line that no terminal obeys and that no statement takes for its own."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def is_name(value: Any) -> bool:
@@ -171,7 +177,7 @@ class Refused(Message):
         """Return the refusal that tells of an error; troubles with own files stay at home."""
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
         why = "the records of this site cannot be used" if code == "ledger" else str(error)
-        return cls(batch, why[:_WHY], code)
+        return cls(batch, printable(why)[:_WHY], code)
 
     def error(self, sender: str) -> PrivoteError:
         """Return it as the error it is for the receiver."""

@@ -142,9 +142,11 @@ class BallotProgram(_Public):
 
     def padded(self) -> BallotProgram:
         """Return the program the engine runs: as many rows as give one response ciphertext."""
-        rows = self.rows
+        most = chunk_rows(self.name, self.labels, hidden=self.hidden, features=self.features)
+        rows, step = self.rows, 1
+        # Each look takes a while, and safe numbers may be hundreds apart: longer steps each time.
         while not all(single_response(rows, *product) for product in self._products()):
-            rows += 1
+            rows, step = min(rows + step, most), 2 * step
         return replace(self, rows=rows)
 
     def _products(self) -> list[tuple[int, int]]:

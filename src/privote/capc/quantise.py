@@ -23,6 +23,8 @@ IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 62
 _MOST_BITS = 30
 _WEIGHT_BITS = 20  # at most, and lowered as needed
+_TINY = 1e-200  # weights below are 0: their scale would leave the range of floating point
+_HUGE = 1 / _TINY
 
 
 def quantise_rows(X: Any, *, features: int, bound: float, bits: int) -> IntArray:
@@ -107,7 +109,8 @@ def _perceptron(
     folded = bias2 - logit(model.thresholds)
     # A bias far beyond the weights sets the scale: a hidden unit counts by its size.
     top = max(float(np.abs(weights1).max()) * bound, float(np.abs(bias1).max()) / len(weights1))
-    top = top or 1.0
+    _check_scale(top)
+    top = top if top > _TINY else 1.0
     # Both layers lose bits in turn, the second first: the first is multiplied by more.
     for total in range(2 * _WEIGHT_BITS, 1, -1):
         first_bits, second_bits = -(-total // 2), total // 2
@@ -139,6 +142,8 @@ def _signed(
     decides alone and is cut to just that: ``most`` is the largest input.
     """
     top = np.abs(weights).max(axis=0)
+    _check_scale(float(top.max()))
+    top = np.where(top > _TINY, top, 0.0)
     scale = 2.0**bits / np.where(top > 0, top, 1.0)
     whole_weights = np.rint(weights * scale).astype(np.int64)
     reach = np.abs(whole_weights).sum(axis=0).astype(np.float64) * most + 1.0
@@ -150,8 +155,9 @@ def _signed(
 
 def _reach(weights: IntArray, bias: IntArray, most: Sequence[int]) -> list[int]:
     """Return the largest |input @ weights + bias| of each output, for inputs within ``most``."""
-    sizes = np.abs(weights).astype(object)
-    return [int(total) for total in np.array(most, object) @ sizes + np.abs(bias).astype(object)]
+    # Python's integers: the smallest int64 has no absolute value among the others.
+    sizes, shifts = np.abs(weights.astype(object)), np.abs(bias.astype(object))
+    return [int(total) for total in np.array(most, object) @ sizes + shifts]
 
 
 def _lifted(weights: IntArray, bias: IntArray, unit: int, hidden: int) -> dict[str, IntArray]:
@@ -192,6 +198,11 @@ def _unit(bits: int) -> int:
     if whole("bits", bits) > _MOST_BITS:
         raise InputError(f"bits must be at most {_MOST_BITS}, got {bits}")
     return int(1 << int(bits))
+
+
+def _check_scale(top: float) -> None:
+    if not top < _HUGE:
+        raise InputError(f"model: weights times bound must be below {_HUGE:g}, got {top:g}")
 
 
 def _too_large(bound: float, unit: int) -> InputError:

@@ -21,7 +21,7 @@ from ..errors import InputError, UnavailableError, positive, whole
 from ..links import OptimalLink
 from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism, TauVoting
 from ..mechanisms.cells import CellMechanism
-from .messages import ANSWERING, GUARDIAN, HEAD_BYTES, QUERYING, is_name
+from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
 
 _GUARANTEES = ("allowance", "worst-case")
 _LARGEST_GRID = 1 << 40
@@ -52,7 +52,7 @@ class Terms:
     queriers
         Who may ask. An allowance is split among them, so their number is part of the terms.
     minimum
-        How many parties must take part in a decision.
+        How many parties must take part in a decision; at least two.
     most_queries
         The longest batch.
     hidden
@@ -84,8 +84,9 @@ class Terms:
             raise InputError(f"name must be a text of 1 to 100 characters, got {self.name!r:.60}")
         self._put("labels", _texts("labels", self.labels))
         self._put("queriers", _sites("queriers", self.queriers))
-        for name in ("features", "bits", "minimum", "most_queries"):
+        for name in ("features", "bits", "most_queries"):
             self._put(name, whole(name, getattr(self, name)))
+        self._put("minimum", whole("minimum", self.minimum, 2))  # one ballot alone is no vote
         for name in ("bound", "epsilon", "timeout"):
             self._put(name, positive(name, getattr(self, name)))
         self._put("delta", check_delta(self.delta))
@@ -112,6 +113,8 @@ class Terms:
             strange = sorted(set(own or ()) - set(self.labels))
             if strange:
                 raise InputError(f"labels of {party} must be among the coalition's, got {strange}")
+        if DECISION in known:
+            raise InputError(f"parties must not be called {DECISION!r}, a session's own name")
         self._put("parties", known)
         _sites("guardian", (self.guardian,))
         if self.guardian in known or self.guardian in self.queriers:
@@ -119,10 +122,10 @@ class Terms:
                 f"guardian must be a site of its own, got {self.guardian!r}, which asks or answers"
             )
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
-        if fewest < max(self.minimum, 2):
+        if fewest < self.minimum:
             raise InputError(
-                "every querying party needs at least minimum (and two) other parties: with one "
-                f"alone its ballot would be all there is; got {fewest}, minimum={self.minimum}"
+                f"every querying party needs at least minimum={self.minimum} other parties, "
+                f"got {fewest}"
             )
         if len(json.dumps([*known, *self.queriers])) > HEAD_BYTES // 2:
             raise InputError("parties must fit a message's head: use fewer or shorter names")
@@ -271,7 +274,11 @@ def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
                 given[key] = kind(**inner)
         return MECHANISMS[name](**given)
     except TypeError as error:
-        raise InputError(f"mechanism {name!r} takes other parameters: {error}") from None
+        kinds = [MECHANISMS[name], *(kind for key, kind in _NESTED.items() if key in given)]
+        known = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
+        raise InputError(
+            f"mechanism {name!r} takes {known}; {str(error).split('() ')[-1]}"
+        ) from None
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:

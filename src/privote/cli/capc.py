@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.errors import PeerError
+from privote.errors import InputError, PeerError
 
 from . import options
 from .capc_certs import app as certs
 from .capc_simulate import simulate
+
+if TYPE_CHECKING:
+    from privote.capc.site import Site
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -76,8 +81,7 @@ def _serve(make: Any, file: Path, *, as_json: bool) -> None:
 
     site = Site.read(file)
     with Log(json=as_json) as log:
-        if site.stamp:
-            log(site.stamp)
+        _begin(site, log)
         driver = make(site, log)
         _stop_on_signals(driver)
         log(f"{site.name} {LISTENING} {site.listen}, engine {site.engine}")
@@ -137,19 +141,24 @@ def query(
 
     read = Site.read(site)
     data = table(rows)
+    if data.X.shape[0] > read.terms.most_queries:
+        raise InputError(
+            f"ROWS must have at most {read.terms.most_queries} rows (most_queries of the terms), "
+            f"got {data.X.shape[0]}: ask them in several batches"
+        )
     guess = None if baseline is None else read_baseline(baseline)
     check_folder(output, force=force)
     began = time.monotonic()
     with Log() as log:
-        if read.stamp:
-            log(read.stamp)
-        driver = launch.querying(read, data.X, log, baseline=guess)
+        _begin(read, log)
+        told = _Told(log)
+        driver = launch.querying(read, data.X, told, baseline=guess)
+        _warn_of_clipping(data.X, read.terms.bound)
         _stop_on_signals(driver)
         try:
             answers = driver.run()
         except PeerError as error:
-            why = driver.reasons.get(read.terms.guardian)
-            raise PeerError(f"{error} ({why})" if why else str(error)) from None
+            raise PeerError(_explained(str(error), read, driver.reasons, told)) from None
         if answers is None:
             raise PeerError("stopped before the batch was answered; run it again to resume it")
     prices = getattr(driver.role, "prices", None)
@@ -158,6 +167,65 @@ def query(
     facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
     write(output, facts, read.terms, answers)
     show(facts, output, as_json=json)
+
+
+class _Told:
+    """A log that remembers who was lost or left out, and why."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.left_out: list[str] = []
+        self._log = log
+
+    def __call__(self, text: str) -> None:
+        # Of a site that cannot be reached the line before says why.
+        unreached = text.endswith("it cannot be reached")
+        if text.startswith("lost ") or (" is left out: " in text and not unreached):
+            self.left_out.append(text)
+        self._log(text)
+
+
+def _explained(said: str, site: Site, reasons: Mapping[str, str], told: _Told) -> str:
+    """Return why a query failed, with whom, and where that site was looked for."""
+    guardian = site.terms.guardian
+    if not said.startswith(f"{guardian} "):
+        # Streams that ended because the query had failed are no reason for it.
+        return f"{said} ({'; '.join(told.left_out)})" if told.left_out else said
+    where = f"addresses.{guardian} is {site.addresses[guardian]}"
+    return f"{said} ({'; '.join(filter(None, (reasons.get(guardian), where)))})"
+
+
+def _begin(site: Site, log: Callable[[str], None]) -> None:
+    """Log what whoever reads the log must know first."""
+    if site.stamp:
+        log(site.stamp)
+    warn_of_others(site, log)
+
+
+def warn_of_others(site: Site, log: Callable[[str], None]) -> None:
+    """Log which of a site's files others on its machine can read, or change."""
+    for key, path, others in (
+        ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
+        ("state", site.state, stat.S_IRGRP | stat.S_IROTH),
+        ("trust", site.trust, stat.S_IWGRP | stat.S_IWOTH),
+    ):
+        if path is None or not path.exists() or not path.stat().st_mode & others:
+            continue
+        if path.absolute().parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):
+            what = "changed" if key == "trust" else "read"
+            log(f"WARNING: {key} {str(path)!r} can be {what} by others: chmod go-rwx {path}")
+
+
+def _warn_of_clipping(X: Any, bound: float) -> None:
+    """Say how many rows lie outside what the models were promised: they are not what was asked."""
+    import numpy as np
+
+    outside = int((np.asarray((abs(X) > bound).sum(axis=1)).ravel() > 0).sum())
+    if outside:
+        typer.echo(
+            f"warning: {outside} of {X.shape[0]} rows have values beyond bound={bound:g} of the "
+            "terms, and are clipped to it: are they scaled as the models' rows were?",
+            err=True,
+        )
 
 
 def _stop_on_signals(driver: Any) -> None:

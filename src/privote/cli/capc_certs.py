@@ -23,6 +23,7 @@ Name = Annotated[
 Folder = Annotated[Path, typer.Option(help="Where the site's own key and certificate lie.")]
 TrustFolder = Annotated[Path, typer.Option(help="The folder of pinned certificates.")]
 Days = Annotated[int, typer.Option(help="How long it is valid.")]
+_SHOWN = 16  # digits of a fingerprint in a table
 
 
 @app.command()
@@ -123,7 +124,11 @@ def revoke(
     name: Name,
     trust: TrustFolder = Path("trust"),
     fingerprint: Annotated[
-        str | None, typer.Option(help="Only this one of its certificates; all unless told.")
+        str | None,
+        typer.Option(
+            help="Only this one of its certificates, or the 16 digits `certs list` shows; all "
+            "unless told."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -137,6 +142,10 @@ def revoke(
 
     from .output import print_json
 
+    if fingerprint is not None and len(fingerprint) == _SHOWN:
+        held = [each for each in trusting.Trust(trust).all() if each.name == name]
+        same = [each.fingerprint for each in held if each.fingerprint.startswith(fingerprint)]
+        fingerprint = same[0] if len(same) == 1 else fingerprint
     gone = trusting.revoke(trust, name, fingerprint=fingerprint)
     if json:
         print_json({"revoked": [each.fingerprint for each in gone], "name": name})
@@ -172,9 +181,11 @@ def list_them(
     if json:
         print_json({"certificates": rows, "revoked": gone})
         return
-    shown = [{**row, "fingerprint": row["fingerprint"][:16]} for row in rows]
+    shown = [{**row, "fingerprint": row["fingerprint"][:_SHOWN]} for row in rows]
     if shown:
-        print_table(shown, title="Certificates", caption="Fingerprints: first 16 of 64 digits.")
+        print_table(
+            shown, title="Certificates", caption=f"Fingerprints: first {_SHOWN} of 64 digits."
+        )
     else:
         typer.echo(f"No certificate is pinned in {trust}.")
     for each in gone:

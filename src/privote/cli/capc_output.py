@@ -53,6 +53,7 @@ def facts_of(
         else:
             curve = queries * prices.query(party, name)
         costs[party] = float(epsilon(curve, prices.orders, terms.delta))
+    allowances = prices.allowances(name) if terms.guarantee == "allowance" else {}
     hidden = answers.engine != "clear"
     return {
         **answers.facts(),
@@ -63,6 +64,9 @@ def facts_of(
         "labels": len(terms.labels),
         "mechanism": str(terms.mechanism),
         "epsilon_by_party": costs,
+        "budget": terms.epsilon,
+        "allowance_by_party": allowances,
+        "surprise_unit": terms.mechanism.surprise_unit,
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
@@ -93,9 +97,11 @@ def statement(facts: dict[str, Any]) -> str:
         "Protected: replacing all training data of one answering site, towards whoever sees the "
         "labels.",
         *(
-            f"  {party}: epsilon {cost:.4g} at delta {facts['delta']:g}"
+            f"  {party}: epsilon {cost:.4g} at delta {facts['delta']:g}" + _times(facts, party)
             for party, cost in facts["epsilon_by_party"].items()
         ),
+        f"The terms allow epsilon {facts['budget']:g} for each site's data, all batches of all "
+        "querying sites together.",
         "",
         f"Engine: {facts['engine']}"
         + (
@@ -108,6 +114,22 @@ def statement(facts: dict[str, Any]) -> str:
         + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _times(facts: dict[str, Any], party: str) -> str:
+    allowance = facts["allowance_by_party"].get(party)
+    if allowance is None:
+        return ""
+    return f", {allowance} {facts['surprise_unit']}s may depart"
+
+
+def allowance_said(facts: dict[str, Any]) -> str | None:
+    """Return how far the smallest allowance goes; it is public, what is left of it is not."""
+    if not facts["allowance_by_party"]:
+        return None
+    least = min(facts["allowance_by_party"].values())
+    unit = facts["surprise_unit"]
+    return f"{least} {unit}s a site, for life; {least / facts['queries']:.2g} a row of this batch"
 
 
 def write(output: Path, facts: dict[str, Any], terms: Terms, answers: Answers) -> None:
@@ -131,12 +153,16 @@ def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
         return
     if facts["stamp"]:
         typer.echo(facts["stamp"])
+    lasting = facts["guarantee"] == "allowance"
     shown = {
         "queries": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
         "guarantee": facts["guarantee"],
-        "epsilon of a site, at most": float(facts["epsilon"]),
+        ("epsilon of a site, " + ("for life" if lasting else "this batch")): float(
+            facts["epsilon"]
+        ),
         "delta": float(facts["delta"]),
+        "may depart from the baseline": allowance_said(facts),
         "engine": facts["engine"],
         "secure": facts["secure"],
         "seconds": facts.get("seconds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as json_module
 import time
 from dataclasses import dataclass
@@ -118,7 +119,12 @@ def simulate(
         scenes = made(terms, asked.parties, asked.queries, asked.hidden, _SCENES, seed or 0)
     output.mkdir(parents=True)
     run = _in_clear if clear else _in_processes
-    facts = run(output, terms, scenes, seed)
+    try:
+        facts = run(output, terms, scenes, seed)
+    except PrivoteError:
+        with contextlib.suppress(OSError):
+            output.rmdir()  # only if nothing is in it: the same command may then be tried again
+        raise
     _finish(output, terms, scenes, facts, json=json)
 
 
@@ -139,6 +145,8 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
 
     if asked.parties < 2:
         raise InputError(f"--parties must be at least 2, got {asked.parties}")
+    if asked.queries < 1:
+        raise InputError(f"--queries must be at least 1, got {asked.queries}")
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
     sigma = None if mechanism.noisy else max(2.0, 0.14 * asked.parties)
     built = mechanism.build(sigma=sigma)
@@ -196,7 +204,9 @@ def _in_processes(output: Path, terms: Terms, scenes: Any, seed: int | None) -> 
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         why = said[-1].removeprefix("error: ") if said else f"exit {done.returncode}"
-        raise _ERRORS.get(done.returncode, PeerError)(f"the querying site failed: {why}")
+        raise _ERRORS.get(done.returncode, PeerError)(
+            f"the querying site failed: {why}; every site's log is in {str(output)!r}"
+        )
     facts: dict[str, Any] = json_module.loads(done.stdout)
     return {**facts, "start_seconds": round(started - began, 2), "seconds": round(seconds, 2)}
 
@@ -222,6 +232,7 @@ def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, j
     """Write what was found and show it."""
     import numpy as np
 
+    from .capc_output import allowance_said
     from .output import print_json, print_table
 
     with np.load(output / "answers" / "labels.npz") as file:
@@ -239,8 +250,15 @@ def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, j
     typer.echo(
         f"{len(facts['parties'])} of {facts['voters']} sites labelled {len(labels)} scenes with "
         f"{facts['mechanism']}.\nGuarantee {facts['guarantee']}: epsilon {facts['epsilon']:.3g} at "
-        f"delta {facts['delta']:g} for each site's data.\n"
+        f"delta {facts['delta']:g} for each site's data."
     )
+    allowance = allowance_said(facts)
+    if allowance is not None:
+        typer.echo(
+            f"May depart from the baseline (no): {allowance}.\n"
+            "A site that has used it up counts as the baseline."
+        )
+    typer.echo()
     print_table(figures)
     typer.echo(
         "Compared with the truth, which only a simulation knows; an abstention counts as 0. In a "

@@ -77,7 +77,7 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{file.name} cannot be read: {error}") from None
     if "X" not in held:
-        raise InputError(f"{file.name} must have the array X, it has {_few(held)}")
+        raise InputError(f"{file.name} must have the array 'X', it has {_few(held)}")
     rows = len(held["X"])
     Y = held.get("Y", np.zeros((rows, 0), np.int8))
     names = [str(name) for name in held.get("label_names", labels)]

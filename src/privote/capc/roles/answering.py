@@ -67,7 +67,8 @@ class AnsweringParty(Role):
             raise InputError(f"name must be an answering party of the coalition, got {name!r:.60}")
         self.hidden, self._model = _check_model(model, terms)
         self._batches: dict[str, _Batch] = {}
-        self._seen: set[str] = set()  # the guardian confirms once, also to one that forgot
+        # Confirmed ones only: others cost whoever names them nothing, and there may be many.
+        self._seen: set[str] = set()
         self._handlers |= {
             Answer: self._on_answer,
             Confirmed: self._on_confirmed,
@@ -100,6 +101,10 @@ class AnsweringParty(Role):
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
         if hello.role == QUERYING:
             return [Send(sender, QUERYING, self._hello())]
+        if hello.simulated and not self.entropy.simulated:
+            del self._greeted[sender, GUARDIAN]
+            why = f"the noise of {sender} comes from a seed and protects nobody"
+            return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
     def _on_answer(self, sender: str, answer: Answer) -> list[Action]:
@@ -110,9 +115,8 @@ class AnsweringParty(Role):
             raise PeerError(
                 f"a batch has at most {terms.most_queries} queries here, got {answer.queries}"
             )
-        if answer.batch in self._seen:
+        if answer.batch in self._seen or answer.batch in self._batches:
             raise RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
-        self._seen.add(answer.batch)
         for old in [b for b, held in self._batches.items() if held.querier == sender]:
             self._forget(old)  # one batch at a time: whoever asks for another gave up the first
         self._batches[answer.batch] = _Batch(sender, answer.queries)
@@ -132,6 +136,7 @@ class AnsweringParty(Role):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
         if held.masks is not None:
             raise RepeatedError(f"batch {confirmed.batch} was confirmed before")
+        self._seen.add(confirmed.batch)
         self.timers.drop(confirmed.batch)
         held.masks = words(self.entropy, held.queries, len(self.terms.labels))
         programs = ballot_programs(self.terms, held.queries, self.hidden)

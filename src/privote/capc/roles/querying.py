@@ -16,6 +16,7 @@ from ..charges import Prices
 from ..journal import QuerierJournal, to_words
 from ..messages import (
     ANSWERING,
+    DECISION,
     GUARDIAN,
     QUERYING,
     Answer,
@@ -215,7 +216,7 @@ class QueryingParty(Role):
         batch, _, other = event.session.partition(":")
         if self._grant is None or batch != self._batch or event.outputs is None:
             return []
-        if other == "decision":
+        if other == DECISION:
             return self._store(event) if self._ready is not None else []
         if other not in self._busy:
             return []

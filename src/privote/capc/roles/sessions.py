@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...entropy import Entropy
-from ..messages import IntArray
+from ..messages import DECISION, IntArray
 from ..programs import AllowanceProgram, BallotProgram, DecisionProgram, chunk_rows
 from ..terms import Terms
 
@@ -19,7 +19,7 @@ def ballot_session(batch: str, party: str) -> str:
 
 def decision_session(batch: str) -> str:
     """Return the id of the session in which the labels are decided."""
-    return f"{batch}:decision"
+    return f"{batch}:{DECISION}"
 
 
 def slices(

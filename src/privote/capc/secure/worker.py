@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -36,6 +37,7 @@ _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 def main(descriptor: int) -> None:
     """Do the one job that arrives, then wait to be ended."""
     _end_with_parent()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows and masks
     channel = socket.socket(fileno=descriptor)
     try:
         work(channel, receive(channel))

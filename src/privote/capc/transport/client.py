@@ -12,7 +12,7 @@ from .outbox import Outbox
 from .server import Line
 from .streams import ROLE_KEY, SESSION_KEY, TALK, TUNNEL, Log, bounds, grpc_module, told
 from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES, TunnelLink
+from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, TunnelLink
 
 _LINGER = 5.0  # seconds for the peer to end its side of a session
 
@@ -112,7 +112,14 @@ class Client:
         self._log(f"messages with {self.peer} ended: {why}")
         call.cancel()
 
-    def tunnel(self, session: str, *, patience: float, most_bytes: int = MOST_BYTES) -> TunnelLink:
+    def tunnel(
+        self,
+        session: str,
+        *,
+        patience: float,
+        most_bytes: int = MOST_BYTES,
+        most_exchange: int = MOST_EXCHANGE,
+    ) -> TunnelLink:
         """Open a session's tunnel and wait until the peer is ready for it."""
         outbox = Outbox(4 * FRAME)
         call = self._channel.stream_stream(TUNNEL)(
@@ -132,18 +139,18 @@ class Client:
             ready.cancel()
         self._tunnels.add(call)
         call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _ClientLink(call, outbox, patience, most_bytes)
+        return _ClientLink(
+            call, outbox, patience=patience, most_bytes=most_bytes, most_exchange=most_exchange
+        )
 
 
 class _ClientLink(TunnelLink):
     """A tunnel that ends its call when both sides are done."""
 
-    def __init__(self, call: Any, outbox: Outbox, patience: float, most_bytes: int) -> None:
+    def __init__(self, call: Any, outbox: Outbox, **bounds: Any) -> None:
         self._call, self._over = call, threading.Event()
         call.add_done_callback(lambda _: self._over.set())
-        super().__init__(
-            outbox, _frames(call), first=True, patience=patience, most_bytes=most_bytes
-        )
+        super().__init__(outbox, _frames(call), first=True, **bounds)
 
     def close(self) -> None:
         super().close()

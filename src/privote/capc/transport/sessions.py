@@ -15,10 +15,11 @@ from ..secure.base import SecureEngine
 from .client import Client
 from .outbox import Outbox
 from .streams import Log
-from .tunnel import FRAME, MOST_BYTES, TunnelLink
+from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, TunnelLink
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
 _REMEMBERED = 1000  # sessions whose bytes are known
+_DIGESTS = 4096  # bytes that a secure engine exchanges beside its sockets, and more
 _EARLY = 10.0  # seconds that a tunnel may come before our own side is ready for it
 Report = Callable[[str, Any, str | None], None]  # session, outputs, why it broke
 
@@ -57,7 +58,9 @@ class Sessions:
         log: Log,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        self._engine, self._most_bytes = engine, most_bytes
+        self._engine = engine
+        exchanged = _DIGESTS if engine.secure else MOST_EXCHANGE
+        self._bounds = {"most_bytes": most_bytes, "most_exchange": exchanged}
         self._report, self._log = report, log
         self._places = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
@@ -74,9 +77,7 @@ class Sessions:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
-                    link = client().tunnel(
-                        work.session, patience=work.seconds, most_bytes=self._most_bytes
-                    )
+                    link = client().tunnel(work.session, patience=work.seconds, **self._bounds)
                 except PrivoteError as error:
                     self._broken(work.session, work.peer, str(error))
                     return
@@ -99,9 +100,7 @@ class Sessions:
         outbox = Outbox(4 * FRAME)
         try:
             yield b""  # ready
-            link = TunnelLink(
-                outbox, incoming, first=False, patience=work.seconds, most_bytes=self._most_bytes
-            )
+            link = TunnelLink(outbox, incoming, first=False, patience=work.seconds, **self._bounds)
         except BaseException:
             self._places.release()
             self._broken(session, peer, "the tunnel ended before anything was computed")

@@ -7,6 +7,8 @@ from typing import Any
 
 from privote.errors import missing_extra
 
+from ..messages import printable
+
 SERVICE = "privote.Capc"
 TALK, TUNNEL = f"/{SERVICE}/Talk", f"/{SERVICE}/Tunnel"
 SESSION_KEY = "privote-session"  # the session a tunnel is for
@@ -30,6 +32,8 @@ def bounds(most_message: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", most_message),
         ("grpc.max_send_message_length", most_message),
         ("grpc.max_metadata_size", 8192),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a packed frame may be a bomb
+        ("grpc.server_handshake_timeout_ms", 15_000),  # whoever is silent holds no connection
         ("grpc.keepalive_time_ms", 20_000),  # a peer whose machine is gone is noticed
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
@@ -69,4 +73,4 @@ def told(error: Any) -> str:
         for part, meaning in _MEANINGS:
             if part in str(details):
                 return meaning
-    return f"{details or code}"[:300].replace("\n", " ")
+    return printable(f"{details or code}")[:300]

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from privote.errors import PeerError
 
+from ..messages import printable
 from .outbox import Outbox
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
@@ -46,6 +47,8 @@ class TunnelLink:
         Seconds to wait for the peer in `exchange`, and for the engine to listen.
     most_bytes
         More than this, both ways together, ends the session.
+    most_exchange
+        Bytes of the longest exchange.
     """
 
     def __init__(
@@ -56,14 +59,16 @@ class TunnelLink:
         first: bool,
         patience: float,
         most_bytes: int = MOST_BYTES,
+        most_exchange: int = MOST_EXCHANGE,
     ) -> None:
         # Short: the path of a unix socket has room for about 100 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="pv-"))
         self.sent = self.received = 0
         self._outbox, self._incoming, self._patience = outbox, incoming, patience
-        self._most, self._lock = most_bytes, threading.Lock()
+        self._most, self._most_exchange = most_bytes, most_exchange
+        self._lock = threading.Lock()
         self._blobs: queue.Queue[bytes | None] = queue.Queue(maxsize=8)
-        self._pieces: list[bytes] = []
+        self._pieces = bytearray()
         self._connections: dict[int, _Connection] = {}
         self._next = 0 if first else 1
         self._why: str | None = None
@@ -84,10 +89,17 @@ class TunnelLink:
         """True once the session is closed or broken."""
         return self._closed or self._why is not None
 
+    @property
+    def closed(self) -> bool:
+        """The same, for an engine: it ends at once instead of at its deadline."""
+        return self.over
+
     def exchange(self, data: bytes) -> bytes:
         """Send ours, return the peer's."""
-        if len(data) > MOST_EXCHANGE:
-            raise PeerError(f"an exchange must have at most {MOST_EXCHANGE} bytes, ours has more")
+        if len(data) > self._most_exchange:
+            raise PeerError(
+                f"an exchange must have at most {self._most_exchange} bytes, ours has more"
+            )
         for start in range(0, max(len(data), 1), PIECE):
             last = start + PIECE >= len(data)
             self.send(EXCHANGE, int(last), data[start : start + PIECE])
@@ -124,7 +136,7 @@ class TunnelLink:
 
     def send(self, kind: int, number: int, data: bytes = b"") -> None:
         """Send a frame; waits while the peer is slow."""
-        self._count(sent=len(data))
+        self._count(sent=_HEAD.size + len(data))
         self._outbox.put(_HEAD.pack(kind, number) + data)
 
     def _count(self, *, sent: int = 0, received: int = 0) -> None:
@@ -189,17 +201,9 @@ class TunnelLink:
             raise PeerError(f"a frame must have {_HEAD.size} to {FRAME} bytes, got {len(frame)}")
         kind, number = _HEAD.unpack_from(frame)
         data = frame[_HEAD.size :]
-        self._count(received=len(data))
+        self._count(received=len(frame))  # empty frames count too
         if kind == EXCHANGE:
-            self._pieces.append(data)
-            if sum(map(len, self._pieces)) > MOST_EXCHANGE:
-                raise PeerError(f"an exchange must have at most {MOST_EXCHANGE} bytes")
-            if number:
-                whole, self._pieces = b"".join(self._pieces), []
-                try:
-                    self._blobs.put(whole, timeout=self._patience)
-                except queue.Full:
-                    raise PeerError("the peer exchanges more than was agreed") from None
+            self._take_piece(data, last=bool(number))
         elif kind == OPEN:
             if number in self._connections or number % 2 == self._next % 2:
                 raise PeerError(f"connection {number} cannot be opened by the peer")
@@ -212,6 +216,18 @@ class TunnelLink:
             self._bye = True
         else:
             raise PeerError(f"a frame of unknown kind {kind}")
+
+    def _take_piece(self, data: bytes, *, last: bool) -> None:
+        self._pieces += data
+        if len(self._pieces) > self._most_exchange:
+            raise PeerError(f"an exchange must have at most {self._most_exchange} bytes")
+        if not last:
+            return
+        whole, self._pieces = bytes(self._pieces), bytearray()
+        try:
+            self._blobs.put(whole, timeout=self._patience)
+        except queue.Full:
+            raise PeerError("the peer exchanges more than was agreed") from None
 
 
 class _Connection:
@@ -274,4 +290,4 @@ class _Connection:
 def _short(error: Exception) -> str:
     details = getattr(error, "details", None)
     said = details() if callable(details) else str(error)
-    return str(said or type(error).__name__)[:200]
+    return printable(str(said or type(error).__name__))[:200]
