@@ -106,8 +106,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "guardian answers": ({"guardian": "p1"}, "site of its own"),
     "a session's name": ({"parties": {"decision": None, "p1": None}}, "must not be called"),
     "a path": ({"guardian": "../pg"}, "names of letters"),
-    "one party": ({"parties": {"p0": None}, "minimum": 1}, "at least minimum"),
-    "asks itself": ({"parties": {"q0": None, "p0": None}, "minimum": 1}, "at least minimum"),
+    "one party": ({"parties": {"p0": None}}, "at least minimum"),
+    "asks itself": ({"parties": {"q0": None, "p0": None}}, "at least minimum"),
+    "one ballot alone": ({"minimum": 1}, "minimum must be an integer of at least 2"),
     "minimum": ({"minimum": 4}, "at least minimum"),
     "strange label": ({"parties": {"p0": ("z",), "p1": None}}, "among the coalition's"),
     "no labels": ({"parties": {"p0": (), "p1": None}}, "labels of p0"),
@@ -126,6 +127,8 @@ def test_bad_terms_are_refused(name: str) -> None:
 
 def test_bad_plain_data_is_refused() -> None:
     plain = terms_of().to_dict()
+    with pytest.raises(pv.InputError, match=r"takes .*sigma.*sgima"):
+        Terms.from_dict({**plain, "mechanism": {"mechanism": "binary", "sgima": 3.0}})
     with pytest.raises(pv.InputError, match="no 'extra'"):
         Terms.from_dict({**plain, "extra": 1})
     with pytest.raises(pv.InputError, match="not complete"):
