@@ -140,8 +140,6 @@ def test_saved_and_loaded(tmp_path: Path, hidden: int | None) -> None:
 
 def test_files_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    with pytest.raises(InputError, match="model saved as"):
-        SiteModel.load(path)
     path.write_bytes(b"no model")
     with pytest.raises(InputError, match="model saved as"):
         SiteModel.load(path)
@@ -170,3 +168,11 @@ def test_a_model_for_some_of_its_labels():
     assert np.array_equal(part.votes(X), model.votes(X)[:, [2, 0]])
     with pytest.raises(InputError, match="'z'"):
         model.only(("a", "z"))
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path):
+    model = SiteModel.of((np.ones((1, 2)), 0.0))
+    with pytest.raises(InputError, match="no folder"):
+        model.save(tmp_path / "nowhere" / "model.npz")
+    with pytest.raises(InputError, match="not there"):
+        SiteModel.load(tmp_path / "model.npz")

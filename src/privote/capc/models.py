@@ -100,6 +100,8 @@ class SiteModel:
     def save(self, path: str | Path) -> None:
         """Write the model to an .npz file of plain arrays, readable by its owner only."""
         target = Path(path)
+        if not target.parent.is_dir():
+            raise InputError(f"path {str(path)!r}: there is no folder {str(target.parent)!r}")
         arrays: dict[str, Any] = {"labels": np.array(self.labels), "thresholds": self.thresholds}
         for place, (weights, bias) in enumerate(self.layers):
             arrays[f"weights{place}"], arrays[f"bias{place}"] = weights, bias
@@ -125,6 +127,8 @@ class SiteModel:
         except (OSError, ValueError, EOFError) as error:
             if isinstance(error, InputError):
                 raise
+            if isinstance(error, FileNotFoundError):
+                raise InputError(f"{path} must be a model's file, but it is not there") from None
             raise InputError(f"{path} must be a model saved as .npz: {error}") from None
         return cls(
             layers=tuple((arrays[f"weights{i}"], arrays[f"bias{i}"]) for i in range(layers)),

@@ -222,7 +222,8 @@ def _check_model(
     """Return the hidden units and the arrays, if they are what a ballot program takes."""
     hidden = np.shape(model["weights1"])[-1] if "weights1" in model else None
     if hidden is not None and (terms.hidden is None or hidden > terms.hidden):
-        raise InputError(f"model must have at most hidden={terms.hidden} units, got {hidden}")
+        most = "be linear" if terms.hidden is None else f"have at most {terms.hidden} hidden units"
+        raise InputError(f"model must {most}, as hidden in the terms says, got {hidden} units")
     wanted = BallotProgram(
         rows=1, features=terms.features, labels=len(terms.labels), hidden=hidden
     ).inputs(PEER)

@@ -77,8 +77,10 @@ def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -
     if terms.guarantee != "allowance" or terms.by_ballot:
         raise InputError("baseline goes with an allowance and binary voting only")
     guess = np.asarray(baseline)
-    if guess.shape != (queries, len(terms.labels)) or not np.isin(guess, (0, 1)).all():
-        raise InputError(
-            f"baseline must be 0 or 1, ({queries}, {len(terms.labels)}), got {guess.shape}"
-        )
+    shape = (queries, len(terms.labels))
+    if guess.shape != shape:
+        raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
+    strange = ~np.isin(guess, (0, 1))
+    if strange.any():
+        raise InputError(f"baseline must hold 0 and 1 only, got {guess[strange][0]!r:.40}")
     return guess.astype(np.int64)
