@@ -9,7 +9,8 @@ they ask; unconditional, delta 1e-5. A querying site stops where its share of th
 expected to end, judged by how often its own model says yes. The noise is 0.3 times the voters.
 
 - equal: every site has the same number of records, as in the paper.
-- weakest: the same, and the querying sites are those with the lowest balanced accuracy.
+- weakest: the same, and the querying sites are those with the lowest balanced accuracy *on the test
+  rows*: part of what they gain is chance that evens out.
 - small: the querying sites have a tenth of the others' records.
 - other labels: the same as equal, but the querying sites and half of the others have no records of
   every second label; figures are of those labels, for which there is no model before. Who does not
