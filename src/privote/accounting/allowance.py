@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .renyi import Floats, epsilon
 
-_LIMIT = 10**12  # a cost of zero buys no more than this
+MOST = 10**12  # a cost of zero buys no more than this
 FACTOR = 2  # the true ballots' surprises and the replaced ones'
 
 
@@ -28,8 +28,8 @@ def largest_count(curve: Floats, orders: Floats, budget: float, delta: float) ->
         return 0
     high = 2
     while fits(high):
-        if high >= _LIMIT:
-            return _LIMIT
+        if high >= MOST:
+            return MOST
         high *= 2
     low = high // 2
     while high - low > 1:

@@ -1,0 +1,145 @@
+"""Rényi filters: which charges a budget admits when they are chosen from what was released.
+
+A filter stops a run whose charges follow the history before it leaves a budget. Its theorem
+(Feldman and Zrnic 2021) needs one order, fixed in advance. "Admit whatever the best order of the
+summed curve still allows" lets the settling order follow the history, too, and breaks the promise:
+charges can be steered so that each branch settles where it looks cheapest. So a budget has a rule,
+fixed with it, for good:
+
+- *Shared* by mechanisms of any kind: one order is pinned. Or m orders, each with delta / m: the
+  histories are split by the order at which they settle, and the union over m parts costs delta.
+- *Exclusive* to one curve: every charge is a multiple of the first. Then what fits is a number
+  of multiples, known from the first charge on, and all orders may be used: the best one for that
+  number is the fixed one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import BudgetError, InputError
+from .renyi import DEFAULT_ORDERS, Floats, epsilon
+
+# Curves that were worked out twice are multiples of each other up to rounding. What is counted is
+# the larger multiple, so the tolerance decides what is refused and never what is promised.
+_PROPORTIONAL = 1e-6
+_DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
+
+
+def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -> float:
+    """Return the order at which a full budget of Gaussian-like charges settles, for any sigmas.
+
+    Such curves are multiples of the order, so the best order leaves the largest curve at order a,
+    over a: (budget - log(1 - 1/a) + log(delta a) / (a - 1)) / a, from the conversion of
+    :func:`privote.accounting.renyi.epsilon`.
+    """
+    left = budget - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return float(orders[np.argmax(left / orders)])
+
+
+def check_charge(curve: Floats, orders: Floats) -> Floats:
+    """Return a curve that a budget can be charged with: finite, none negative, never falling.
+
+    A Rényi divergence does not fall with its order; where rounding makes a curve dip, the larger
+    value counts.
+    """
+    try:
+        values, at = np.asarray(curve, np.float64), np.asarray(orders, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("a charge must be a curve of numbers") from None
+    if values.ndim != 1 or values.shape != at.shape or not len(at) or (np.diff(at) <= 0).any():
+        raise InputError(
+            "a charge must have one value for each order, and orders must rise; got shapes "
+            f"{values.shape} and {at.shape}"
+        )
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        bad = values[~(np.isfinite(values) & (values >= 0))][0]
+        raise InputError(f"a charge must be finite and not negative at every order, got {bad:g}")
+    highest = np.maximum.accumulate(values)
+    if (values < highest * (1 - _DIPS)).any():
+        raise InputError("a charge must not fall with the order: this is no Rényi curve")
+    return highest
+
+
+@dataclass
+class RenyiFilter:
+    """What was charged against one budget, and what it still admits.
+
+    Attributes
+    ----------
+    budget, delta
+        The promise.
+    pinned
+        The orders of a shared budget; None if it is exclusive to the first curve.
+    orders
+        The orders of every curve that is charged: (orders,).
+    """
+
+    budget: float
+    delta: float
+    pinned: tuple[float, ...] | None
+    orders: Floats
+    _unit: Floats | None = field(default=None, repr=False)
+    _times: float = field(default=0.0, repr=False)
+
+    def add(self, curve: Floats) -> None:
+        """Count a charge."""
+        if self.pinned is None:
+            self._times += self._multiple(curve)
+            if self._unit is None:
+                self._unit = np.array(curve)
+        else:
+            self._unit = np.array(curve) if self._unit is None else self._unit + curve
+
+    def epsilon(self, times: int = 0, each: Floats | None = None) -> float:
+        """Return the epsilon of all charges, and of so many more at this cost each."""
+        if each is None:
+            each = np.zeros(len(self.orders))
+        if self.pinned is None:
+            unit = each if self._unit is None else self._unit
+            more = times * (1.0 if self._unit is None else self._multiple(each))
+            return _epsilon((self._times + more) * unit, self.orders, self.delta)
+        total = times * each if self._unit is None else self._unit + times * each
+        at = self._places()
+        return _epsilon(total[at], self.orders[at], self.delta / len(at))
+
+    def room(self, each: Floats, wanted: int) -> int:
+        """Return how many costs ``each``, up to ``wanted``, still fit."""
+        low, high = 0, wanted
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.epsilon(middle, each) <= self.budget
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _places(self) -> list[int]:
+        """Return where the pinned orders stand among the curve's."""
+        assert self.pinned is not None
+        places = [int(np.searchsorted(self.orders, order)) for order in self.pinned]
+        for place, order in zip(places, self.pinned, strict=True):
+            if place == len(self.orders) or self.orders[place] != order:
+                raise InputError(f"orders must hold {order:g}, at which this budget is counted")
+        return places
+
+    def _multiple(self, curve: Floats) -> float:
+        """Return how often the first curve covers this one; refuse one that is no multiple."""
+        if self._unit is None:
+            return 1.0
+        if not curve.any():
+            return 0.0
+        known, given = self._unit > 0, curve > 0
+        ratio = curve[known] / self._unit[known]
+        if (known != given).any() or ratio.max() > ratio.min() * (1 + _PROPORTIONAL):
+            raise BudgetError(
+                "this budget is exclusive: every charge must be a multiple of its first, made by "
+                "the same mechanism with as many voters and labels. For several mechanisms set a "
+                "shared budget, before the first charge"
+            )
+        return math.nextafter(float(ratio.max()), math.inf)
+
+
+def _epsilon(curve: Floats, orders: Floats, delta: float) -> float:
+    return float(np.max(epsilon(curve, orders, delta)))

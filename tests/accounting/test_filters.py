@@ -1,0 +1,92 @@
+"""Rényi filters: which order counts, what fits, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privote as pv
+from privote.accounting.filters import RenyiFilter, check_charge, pinned_order
+
+ORDERS = pv.DEFAULT_ORDERS
+
+
+@pytest.mark.parametrize(("budget", "order"), [(1, 18), (2, 10), (4, 6), (8, 4), (20, 2.4)])
+def test_pinned_order(budget: float, order: float) -> None:
+    assert pinned_order(budget, 1e-5) == order
+
+
+@pytest.mark.parametrize("sigma", [2.0, 7.0, 40.0])
+@pytest.mark.parametrize("budget", [1.0, 8.0, 20.0])
+def test_little_is_lost_at_the_pinned_order(budget: float, sigma: float) -> None:
+    each = pv.BinaryVoting(sigma=sigma).surprise_rdp(50, 20, ORDERS)
+    best = RenyiFilter(budget, 1e-5, None, ORDERS).room(2 * each, 10**9)
+    pinned = RenyiFilter(budget, 1e-5, (pinned_order(budget, 1e-5),), ORDERS).room(2 * each, 10**9)
+    assert best * 0.97 - 1 <= pinned <= best
+
+
+@given(
+    costs=st.lists(st.floats(1e-4, 0.2), min_size=1, max_size=6),
+    budget=st.floats(0.5, 20.0),
+    several=st.booleans(),
+)
+def test_a_shared_budget_counts_at_its_orders_only(
+    costs: list[float], budget: float, several: bool
+) -> None:
+    pinned = (2.0, 6.0) if several else (4.0,)
+    kept = RenyiFilter(budget, 1e-5, pinned, ORDERS)
+    total = np.zeros(len(ORDERS))
+    for cost in costs:
+        kept.add(cost * ORDERS)
+        total += cost * ORDERS
+    at = [int(np.searchsorted(ORDERS, order)) for order in pinned]
+    one = [pv.epsilon(total[[i]], ORDERS[[i]], 1e-5 / len(at)) for i in at]
+    assert kept.epsilon() == pytest.approx(min(one))
+    fit = kept.room(0.01 * ORDERS, 10_000)
+    if fit:
+        assert kept.epsilon(fit, 0.01 * ORDERS) <= budget
+    assert fit == 10_000 or kept.epsilon(fit + 1, 0.01 * ORDERS) > budget
+
+
+def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
+    curve = pv.BinaryVoting(sigma=5.0).worst_case_rdp(20, 3, ORDERS)
+    other = pv.BinaryVoting(sigma=6.0).worst_case_rdp(20, 3, ORDERS)
+    kept = RenyiFilter(8.0, 1e-5, None, ORDERS)
+    whole = kept.room(curve, 1000)
+    kept.add(3 * curve)
+    assert whole == 3 + kept.room(curve, 1000)
+    assert kept.epsilon() == pytest.approx(pv.epsilon(3 * curve, ORDERS, 1e-5))
+    for use in (lambda: kept.room(other, 1), lambda: kept.add(other)):
+        with pytest.raises(pv.BudgetError, match="multiple of its first"):
+            use()
+    kept.add(2.5 * curve * (1 + 1e-12 * np.sin(ORDERS)))  # as rounding leaves it
+    assert kept.epsilon() >= pv.epsilon(5.5 * curve, ORDERS, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        -0.1 * ORDERS,
+        np.where(ORDERS == 4, np.nan, ORDERS),
+        np.where(ORDERS == 4, np.inf, ORDERS),
+        ORDERS[::-1],
+        ORDERS[:-1],
+        np.full(len(ORDERS), None),
+    ],
+)
+def test_what_is_no_curve_is_no_charge(curve: np.ndarray) -> None:
+    with pytest.raises(pv.InputError, match="a charge must"):
+        check_charge(curve, ORDERS)
+
+
+def test_a_dip_of_rounding_counts_upwards() -> None:
+    curve = np.where(ORDERS == 4, 1.0 - 1e-12, 1.0)
+    np.testing.assert_array_equal(check_charge(curve, ORDERS), np.ones(len(ORDERS)))
+
+
+def test_orders_must_hold_the_pinned_one() -> None:
+    few = np.array([2.0, 8.0])
+    with pytest.raises(pv.InputError, match="orders must hold 4"):
+        RenyiFilter(8.0, 1e-5, (4.0,), few).room(few, 3)
