@@ -6,6 +6,7 @@ out counts as the public baseline from then on; who did is sealed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -82,7 +83,7 @@ class Electorate:
             seed=seed,
         )
         self._account, self._allowance = self._guardian.register(self.voters, self.labels)
-        self.answered = 0
+        self.answered, self._counting = 0, threading.Lock()
 
     @property
     def mechanism(self) -> Mechanism:
@@ -159,5 +160,6 @@ class Electorate:
                 "name them with voter_ids if some are absent"
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        self.answered += ballots.queries
+        with self._counting:
+            self.answered += ballots.queries
         return release

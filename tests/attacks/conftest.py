@@ -11,6 +11,9 @@ import os
 from collections.abc import Callable
 
 import pytest
+from tests.ledger.conftest import database, server
+
+__all__ = ["Outcome", "database", "full", "scaled", "server"]
 
 Outcome = Callable[[str, int, int], None]
 

@@ -69,7 +69,7 @@ def test_bad_input_leaves_the_database_as_it_was(
 def test_a_server_that_is_not_there_is_exit_code_4(run: Run, tmp_path: Path, verb: str) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     for end in (".key", ".head"):
-        (tmp_path / f"site{end}").write_text("")
+        (tmp_path / f"site{end}").write_text("00" * 32)
     more = ("--output", "x.json") if verb in ("export", "backup") else ()
     address = f"postgresql://clerk:{SECRET}@127.0.0.1:1/none"
     done = run("ledger", verb, address, "--beside", "site", *more)

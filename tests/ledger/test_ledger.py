@@ -81,7 +81,7 @@ def test_electorate_resumes_from_the_ledger(path: Path) -> None:
 
 def test_budget_once_set_stays(path: Path) -> None:
     label(path, guarantee="worst-case", queries=1)
-    with pytest.raises(pv.BudgetError, match="epsilon=8, delta=1e-05 and stays"):
+    with pytest.raises(pv.BudgetError, match="epsilon=8, delta=1e-05, shared at order 4 and stays"):
         label(path, epsilon=9.0, guarantee="worst-case", queries=1)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.allowance import FACTOR, largest_count
+from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..errors import BudgetError, LedgerError
 from ..ledger import Budget, Ledger
@@ -95,8 +95,10 @@ def _largest(
 ) -> int:
     """Return the largest equal share of an allowance, one for each size of electorate."""
     each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
-    within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
-    return largest_count(FACTOR * len(voters) * each, DEFAULT_ORDERS, within, delta)
+    within = Budget(epsilon=budget * (1 if len(voters) == 1 else 1 - _ROUNDING), delta=delta)
+    # Settled as the ledger settles it: at its order all shares must fit together.
+    settled = within.settled("shared", DEFAULT_ORDERS, mechanism.own_order)
+    return settled.filter(DEFAULT_ORDERS).room(FACTOR * len(voters) * each, MOST)
 
 
 @lru_cache(maxsize=1024)
@@ -155,8 +157,11 @@ class Charges:
                     self._charge_queries(totals, party, querier, queries, batch)
 
     def _authorise(self, totals: Totals, party: str) -> None:
-        budget = Budget(epsilon=self.terms.epsilon, delta=self.terms.delta)
-        self.ledger.fix_budget(totals, budget, (party, None), conditional=False)
+        # Shared: querying parties have electorates of different sizes, so curves of their own.
+        budget = Budget(epsilon=self.terms.epsilon, delta=self.terms.delta, rule="shared")
+        self.ledger.fix_budget(
+            totals, budget, (party, None), conditional=False, own=self.terms.mechanism.own_order
+        )
 
     def _charge_queries(
         self, totals: Totals, party: str, querier: str, queries: int, batch: str

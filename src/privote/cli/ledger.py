@@ -38,7 +38,7 @@ def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
     from privote.ledger import Ledger, Place
 
     place = Place.of(path, beside)
-    ledger = Ledger.open(place, create=False)
+    ledger = Ledger.open(place, readonly=True)
     try:
         yield ledger, place.shown
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.allowance import FACTOR
+from ..accounting.allowance import FACTOR, MOST
 from ..accounting.ptr import Proposal
 from ..accounting.renyi import Floats
 from ..ballots import BallotSource
@@ -23,8 +23,6 @@ from ..ledger.totals import Totals, packed, terms_of
 from ..mechanisms import Mechanism
 from ..release import VOTER, Sealed
 from .seats import check_wanted, find_account, plain, seats_of
-
-_MOST = 10**12  # an allowance of a cost that is zero
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -116,7 +114,7 @@ class Clerk:
                 if wanted is not None and (own != wanted).any():
                     raise BudgetError("this electorate has an allowance already, and it stays")
                 return account, known.allowance, at
-            largest = self.ledger.room(totals, FACTOR * surprise, self.orders, self.scope, _MOST)
+            largest = self.ledger.room(totals, FACTOR * surprise, self.orders, self.scope, MOST)
             if largest < 1:
                 raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > largest:
@@ -147,19 +145,17 @@ class Clerk:
 
     def answered(self, account: str) -> int:
         """Return how many queries were answered from an account so far."""
-        with self.ledger.writing() as totals:
-            return totals.accounts[account].queries
+        return self.ledger.reading().accounts[account].queries
 
     def spending(self, account: str, allowance: Counts) -> Sealed:
         """Return what each voter has done with its allowance, in the order of their names."""
-        with self.ledger.writing() as totals:
-            known = totals.accounts[account]
-            at = seats_of(known, self._roll)
-            return Sealed(
-                spent=known.spent.copy() if at is None else known.spent[at],
-                refused=known.refused.copy() if at is None else known.refused[at],
-                allowance=allowance.copy(),
-            )
+        known = self.ledger.reading().accounts[account]
+        at = seats_of(known, self._roll)
+        return Sealed(
+            spent=known.spent.copy() if at is None else known.spent[at],
+            refused=known.refused.copy() if at is None else known.refused[at],
+            allowance=allowance.copy(),
+        )
 
     @cached_property
     def _roll(self) -> dict[str, str] | None:
@@ -190,12 +186,19 @@ class Clerk:
 
     def _used(self, totals: Totals) -> bool:
         """Return True if anything was charged to the data set."""
-        return self.scope[0] in {place[0] for place in totals.curves} | totals.taken
+        return (self.scope[0], None) in totals.charged
 
     def _authorise(self, totals: Totals) -> None:
         """Fix the data set's budget at first use; refuse another one, or another kind."""
         conditional = self.guarantee == "data-dependent"
-        self.ledger.fix_budget(totals, self.budget, (self.scope[0], None), conditional)
+        self.ledger.fix_budget(
+            totals,
+            self.budget,
+            (self.scope[0], None),
+            conditional,
+            orders=self.orders,
+            own=self.mechanism.own_order,
+        )
 
     def _entry(self, kind: str) -> dict[str, Any]:
         return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..accounting.renyi import Floats, epsilon
+from ..accounting.filters import check_charge
+from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
-from .chain import START, Anchor, Chain, canonical
+from .chain import START, Anchor, Chain, Head, canonical
 from .place import Place
 from .store import Row, SQLiteStore, Store
 from .totals import Budget, Scope, Totals, check_name
@@ -45,12 +47,18 @@ class Verification:
 class Ledger:
     """A record of charges that survives crashes and shows tampering.
 
-    Open one with :meth:`open` (a file), or :meth:`in_memory` for a single run.
+    Open one with :meth:`open` (a file), or :meth:`in_memory` for a single run. Threads may share
+    one: they take turns. A process that was forked may not.
     """
 
-    def __init__(self, store: Store, chain: Chain, anchor: Anchor | None) -> None:
+    def __init__(
+        self, store: Store, chain: Chain, anchor: Anchor | None, *, readonly: bool = False
+    ) -> None:
         self._store, self._chain, self._anchor = store, chain, anchor
+        self._readonly = readonly
         self._totals = Totals()
+        self._process, self._lock = os.getpid(), threading.RLock()
+        self._added: list[Row] | None = None  # in this transaction; None outside of one
 
     @classmethod
     def open(
@@ -59,13 +67,25 @@ class Ledger:
         *,
         create: bool = True,
         beside: str | os.PathLike[str] | None = None,
+        readonly: bool = False,
     ) -> Ledger:
         """Open the ledger at a path, or in a PostgreSQL database at a ``postgresql://`` address.
 
         With ``create``, make it if it is not there. Beside ``name.db`` lie ``name.db.key`` (keep it
-        secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what.
+        secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what. With
+        ``readonly`` nothing is written and no lock is taken, so a copy on read-only media will do.
         """
         place = path if isinstance(path, Place) else Place.of(path, beside)
+        if readonly:
+            ledger = cls(*place.open_reader(), readonly=True)
+            try:
+                wrong = ledger._against_anchor(ledger._heads())
+                if wrong:
+                    raise LedgerError(wrong)
+            except BaseException:
+                ledger.close()
+                raise
+            return ledger
         Chain.from_environment()  # a bad key is found before anything is made
         new = place.address is not None or not place.file.exists()
         store = place.open_store(create=create)
@@ -94,26 +114,68 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[Totals]:
-        """Hold the ledger's only lock; what is appended inside is on disk when the block ends."""
-        try:
-            with self._store.transaction():
-                before = self._store.head() or (0, START)
-                yield self._catch_up()
-                after = self._store.head() or (0, START)
-                if self._anchor is not None and after != before:
-                    self._anchor.write(before, after)  # announced, then committed
-        except BaseException:
-            self._totals = Totals()  # what was undone must not stay in the sums
-            raise
-        if self._anchor is not None and after != before:
-            self._finish(after)
+        """Hold the ledger's only lock; what is appended inside is on disk when the block ends.
 
-    def _finish(self, head: tuple[int, str]) -> None:
+        A charge is a charge only if its row is in the chain: what was appended is read back before
+        the commit and after it. A trigger or rule of the database's can drop a row without a word.
+        """
+        with self._alone():
+            if self._readonly:
+                raise LedgerError("the ledger was opened for reading only")
+            if self._added is not None:
+                raise LedgerError("the ledger is being written already, by this same thread")
+            added = self._added = []
+            try:
+                with self._store.transaction():
+                    before = self._store.head() or (0, START)
+                    totals = self._catch_up()
+                    yield totals
+                    after = (totals.read, totals.digest)
+                    self._confirm(before, added, after)
+                    if self._anchor is not None and added:
+                        self._anchor.write(before, after)  # announced, then committed
+                if added:
+                    self._finish(before, added, after)
+            except BaseException:
+                self._totals = Totals()  # what was undone must not stay in the sums
+                raise
+            finally:
+                self._added = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let in one thread at a time, of the process that opened the ledger.
+
+        A fork copies what is kept in memory, so it would be spent twice, and two processes would
+        talk over one connection.
+        """
+        if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
+            raise LedgerError(
+                "the ledger was opened by another process, which then forked: open it again in "
+                "this one. A ledger without a file belongs to the process that made it"
+            )
+        with self._lock:
+            yield
+
+    def _confirm(self, before: Head, added: list[Row], after: Head) -> None:
+        """Raise unless the rows just added, and no others, are where they belong."""
+        if self._store.rows(before[0], after[0]) != added:
+            raise LedgerError(
+                f"the database did not keep entry {before[0] + 1} as it was written: nothing is "
+                "released; run verify"
+            )
+
+    def _finish(self, before: Head, added: list[Row], after: Head) -> None:
         """Anchor the committed head, unless another process has already gone on."""
-        assert self._anchor is not None
         with self._store.transaction():
-            if (self._store.head() or (0, START)) == head:
-                self._anchor.write(head)
+            self._confirm(before, added, after)
+            if self._anchor is not None and (self._store.head() or (0, START)) == after:
+                self._anchor.write(after)
+
+    def reading(self) -> Totals:
+        """Return what all entries add up to now; takes no lock of the database's."""
+        with self._alone():
+            return self._catch_up()
 
     def _catch_up(self) -> Totals:
         totals = self._totals
@@ -125,7 +187,15 @@ class Ledger:
         return totals
 
     def append(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> Row:
-        """Add an entry; only inside :meth:`writing`."""
+        """Add an entry; only inside :meth:`writing`. A curve that is none is refused here."""
+        if self._added is None:
+            raise LedgerError("append outside a transaction")
+        if body.get("rdp") is not None:
+            curve = check_charge(body["rdp"], body["orders"])
+            body = {**body, "rdp": curve.tolist()}
+        for name in ("allowance", "queries", "voters", "labels"):
+            if np.min(body.get(name) or 0) < 0:
+                raise InputError(f"{name} of an entry must not be negative, got {body[name]!r:.60}")
         hidden = None if sealed is None else canonical(sealed)
         if hidden is not None:
             body = {**body, "seal": self._chain.seal(hidden)}
@@ -135,6 +205,7 @@ class Ledger:
             number, at, text, self._chain.digest(self._totals.digest, number, at, text), hidden
         )
         self._store.append(row)
+        self._added.append(row)
         self._totals.take(row, self._chain)
         return row
 
@@ -149,12 +220,20 @@ class Ledger:
             self.fix_budget(totals, budget, (dataset, consumer))
 
     def fix_budget(
-        self, totals: Totals, budget: Budget, scope: Scope, conditional: bool | None = None
-    ) -> None:
-        """Set a scope's budget if it has none; refuse to change it, or to mix kinds of promise.
+        self,
+        totals: Totals,
+        budget: Budget,
+        scope: Scope,
+        conditional: bool | None = None,
+        *,
+        orders: Floats = DEFAULT_ORDERS,
+        own: float | None = None,
+    ) -> Budget:
+        """Set a scope's budget if it has none, and return it as it stands.
 
-        A data-dependent release on the same votes would void the unconditional promise of all
-        the others, so a data set keeps to one kind.
+        Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
+        would void the unconditional promise of all the others, so a data set keeps to one kind.
+        ``orders`` and ``own`` settle the rule of a new one (:meth:`Budget.settled`).
         """
         known, kind = totals.budgets.get(scope), totals.conditional.get(scope[0])
         if kind is not None and conditional is not None and kind != conditional:
@@ -162,16 +241,20 @@ class Ledger:
                 f"data set {scope[0]!r} is for {'data-dependent' if kind else 'unconditional'} "
                 "releases only: the two kinds of guarantee do not add up on the same votes"
             )
-        if known == budget:
-            return
         if known is not None:
-            raise BudgetError(
-                f"the budget of {_name(scope)} is epsilon={known.epsilon:g}, delta={known.delta:g} "
-                f"and stays; asked for epsilon={budget.epsilon:g}, delta={budget.delta:g}"
-            )
+            if budget.differs(known):
+                raise BudgetError(
+                    f"the budget of {_name(scope)} is {known} and stays; asked for {budget}"
+                )
+            return known
+        if scope in totals.charged:
+            # Whoever sets it now has seen what was released: its order would follow the history.
+            raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
+        settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
-        body |= {"epsilon": budget.epsilon, "delta": budget.delta}
-        self.append(body)
+        body |= {"epsilon": settled.epsilon, "delta": settled.delta}
+        self.append({**body, "rule": settled.rule, "orders": settled.orders})
+        return settled
 
     # -- what is left ------------------------------------------------------------------------------
 
@@ -182,17 +265,11 @@ class Ledger:
             raise InputError("orders must be those of the data set's earlier charges")
         if scope[0] in totals.taken:
             return 0
-        low, high = 0, wanted
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = all(
-                float(np.max(epsilon(totals.curves.get(s, 0.0) + middle * each, orders, b.delta)))
-                <= b.epsilon
-                for s, b in totals.budgets.items()
-                if s[0] == scope[0] and s[1] in (None, scope[1])
-            )
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        each = check_charge(each, orders)
+        for place in ((scope[0], None), scope):
+            if place in totals.budgets:
+                wanted = totals.filter(place, orders).room(each, wanted)
+        return wanted
 
     def name_account(self, facts: dict[str, Any]) -> str:
         """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""
@@ -207,7 +284,9 @@ class Ledger:
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
         shown = []
-        for row in self._store.rows():
+        with self._alone():
+            rows = self._store.rows()
+        for row in rows:
             body = json.loads(row.body)
             body.pop("seal", None)
             shown.append({"number": row.number, "at": row.at, "digest": row.digest, **body})
@@ -215,31 +294,61 @@ class Ledger:
 
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it."""
-        with self.writing() as totals:
-            return [
-                {
-                    "dataset": scope[0],
-                    "consumer": scope[1],
-                    "kind": _KINDS[totals.conditional.get(scope[0])],
-                    "epsilon": budget.epsilon,
-                    "delta": budget.delta,
-                    "used": _used(totals, scope, budget),
-                }
-                for scope, budget in totals.budgets.items()
-            ]
+        totals = self.reading()
+        return [
+            {
+                "dataset": scope[0],
+                "consumer": scope[1],
+                "kind": _KINDS[totals.conditional.get(scope[0])],
+                "rule": budget.rule,
+                "orders": budget.orders,
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "used": _used(totals, scope, budget),
+            }
+            for scope, budget in totals.budgets.items()
+        ]
 
     def place(self) -> dict[str, Any] | None:
         """Return the last entry's number and digest, for statements; None in memory."""
         if self._anchor is None:
             return None
-        number, digest = self._store.head() or (0, START)
+        with self._alone():
+            number, digest = self._store.head() or (0, START)
         return {"entry": number, "digest": digest}
+
+    def _heads(self) -> list[Head]:
+        return [] if self._anchor is None else self._anchor.read()
+
+    def _against_anchor(self, first: list[Head]) -> str | None:
+        """Say what is wrong with the end of the chain, also while others write.
+
+        An entry is announced in the anchor before it is committed and settled there after. So what
+        the anchor said *first* must be among the entries, and these must end where it said so, or
+        where it says so now.
+        """
+        if self._anchor is None:
+            return None
+        if not first:
+            return self._anchor.missing
+        head, (number, digest) = self._store.head() or (0, START), first[0]
+        settled = [(row.number, row.digest) for row in self._store.rows(number - 1, number)]
+        if number > 0 and settled != [(number, digest)]:
+            return self._anchor.rolled_back(head, first)
+        if head in first or any(later[0] >= head[0] for later in self._anchor.read()):
+            return None
+        return self._anchor.rolled_back(head, first)
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
-        problems = self._store.problems()
-        previous, count = START, 0
+        with self._alone():
+            return self._verify()
+
+    def _verify(self) -> Verification:
+        previous, count, problems = START, 0, []
         try:
+            first = self._heads()
+            problems += self._store.problems()
             for row in self._store.rows():
                 count += 1
                 if row.number != count:
@@ -254,9 +363,8 @@ class Ledger:
                 ):
                     problems.append(f"the sealed part of entry {row.number} was edited")
                 previous = row.digest
-            if self._anchor is not None and not problems:
-                wrong = self._anchor.problem((count, previous))
-                problems += [wrong] if wrong else []
+            wrong = None if problems else self._against_anchor(first)
+            problems += [wrong] if wrong else []
         except LedgerError as error:
             problems.append(str(error))
         return Verification(entries=count, head=previous, problems=tuple(problems))
@@ -268,11 +376,13 @@ class Ledger:
             raise InputError(f"backup {str(path)!r} exists already")
         if not target.parent.is_dir():
             raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
-        self._store.backup(target)
+        with self._alone():
+            self._store.backup(target)
 
     def close(self) -> None:
         """Let go of the file."""
-        self._store.close()
+        if os.getpid() == self._process:  # a fork must not hang up for the one that opened it
+            self._store.close()
 
 
 def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
@@ -281,9 +391,8 @@ def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
         return None
     if scope[0] in totals.taken:
         return budget.epsilon
-    if scope not in totals.curves:
-        return 0.0
-    return float(np.max(epsilon(totals.curves[scope], totals.orders[scope[0]], budget.delta)))
+    known = totals.filters.get(scope)
+    return 0.0 if known is None else known.epsilon()
 
 
 def _name(scope: Scope) -> str:

@@ -13,7 +13,6 @@ import hmac
 import json
 import os
 import secrets
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 START = "0" * 64
 Head = tuple[int, str]  # number and digest of the last entry
 _SHORTEST = 16  # bytes of a key
+_LONGEST = 4096  # bytes of an anchor
 
 
 def canonical(value: Any) -> str:
@@ -68,7 +68,14 @@ class Chain:
 
     def keep(self, path: Path) -> None:
         """Write the key to a file that is not there yet, readable by its owner only."""
-        _write_new(path, self._key.hex().encode())
+        try:
+            draft = _durable(path, self._key.hex().encode())
+            try:
+                os.link(draft, path)  # whole from the first moment it is there
+            finally:
+                os.unlink(draft)
+        except OSError as error:
+            raise LedgerError(f"cannot write {path.name!r}: {error}") from None
 
     def digest(self, previous: str, number: int, at: str, body: str) -> str:
         """Return the digest that binds an entry to its predecessor."""
@@ -79,20 +86,19 @@ class Chain:
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    """Make a file that is whole from the first moment it is there."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.link(name, path)
-        finally:
-            os.unlink(name)
-    except OSError as error:
-        raise LedgerError(f"cannot write {path.name!r}: {error}") from None
+def _durable(path: Path, content: bytes) -> Path:
+    """Write a draft beside a file, for its owner only, and return it.
+
+    Only under the store's lock: one writer at a time, so the draft has one name, and what a killed
+    writer left is overwritten by the next.
+    """
+    draft = path.with_name(path.name + ".new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return draft
 
 
 class Anchor:
@@ -101,64 +107,81 @@ class Anchor:
     def __init__(self, path: Path, chain: Chain) -> None:
         self._path, self._chain = path, chain
 
-    def read(self) -> dict[str, Any] | None:
-        """Return the anchored heads; None if there never was one."""
-        if not self._path.exists():
-            return None
-        try:
-            record: dict[str, Any] = json.loads(self._path.read_text())
-            mark = record.pop("mark")
-        except (ValueError, KeyError, OSError, AttributeError) as error:
-            raise LedgerError(f"the anchor {self._path.name!r} cannot be read: {error}") from None
-        if not hmac.compare_digest(mark, self._chain.seal(canonical(record))):
+    def read(self) -> list[Head]:
+        """Return the anchored head and, if one is announced, the pending one; none if never set."""
+        record = _record(self._path)
+        if record is None:
+            return []
+        mark = record.pop("mark", None)
+        if not isinstance(mark, str) or not hmac.compare_digest(
+            mark.encode(), self._chain.seal(canonical(record)).encode()
+        ):
             raise LedgerError(f"the anchor {self._path.name!r} was edited: its mark does not fit")
-        return record
+        return _heads(self._path, record)
 
     def write(self, head: Head, pending: Head | None = None) -> None:
         """Replace the anchor as a whole, durably."""
         record: dict[str, Any] = {"head": list(head), "pending": pending and list(pending)}
         text = canonical({**record, "mark": self._chain.seal(canonical(record))})
         try:
-            self._replace(text)
+            os.replace(_durable(self._path, text.encode()), self._path)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         except OSError as error:
             raise LedgerError(
                 f"the anchor {self._path.name!r} cannot be written: {error}"
             ) from None
 
-    def _replace(self, text: str) -> None:
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(name, self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     @staticmethod
     def peek(path: Path) -> int:
         """Return the last number an anchor names, unchecked: for when its key is gone."""
-        try:
-            record = json.loads(path.read_text()) if path.exists() else {"head": (0, START)}
-            return max(int(head[0]) for head in (record["head"], record.get("pending")) if head)
-        except (ValueError, TypeError, KeyError, IndexError, OSError, AttributeError) as error:
-            raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
+        record = _record(path)
+        return 0 if record is None else max(number for number, _ in _heads(path, record))
 
     def problem(self, head: Head) -> str | None:
         """Say what is wrong if the ledger's head is neither the anchored nor the pending one."""
-        record = self.read()
-        if record is None:
-            return f"the anchor {self._path.name!r} is missing"
-        known = [tuple(record["head"])]
-        if record["pending"]:
-            known.append(tuple(record["pending"]))
-        if head in known:
-            return None
+        known = self.read()
+        if not known:
+            return self.missing
+        return None if head in known else self.rolled_back(head, known)
+
+    @property
+    def missing(self) -> str:
+        """What to say if there is no anchor."""
+        return f"the anchor {self._path.name!r} is missing"
+
+    @staticmethod
+    def rolled_back(head: Head, known: list[Head]) -> str:
+        """What to say if the entries end elsewhere."""
         return f"the ledger ends at entry {head[0]}, the anchor says {known[-1][0]}: rolled back"
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """Return what an anchor's file holds; None if there is no such file."""
+    try:
+        if not path.exists():
+            return None
+        record = json.loads(path.read_bytes()[:_LONGEST])
+        if not isinstance(record, dict):
+            raise ValueError("it holds no record")
+    except (ValueError, OSError, RecursionError) as error:
+        raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
+    return record
+
+
+def _heads(path: Path, record: dict[str, Any]) -> list[Head]:
+    found = [head for head in (record.get("head"), record.get("pending")) if head is not None]
+    for head in found:
+        if not (
+            isinstance(head, list)
+            and len(head) == 2
+            and type(head[0]) is int
+            and isinstance(head[1], str)
+        ):
+            found = []
+    if not found:
+        raise LedgerError(f"the anchor {path.name!r} cannot be read: it names no entry")
+    return [(number, digest) for number, digest in found]

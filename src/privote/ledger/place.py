@@ -95,6 +95,21 @@ class Place:
             raise self._erased(f"it is gone, but its {what} is there", *left)
         return SQLiteStore(self.file, create=create)
 
+    def open_reader(self) -> tuple[Store, Chain, Anchor]:
+        """Open entries, key and anchor without writing anything, also on read-only media."""
+        if self.address is None and not self.file.is_file():
+            raise LedgerError(f"ledger {str(self.file)!r} does not exist")
+        chain = Chain.from_environment()
+        if chain is None and not self.key.exists():
+            raise self._no_key()
+        chain = chain or Chain.read(self.key)
+        store: Store = (
+            SQLiteStore.reader(self.file)
+            if self.address is None
+            else PostgresStore(self.address, create=False)
+        )
+        return store, chain, Anchor(self.head, chain)
+
     def unlock(self, head: Head, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
         """Return key and anchor, made if the ledger is new; only under the store's lock."""
         chain = Chain.from_environment()
@@ -120,10 +135,7 @@ class Place:
         """Make key and anchor of a ledger without entries."""
         said = Anchor.peek(self.head)
         if head[0] > 0 or said > 0:
-            raise LedgerError(
-                f"the ledger's key {self.key.name!r} is missing: restore it, or set {KEY_VARIABLE}"
-                + ("" if self.address is None else "; give as beside the place where it lies")
-            )
+            raise self._no_key()
         if not create:
             raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no key, no entry")
         chain = Chain.new()
@@ -131,6 +143,12 @@ class Place:
         anchor.write((0, START))
         chain.keep(self.key)
         return chain, anchor
+
+    def _no_key(self) -> LedgerError:
+        return LedgerError(
+            f"the ledger's key {self.key.name!r} is missing: restore it, or set {KEY_VARIABLE}"
+            + ("" if self.address is None else "; give as beside the place where it lies")
+        )
 
     def _erased(self, found: str, *left: Path) -> LedgerError:
         names = " and ".join(repr(file.name) for file in left)

@@ -11,21 +11,53 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
-from .store import SCHEMA, Row, SQLiteStore
+from .store import SCHEMA, Row, SQLiteStore, check_schema, row_of
 
-# One tuple of statements per schema version, as for SQLite.
-_VERSIONS = (
-    (
-        "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
-        "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
-        "CREATE TABLE sealed (number BIGINT PRIMARY KEY REFERENCES entries (number), "
-        "body TEXT NOT NULL)",
-        "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$",
-        "CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE ON entries "
-        "FOR EACH ROW EXECUTE FUNCTION stay()",
-    ),
+_TABLES = (
+    "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
+    "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE sealed (number BIGINT PRIMARY KEY REFERENCES entries (number), "
+    "body TEXT NOT NULL)",
+    "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$",
+    "CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE ON entries "
+    "FOR EACH ROW EXECUTE FUNCTION stay()",
+    "CREATE TRIGGER entries_remain BEFORE TRUNCATE ON entries "
+    "FOR EACH STATEMENT EXECUTE FUNCTION stay()",
 )
+# What belongs to the two tables, as the catalogue has it: triggers that are on, with their kind
+# (before each row an update or delete; before a truncation), and columns; no rule, no policy, no
+# table that inherits.
+_BELONGS = {
+    ("trigger", "entries", "entries_stay 27 O stay"),
+    ("trigger", "entries", "entries_remain 34 O stay"),
+    ("function", "stay", "BEGIN RAISE EXCEPTION 'a ledger is append-only'; END"),
+    *(("column", "entries", f"{name} text NO") for name in ("at", "body", "digest")),
+    ("column", "entries", "number bigint NO"),
+    ("column", "sealed", "number bigint NO"),
+    ("column", "sealed", "body text NO"),
+    ("table", "entries", "r false"),
+    ("table", "sealed", "r false"),
+}
+_CATALOGUE = """
+SELECT 'trigger', c.relname, concat_ws(' ', t.tgname, t.tgtype, t.tgenabled, p.proname)
+  FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+  WHERE t.tgrelid IN ('entries'::regclass, 'sealed'::regclass) AND NOT t.tgisinternal
+UNION ALL SELECT 'function', proname, btrim(prosrc) FROM pg_proc
+  WHERE oid IN (SELECT tgfoid FROM pg_trigger WHERE NOT tgisinternal
+    AND tgrelid IN ('entries'::regclass, 'sealed'::regclass))
+UNION ALL SELECT 'rule', tablename, rulename FROM pg_rules WHERE tablename IN ('entries', 'sealed')
+UNION ALL SELECT 'policy', tablename, policyname FROM pg_policies
+  WHERE tablename IN ('entries', 'sealed')
+UNION ALL SELECT 'heir', inhparent::regclass::text, inhrelid::regclass::text FROM pg_inherits
+  WHERE inhparent IN ('entries'::regclass, 'sealed'::regclass)
+UNION ALL SELECT 'column', table_name, concat_ws(' ', column_name, data_type, is_nullable,
+    column_default, generation_expression)
+  FROM information_schema.columns WHERE table_name IN ('entries', 'sealed')
+    AND table_schema = current_schema()
+UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text) FROM pg_class
+  WHERE oid IN ('entries'::regclass, 'sealed'::regclass)
+"""
 _LOCK = 0x70726976  # of this application, taken for the length of a transaction
 
 
@@ -54,7 +86,7 @@ class PostgresStore:
         self._engine = sqlalchemy.create_engine(url)
         try:
             self._connection = self._engine.connect()
-            self._migrate(create)
+            self._make(create)
         except self._error as error:
             self._engine.dispose()
             raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
@@ -72,23 +104,19 @@ class PostgresStore:
     def _run(self, statement: str, **values: Any) -> Any:
         return self._connection.execute(self._text(statement), values)
 
-    def _migrate(self, create: bool) -> None:
-        """Bring an older database to the present schema; refuse one from the future."""
+    def _make(self, create: bool) -> None:
+        """Make the tables of a new ledger; refuse one of another format."""
         with self.transaction():
             if self._run("SELECT to_regclass('meta')").scalar() is None:
                 if not create:
                     raise LedgerError("the database holds no ledger")
                 self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
-            found = self._run("SELECT coalesce(max(version), 0) FROM meta").scalar()
-            if found > SCHEMA:
-                raise LedgerError(
-                    f"the ledger has schema {found}, this privote knows {SCHEMA}: "
-                    "use a newer privote"
-                )
-            for version, statements in enumerate(_VERSIONS[found:], start=found + 1):
-                for statement in statements:
+            found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").scalar())
+            check_schema(found)
+            if found == 0:
+                for statement in _TABLES:
                     self._run(statement)
-                self._run("INSERT INTO meta VALUES (:version)", version=version)
+                self._run("INSERT INTO meta VALUES (:version)", version=SCHEMA)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -130,14 +158,16 @@ class PostgresStore:
                 "INSERT INTO sealed VALUES (:number, :body)", number=row.number, body=row.sealed
             )
 
-    def rows(self, after: int = 0) -> list[Row]:
-        """Return the rows after a number, in order, sealed parts included."""
+    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
+        """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self._read(
             "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > :after ORDER BY e.number",
+            "LEFT JOIN sealed s USING (number) WHERE e.number > :after AND e.number <= :upto "
+            "ORDER BY e.number",
             after=after,
+            upto=2**63 - 1 if upto is None else upto,
         )
-        return [Row(*values) for values in found]
+        return [row_of(values) for values in found]
 
     def head(self) -> tuple[int, str] | None:
         """Return number and digest of the last row; None if there is none."""
@@ -145,11 +175,16 @@ class PostgresStore:
         return (int(found[0][0]), str(found[0][1])) if found else None
 
     def problems(self) -> list[str]:
-        """Return sealed rows without an entry; the server looks after its own files."""
+        """Return what does not belong to the tables, or is gone, and lost sealed rows."""
         orphans = self._read(
             "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
         )
-        return [f"sealed row {number} belongs to no entry" for (number,) in orphans]
+        there = {(str(kind), str(of), str(what)) for kind, of, what in self._read(_CATALOGUE)}
+        return [
+            *(f"{k} {what!r} of {of!r} does not belong there" for k, of, what in there - _BELONGS),
+            *(f"{k} {what!r} of {of!r} is gone" for k, of, what in _BELONGS - there),
+            *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
+        ]
 
     def _read(self, statement: str, **values: Any) -> list[Any]:
         open_already = self._connection.in_transaction()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, check_delta
+from ..accounting.filters import RenyiFilter, pinned_order
+from ..accounting.renyi import Floats, check_delta, check_orders
 from ..errors import InputError, LedgerError, positive
 from .chain import START, Chain, canonical
 from .store import Row
@@ -19,25 +20,102 @@ from .store import Row
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 
+RULES = ("shared", "exclusive")
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a data set may cost: all consumers together, or one of them."""
+    """What a data set may cost: all consumers together, or one of them.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise.
+    rule
+        How charges add up (:mod:`privote.accounting.filters`), fixed with the budget for good.
+        ``"shared"``: any mechanism, also one chosen from released labels; counted at one Rényi
+        order. ``"exclusive"``: multiples of the first charge only, counted at the best order.
+        ``None``: shared in a ledger that lasts, exclusive in one of a single run.
+    orders
+        For a shared budget: the order to count at, or several, each with its part of delta. By
+        default the one at which a full budget of Gaussian-like charges settles.
+    """
 
     epsilon: float
     delta: float
+    rule: str | None = None
+    orders: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta))
+        if self.rule not in (None, *RULES):
+            raise InputError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r:.60}")
+        if self.orders is not None:
+            if self.rule == "exclusive":
+                raise InputError("orders go with a shared budget: an exclusive one uses them all")
+            given = self.orders if isinstance(self.orders, tuple) else (self.orders,)
+            pinned = tuple(sorted(set(check_orders(given).tolist())))
+            object.__setattr__(self, "orders", pinned)
+            object.__setattr__(self, "rule", "shared")
+
+    @property
+    def pinned(self) -> tuple[float, ...] | None:
+        """The orders of a shared budget; None if it is exclusive, or nothing is settled yet."""
+        return self.orders if isinstance(self.orders, tuple) else None
+
+    def settled(self, default: str, orders: Floats, own: float | None) -> Budget:
+        """Return this budget with its rule fixed.
+
+        Parameters
+        ----------
+        default
+            The rule where none was named.
+        orders
+            The orders of the charges to come: the pinned one is among them.
+        own
+            The order that the first charge's mechanism was made for, if it has one: at another its
+            allowance may be nothing.
+        """
+        rule = self.rule or default
+        if rule == "exclusive" or self.orders is not None:
+            return replace(self, rule=rule)
+        if own is None:
+            order = pinned_order(self.epsilon, self.delta, orders)
+        else:
+            order = float(orders[min(int(np.searchsorted(orders, own)), len(orders) - 1)])
+        return replace(self, rule=rule, orders=(order,))
+
+    def differs(self, known: Budget) -> bool:
+        """Return True if this asks for something else than what is known."""
+        return (
+            (self.epsilon, self.delta) != (known.epsilon, known.delta)
+            or self.rule not in (None, known.rule)
+            or self.orders not in (None, known.orders)
+        )
+
+    def __str__(self) -> str:
+        text = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
+        if self.pinned is not None:
+            return f"{text}, shared at order {', '.join(f'{order:g}' for order in self.pinned)}"
+        return text if self.rule is None else f"{text}, {self.rule}"
+
+    def filter(self, orders: Floats) -> RenyiFilter:
+        """Return a filter that has admitted nothing yet."""
+        return RenyiFilter(self.epsilon, self.delta, self.pinned, orders)
 
 
 def check_name(argument: str, value: Any) -> str:
-    """Return a name that an entry can carry."""
+    """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{argument} must be a name (a text that is not empty), got {value!r:.60}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{argument} must be text that UTF-8 can hold, got {value!a:.60}"
+        ) from None
     return value
 
 
@@ -91,10 +169,15 @@ class Totals:
     digest: str = START
     budgets: dict[Scope, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
-    curves: dict[Scope, Floats] = field(default_factory=dict)
+    filters: dict[Scope, RenyiFilter] = field(default_factory=dict)
     orders: dict[str, Floats] = field(default_factory=dict)
+    charged: set[Scope] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
+
+    def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
+        """Return what a scope's budget has admitted so far."""
+        return self.filters.get(scope) or self.budgets[scope].filter(orders)
 
     def take(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
@@ -102,7 +185,13 @@ class Totals:
         self.read, self.digest = row.number, row.digest
         scope = (body["dataset"], body.get("consumer"))
         if body["kind"] == "budget":
-            self.budgets[scope] = Budget(epsilon=body["epsilon"], delta=body["delta"])
+            pinned = body["orders"]
+            self.budgets[scope] = Budget(
+                epsilon=body["epsilon"],
+                delta=body["delta"],
+                rule=body["rule"],
+                orders=None if pinned is None else tuple(pinned),
+            )
         elif body["kind"] == "charge":
             self._take_charge(scope, body, row, chain)
         else:
@@ -110,14 +199,16 @@ class Totals:
 
     def _take_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
         self.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
+        self.charged |= {scope, (scope[0], None)}
         if body.get("everything"):
             self.taken.add(scope[0])
         if body["rdp"] is None:
             return
-        curve = np.array(body["rdp"])
-        self.orders[scope[0]] = np.array(body["orders"])
-        for place in {scope, (scope[0], None)}:
-            self.curves[place] = self.curves.get(place, 0.0) + curve
+        curve, orders = np.array(body["rdp"]), np.array(body["orders"])
+        self.orders[scope[0]] = orders
+        for place in {scope, (scope[0], None)} & self.budgets.keys():
+            self.filters[place] = self.filter(place, orders)
+            self.filters[place].add(curve)
         if "account" in body:
             hidden = _unsealed(row, body, chain) if "seal" in body else {}
             self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
@@ -125,9 +216,8 @@ class Totals:
     def _take_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
         account.queries += int(body["queries"])
-        account.spent += unpacked(hidden["spent"], len(account.spent))
-        # Ledgers of earlier versions lack it.
-        account.refused += unpacked(hidden.get("refused", []), len(account.refused))
+        account.spent += unpacked(hidden["spent"])
+        account.refused += unpacked(hidden["refused"])
 
 
 def packed(counts: Counts) -> str:
@@ -137,13 +227,8 @@ def packed(counts: Counts) -> str:
     return f"{narrow.itemsize}:{base64.b64encode(body).decode('ascii')}"
 
 
-def unpacked(text: str | list[list[int]], voters: int) -> Counts:
-    """Return what :func:`packed` was given; lists of (voter, count) are of earlier versions."""
-    if isinstance(text, list):
-        counts = np.zeros(voters, np.int64)
-        for voter, count in text:
-            counts[voter] += count
-        return counts
+def unpacked(text: str) -> Counts:
+    """Return what :func:`packed` was given."""
     width, _, body = text.partition(":")
     return np.frombuffer(zlib.decompress(base64.b64decode(body)), f"<u{width}").astype(np.int64)
 

@@ -129,6 +129,11 @@ class Mechanism(ABC):
             bill += self.cost_by_voter(block, orders)
         return bill
 
+    @property
+    def own_order(self) -> float | None:
+        """The Rényi order that this mechanism was made for; None if for no one in particular."""
+        return None
+
     def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
         """Return what one surprise costs at most (ACCOUNTING: the unit of an allowance)."""
         return self.worst_case_rdp(voters, labels, orders)

@@ -76,6 +76,11 @@ class BinaryVoting(CellMechanism):
         assert self.sigma is not None
         return GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
 
+    @property
+    def own_order(self) -> float | None:
+        """An optimal link's order."""
+        return None if self.link is None else self.link.order
+
     def tally(self, block: Block) -> CellTally:
         """Return the margins (queries, labels)."""
         missing = self.counts_missing(block.missing)

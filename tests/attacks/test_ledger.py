@@ -1,0 +1,404 @@
+"""Attacks on the ledger: rows that are dropped, charges that refund, threads, forks, readers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.attacks.conftest import Outcome, scaled
+
+import privote as pv
+
+VOTES = np.random.default_rng(0).random((40, 12, 3)) < 0.2
+MECHANISM = pv.BinaryVoting(sigma=6.0)
+GUARANTEES = ("allowance", "worst-case", "data-dependent", "ptr")
+
+
+def label(ledger: Any, **changes: Any) -> pv.Release:
+    arguments: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": MECHANISM}
+    return pv.label(VOTES[:2], ledger=ledger, queries=2, **{**arguments, **changes})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+# -- rows that the database drops ------------------------------------------------------------------
+
+DROPS = {
+    "every row": "CREATE TRIGGER t BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
+    "charges": "CREATE TRIGGER t BEFORE INSERT ON entries WHEN NEW.body LIKE '%\"charge\"%' "
+    "BEGIN SELECT RAISE(IGNORE); END",
+    "answers": "CREATE TRIGGER t BEFORE INSERT ON entries WHEN NEW.body LIKE '%\"answer\"%' "
+    "BEGIN SELECT RAISE(IGNORE); END",
+    "sealed parts": "CREATE TRIGGER t BEFORE INSERT ON sealed BEGIN SELECT RAISE(IGNORE); END",
+    "afterwards": "DROP TRIGGER entries_remain; CREATE TRIGGER t AFTER INSERT ON entries "
+    "BEGIN DELETE FROM entries WHERE number = NEW.number; END",
+    "rewritten": "DROP TRIGGER entries_stay; CREATE TRIGGER t AFTER INSERT ON entries "
+    "BEGIN UPDATE entries SET body = '{}' WHERE number = NEW.number; END",
+}
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_sqlite_rows_that_are_dropped(tmp_path: Path, drop: str, outcome: Outcome) -> None:
+    tried = through = 0
+    for guarantee in GUARANTEES:
+        path = tmp_path / f"{guarantee}.db"
+        label(path, dataset="before")
+        with sqlite3.connect(path) as connection:
+            connection.executescript(DROPS[drop])
+        entries = len(pv.Ledger.open(path).published())
+        try:
+            label(path, guarantee=guarantee)
+            through += len(pv.Ledger.open(path).published()) <= entries
+        except pv.LedgerError:
+            pass
+        tried += 1
+        found = pv.Ledger.open(path, readonly=True).verify()
+        assert any("'t' does not belong" in problem for problem in found.problems)
+    outcome(f"SQLite trigger drops {drop}", tried, through)
+
+
+PG_DROPS = {
+    "rule": "CREATE RULE t AS ON INSERT TO entries DO INSTEAD NOTHING",
+    "trigger": "CREATE TRIGGER t BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION drop_it()",
+    "deferred": "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON entries DEFERRABLE INITIALLY DEFERRED "
+    "FOR EACH ROW EXECUTE FUNCTION undo_it()",
+}
+
+
+@pytest.mark.parametrize("drop", PG_DROPS)
+def test_postgresql_rows_that_are_dropped(
+    database: str, tmp_path: Path, drop: str, outcome: Outcome
+) -> None:
+    import sqlalchemy
+
+    pv.Ledger.open(database, beside=tmp_path / "site").close()
+    engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN NULL; END $$",
+            "CREATE FUNCTION undo_it() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN DELETE FROM sealed; DELETE FROM entries WHERE number = NEW.number; "
+            "RETURN NULL; END $$",
+            "ALTER TABLE entries DISABLE TRIGGER entries_stay",
+            PG_DROPS[drop],
+        ):
+            connection.execute(sqlalchemy.text(statement))
+    tried = through = 0
+    for guarantee in GUARANTEES:
+        try:
+            ledger = pv.Ledger.open(database, beside=tmp_path / "site")
+            label(ledger, guarantee=guarantee, dataset=guarantee)
+            through += 1
+        except pv.LedgerError:
+            pass
+        tried += 1
+    found = pv.Ledger.open(database, beside=tmp_path / "site", readonly=True).verify()
+    assert any("does not belong there" in problem for problem in found.problems)
+    assert any("entries_stay 27 O" in problem for problem in found.problems)
+    engine.dispose()
+    outcome(f"PostgreSQL {drop} drops rows", tried, through)
+
+
+def test_verify_misses_what_belongs_there(path: Path) -> None:
+    label(path)
+    for name in ("entries_stay", "entries_remain"):
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"DROP TRIGGER {name}")
+        problems = pv.Ledger.open(path, readonly=True).verify().problems
+        assert f"{name!r} is gone" in problems
+
+
+# -- charges that are none -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wanted", [np.uint64(2**64 - 300), np.array([2**64 - 300] * 12, np.uint64), -1, 2.5, True]
+)
+def test_an_allowance_that_refunds(path: Path, wanted: Any, outcome: Outcome) -> None:
+    ledger, budget = pv.Ledger.open(path), pv.Budget(epsilon=8.0, delta=1e-5)
+    ledger.set_budget(budget, dataset="default")
+    before, through = ledger.published(), 0
+    try:
+        pv.Guardian(MECHANISM, budget, ledger, allowance=wanted).release(VOTES)
+        through = 1
+    except pv.InputError:
+        pass
+    assert ledger.published() == before
+    outcome(f"allowance {wanted!r:.40}", 1, through)
+
+
+def test_no_curve_that_refunds_is_stored(path: Path, outcome: Outcome) -> None:
+    ledger, through = pv.Ledger.open(path), 0
+    orders = pv.DEFAULT_ORDERS.tolist()
+    label(ledger)
+    body = {"kind": "charge", "dataset": "default", "consumer": None, "guarantee": "worst-case"}
+    curves = [[-1.0] * len(orders), [float("nan")] * len(orders), orders[::-1], orders[1:], ["1"]]
+    for curve in curves:
+        try:
+            with ledger.writing():
+                ledger.append({**body, "orders": orders, "rdp": curve})
+            through += 1
+        except pv.InputError:
+            pass
+    for name in ("queries", "allowance"):
+        try:
+            with ledger.writing():
+                ledger.append({**body, "orders": orders, "rdp": orders, name: -3})
+            through += 1
+        except pv.InputError:
+            pass
+    assert ledger.verify().ok
+    outcome("curves and counts that refund", len(curves) + 2, through)
+
+
+# -- threads and forks -----------------------------------------------------------------------------
+
+
+def _ledgers(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> pv.Ledger:
+    if kind == "memory":
+        return pv.Ledger.in_memory()
+    if kind == "sqlite":
+        return pv.Ledger.open(tmp_path / "threads.db")
+    return pv.Ledger.open(request.getfixturevalue("database"), beside=tmp_path / "site")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_threads_on_one_ledger(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, outcome: Outcome
+) -> None:
+    ledger, times = _ledgers(request, tmp_path, kind), scaled(6, 60)
+
+    def work(_: int) -> int:
+        answered = 0
+        for _ in range(times):
+            try:
+                answered += label(ledger, guarantee="worst-case", epsilon=30.0).answered
+            except pv.BudgetError:
+                break
+        return answered
+
+    with ThreadPoolExecutor(4) as pool:
+        answered = sum(pool.map(work, range(4)))
+    charged = sum(e["queries"] for e in ledger.published() if e["kind"] == "charge")
+    assert ledger.verify().ok
+    outcome(f"four threads on one ledger ({kind})", answered, abs(answered - charged))
+
+
+def test_threads_on_one_electorate(outcome: Outcome) -> None:
+    electorate = pv.Electorate(
+        mechanism=MECHANISM, voters=12, labels=3, epsilon=8.0, delta=1e-5, allowance=20
+    )
+    votes = np.ones((1, 12, 3), bool)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: electorate.answer(votes), range(scaled(24, 200))))
+    assert electorate.answered == scaled(24, 200)
+    over = int((electorate.sealed.spent > 20).sum())
+    outcome("four threads on one electorate", scaled(24, 200), over)
+
+
+def _in_a_fork(job: Any) -> str:
+    """Return how a job ends in a forked child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            job()
+            said = "released"
+        except pv.PrivoteError as error:
+            said = type(error).__name__
+        except BaseException as error:
+            said = f"other {error!r}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        said = stream.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forks_of_one_ledger(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, outcome: Outcome
+) -> None:
+    ledger = _ledgers(request, tmp_path, kind)
+    electorate = pv.Electorate(
+        mechanism=MECHANISM, voters=12, labels=3, epsilon=8.0, delta=1e-5, ledger=ledger
+    )
+    electorate.answer(VOTES[:1])
+    said = [_in_a_fork(lambda: electorate.answer(VOTES[1:2])) for _ in range(4)]
+    said += [_in_a_fork(ledger.verify), _in_a_fork(ledger.standing)]
+    electorate.answer(VOTES[2:3])  # the parent's connection still is its own
+    assert set(said) == {"LedgerError"}
+    outcome(f"forks of one electorate ({kind})", len(said), said.count("released"))
+
+
+# -- verify, while others write, and on read-only media --------------------------------------------
+
+
+def _keep_writing(path: str, until: Any) -> None:
+    ledger = pv.Ledger.open(path)
+    number = 0
+    while not until.is_set():
+        number += 1
+        ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset=f"{os.getpid()} {number}")
+
+
+def test_verify_does_not_cry_wolf(path: Path, outcome: Outcome) -> None:
+    pv.Ledger.open(path).close()
+    context = multiprocessing.get_context("spawn")
+    until = context.Event()
+    writers = [context.Process(target=_keep_writing, args=(str(path), until)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    wrong = []
+    tried = scaled(150, 5000)
+    for attempt in range(tried):
+        try:
+            ledger = pv.Ledger.open(path, readonly=attempt % 2 == 0)
+            wrong += [] if ledger.verify().ok else [ledger.verify().problems]
+            ledger.close()
+        except pv.LedgerError as error:
+            wrong.append((str(error),))
+    until.set()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    assert not wrong[:3]
+    outcome("verify while two processes write", tried, len(wrong))
+
+
+_VERIFY = """
+import sys, privote as pv
+ledger = pv.Ledger.open(sys.argv[1], readonly=True)
+print(ledger.verify().ok, len(ledger.published()), ledger.standing()[0]["epsilon"])
+"""
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_verify_on_read_only_media(path: Path, crashed: bool) -> None:
+    if os.getuid() != 0:
+        pytest.skip("becomes another user, who may not write, and so needs to be root")
+    open_still = pv.Ledger.open(path)
+    label(open_still)
+    if not crashed:
+        open_still.close()
+    with tempfile.TemporaryDirectory() as folder:
+        medium = Path(folder)
+        for file in path.parent.glob("ledger.db*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, medium)
+        for file in (medium, *medium.iterdir()):
+            file.chmod(0o755 if file.is_dir() else 0o644)
+        before = sorted((file.name, file.read_bytes()) for file in medium.iterdir())
+        # Tried as root first: libraries load late, and their folder may be for root alone.
+        script = f"import os, sys\n{_VERIFY}\nos.setuid(65534); sys.argv.pop(1)\n{_VERIFY}"
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(path), str(medium / "ledger.db")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.split() == ["True", "3", "8.0"] * 2, done.stderr
+        assert sorted((file.name, file.read_bytes()) for file in medium.iterdir()) == before
+
+
+def test_damaged_files_say_so(path: Path, tmp_path: Path, outcome: Outcome) -> None:
+    label(path)
+    rng, tried, through = random.Random(0), 0, 0
+    anchor = path.with_name("ledger.db.head").read_bytes()
+    bad = [b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"head":1,"mark":2}']
+    bad += [anchor.replace(b'"mark"', b'"mask"'), anchor.replace(b'"head":[', b'"head":[[],')]
+    bad += [json.dumps({**json.loads(anchor), "mark": None}).encode()]
+    for _ in range(scaled(40, 2000)):
+        place = rng.randrange(len(anchor))
+        bad.append(anchor[:place] + bytes([rng.randrange(256)]) + anchor[place + 1 :])
+    for content in bad:
+        if content == anchor:
+            continue
+        path.with_name("ledger.db.head").write_bytes(content)
+        for readonly in (True, False):
+            tried += 1
+            try:
+                found = pv.Ledger.open(path, readonly=readonly).verify()
+                through += found.ok
+            except pv.LedgerError:
+                pass
+    outcome("damaged anchors", tried, through)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE entries SET body = x'00ff' WHERE number = 2",
+        "UPDATE entries SET digest = 7 WHERE number = 2",
+        "UPDATE entries SET at = CAST(x'ff' AS TEXT) WHERE number = 2",
+        "UPDATE sealed SET body = x'00'",
+    ],
+)
+def test_blobs_for_text_say_so(path: Path, edit: str) -> None:
+    label(path)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"DROP TRIGGER entries_stay; {edit};")
+    try:
+        ledger = pv.Ledger.open(path, readonly=True)
+        assert not ledger.verify().ok
+        with pytest.raises(pv.LedgerError):
+            label(path)
+    except pv.LedgerError:
+        pass
+
+
+def test_names_that_cannot_be_written(path: Path) -> None:
+    with pytest.raises(pv.InputError, match="dataset must be text that UTF-8 can hold"):
+        label(path, dataset="ward \ud800")
+    assert not path.exists()
+
+
+def test_a_ledger_of_the_format_before(path: Path) -> None:
+    label(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=1")
+    for readonly in (False, True):
+        with pytest.raises(pv.LedgerError, match="of an earlier format"):
+            pv.Ledger.open(path, readonly=readonly)
+
+
+def test_killed_writers_leave_no_pile(path: Path) -> None:
+    for _ in range(scaled(3, 20)):
+        child = multiprocessing.get_context("spawn").Process(
+            target=_keep_writing_for_good, args=(str(path),)
+        )
+        child.start()
+        while not path.with_name("ledger.db.head").exists():
+            pass
+        child.join(0.3)
+        child.kill()
+        child.join()
+    assert pv.Ledger.open(path).verify().ok
+    names = {file.name for file in path.parent.iterdir()}
+    known = {f"ledger.db{end}" for end in ("", ".key", ".head", ".head.new", "-wal", "-shm")}
+    assert names <= known
+
+
+def _keep_writing_for_good(path: str) -> None:
+    _keep_writing(path, threading.Event())
