@@ -2,7 +2,8 @@
 
 Per mechanism at least 100,000 elections (n <= 12 voters, k <= 4 labels; random sigma, tau, norm,
 gate, link, bar, missing votes), every neighbour enumerated in both directions by an independent
-implementation; 2,000 adaptive runs with an allowance, every transcript enumerated; then broken
+implementation; 2,000 adaptive runs with an allowance, every transcript enumerated; 500 adversaries
+who choose every charge to a ledger from released labels, each playing its best policy; then broken
 bounds, which the same audit must catch. Exits 1 if anything is not as it should be.
 """
 
@@ -108,6 +109,20 @@ def one_run(task: tuple[str, int, int]) -> dict[str, Any]:
     }
 
 
+def one_policy(task: tuple[str, int, int]) -> dict[str, Any]:
+    """Play some best policies against a ledger."""
+    _, count, seed = task
+    report = audit.policies(count, seed=seed)
+    return {
+        "kind": "policies",
+        "elections": count,
+        "neighbours": report.histories,
+        "worst": report.ratio,
+        "violations": [f"policy {seed}" for seed in report.broken],
+        "setting": "charges that follow released labels",
+    }
+
+
 def broken_bounds() -> Iterator[tuple[str, bool]]:
     """Yield bounds that are wrong in print or by design, and whether the audit catches them."""
     tau = pv.TauVoting(sigma=2.0, tau=1.0)
@@ -129,6 +144,8 @@ def broken_bounds() -> Iterator[tuple[str, bool]]:
     yield "an allowance charged V instead of 2V", not single.ok
     published = audit.exact(binary, 12, 2, ORDERS, elections=200, bound="pate2018")
     yield "Theorem 6 as a bound on both directions", not published.ok
+    steered = audit.policies(1, seed=34, admit=audit.by_the_best_order)
+    yield "a budget that settles at the best order of each history", not steered.ok
 
 
 def gather(pool: Any, job: Any, tasks: list[Any], name: str) -> list[dict[str, Any]]:
@@ -144,6 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--elections", type=int, default=100_000, help="per mechanism")
     parser.add_argument("--runs", type=int, default=2_000, help="adaptive runs")
+    parser.add_argument("--policies", type=int, default=500, help="adversaries over a ledger")
     parser.add_argument("--batch", type=int, default=500, help="elections per random setting")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
@@ -151,13 +169,16 @@ def main() -> None:
     violations = 0
     print(f"{'what':<10} {'elections':>10} {'neighbours':>12} {'worst ratio':>12} {'seconds':>8}")
     with multiprocessing.get_context("fork").Pool(arguments.jobs) as pool:
-        for number, kind in enumerate((*KINDS, "adaptive")):
+        for number, kind in enumerate((*KINDS, "adaptive", "policies")):
             started = time.perf_counter()
             first = arguments.seed + number * 1_000_000
             if kind == "adaptive":
                 count = math.ceil(arguments.runs / 20)
                 tasks = [(KINDS[i % 4], 20, first + 1000 * i) for i in range(count)]
                 found = gather(pool, one_run, tasks, kind)
+            elif kind == "policies":
+                count = math.ceil(arguments.policies / 5)
+                found = gather(pool, one_policy, [(kind, 5, 5 * i) for i in range(count)], kind)
             else:
                 count = math.ceil(arguments.elections / arguments.batch)
                 tasks = [(kind, arguments.batch, first + 1000 * i) for i in range(count)]

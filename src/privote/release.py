@@ -138,6 +138,9 @@ class Release:
         Number and digest of the ledger entry after which this was drawn; None without a file.
     dataset, consumer
         Whose votes, and for whom: names in the ledger.
+    rule
+        How charges to the data set's budget add up: "shared at order 4", "exclusive"; None where
+        nothing adds up.
     so_far
         Under an allowance: queries answered from it by now, this release included.
     protects
@@ -162,6 +165,7 @@ class Release:
     ledger: dict[str, Any] | None = None
     dataset: str = "default"
     consumer: str | None = None
+    rule: str | None = None
     so_far: int | None = None
     protects: str = VOTER
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
@@ -210,6 +214,7 @@ class Release:
             "ledger": self.ledger,
             "dataset": self.dataset,
             "consumer": self.consumer,
+            "rule": self.rule,
             "so_far": self.so_far,
             "protects": self.protects,
             "made": self.made,
@@ -288,6 +293,7 @@ class Release:
                 "Rényi divergence of the exact outcome distribution, worst of both "
                 "directions, converted by dp-accounting",
             ),
+            ("What may follow from released labels", self._adaptively()),
             ("Random source", source),
             ("Ledger", place),
             ("Software", software),
@@ -323,6 +329,34 @@ class Release:
         return (
             f"{self.protects}, because it reaches one voter only: whoever made the voters says so, "
             f"the votes cannot show it. {neighbours}"
+        )
+
+    def _adaptively(self) -> str:
+        """Say what may have been chosen from released labels without breaking the promise."""
+        if self.guarantee == "data-dependent":
+            return "nothing: queries and settings were fixed before any label was seen"
+        if self.guarantee == "ptr":
+            return "nothing: one release takes the whole budget of the data set"
+        text = "later queries, baselines, and when to stop"
+        if self.ledger is None:
+            return f"{text}; the budget is of this one run"
+        if self.rule == "exclusive":
+            text += (
+                "; the mechanism, its settings and who votes are fixed for the data set: every "
+                "charge to its budget is a multiple of the first"
+            )
+        else:
+            text += (
+                f", and also mechanism, settings and numbers of later charges: the data set's "
+                f"budget of {self.budget:g} is {self.rule}, which was fixed with it, so it holds "
+                "for all charges together"
+            )
+        if self.consumer is None:
+            return text
+        return (
+            f"{text}. This epsilon is what {self.consumer!r} learns if it learns nothing from "
+            "other consumers of the data set, and if no voter learnt from released labels; the "
+            "data set's budget holds for everybody"
         )
 
     def _allowance(self) -> str:

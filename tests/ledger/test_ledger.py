@@ -288,6 +288,33 @@ def test_verify_finds_every_edit(path: Path, tmp_path: Path) -> None:
     assert not undetected
 
 
+def test_verify_while_another_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    label(path)
+    ledger, other = pv.Ledger.open(path), pv.Ledger.open(path)
+    rows = ledger._store.rows
+
+    def then_somebody_writes(*arguments: Any) -> Any:
+        found = rows(*arguments)
+        name = f"d{len(other.published())}"
+        other.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset=name)
+        return found
+
+    monkeypatch.setattr(ledger._store, "rows", then_somebody_writes)
+    for _ in range(3):
+        assert ledger.verify().problems == ()
+    monkeypatch.undo()
+    # What the anchor said before must be there, whoever writes meanwhile.
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TRIGGER entries_remain; DELETE FROM sealed; DELETE FROM entries WHERE number > 2;"
+        )
+    assert any("rolled back" in problem for problem in _against(ledger))
+
+
+def _against(ledger: pv.Ledger) -> tuple[str, ...]:
+    return (ledger._against_anchor(ledger._heads()) or "",)
+
+
 def test_a_chain_without_the_key_cannot_be_recomputed(path: Path) -> None:
     label(path)
     path.with_name(path.name + ".key").write_text("00" * 32)

@@ -184,6 +184,14 @@ class Clerk:
         """The data set and the consumer, as the ledger names them."""
         return str(self.names["dataset"]), self.names["consumer"]
 
+    @property
+    def rule(self) -> str | None:
+        """How charges to the data set add up; None if there is no ledger that lasts."""
+        known = self.ledger.reading().budgets.get((self.scope[0], None))
+        if known is None or self.guarantee in ("ptr", "data-dependent"):
+            return None
+        return known.counted
+
     def _used(self, totals: Totals) -> bool:
         """Return True if anything was charged to the data set."""
         return (self.scope[0], None) in totals.charged

@@ -346,6 +346,7 @@ class Guardian:
             ledger=self._ledger.place(),
             dataset=self._clerk.scope[0],
             consumer=self._clerk.scope[1],
+            rule=self._clerk.rule,
             so_far=so_far,
             protects=self._clerk.protects,
             sealed=sealed or Sealed(),

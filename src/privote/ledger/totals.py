@@ -95,11 +95,16 @@ class Budget:
             or self.orders not in (None, known.orders)
         )
 
+    @property
+    def counted(self) -> str | None:
+        """The rule in words: "shared at order 4", "exclusive"; None if it is not settled."""
+        if self.pinned is None:
+            return self.rule
+        return f"shared at order {', '.join(f'{order:g}' for order in self.pinned)}"
+
     def __str__(self) -> str:
         text = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
-        if self.pinned is not None:
-            return f"{text}, shared at order {', '.join(f'{order:g}' for order in self.pinned)}"
-        return text if self.rule is None else f"{text}, {self.rule}"
+        return text if self.counted is None else f"{text}, {self.counted}"
 
     def filter(self, orders: Floats) -> RenyiFilter:
         """Return a filter that has admitted nothing yet."""
