@@ -55,7 +55,7 @@ wheel: $(STAMP) ## build the wheel and try it in a new environment, without pins
 audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 	$(call keep,benchmarks/audit_full.py)
 
-faults: $(STAMP) ## kill releases 200 times, fill the disk; keeps the result
+faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack full size; keeps the result
 	$(call keep,benchmarks/faults.py)
 
 bench: $(STAMP) ## run every benchmark; keeps the results in benchmarks/results

@@ -1,8 +1,9 @@
-"""Faults: kill the process anywhere, fill the disk, lock the ledger; count what got out uncharged.
+"""Faults: kill the process anywhere, fill the disk, lock the ledger; then every attack, full size.
 
 A child answers queries in a loop through a ledger and writes every release it got to an outbox. The
 parent kills it (SIGKILL) at a random moment and checks, each time anew: every release in the outbox
-was charged before; the ledger verifies; the next child is not blocked.
+was charged before; the ledger verifies; the next child is not blocked. Then `tests/attacks` run at
+full size, and what each tried and what got through becomes a table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -143,10 +145,30 @@ def starve(limit: str) -> tuple[bool, str]:
     return said.startswith("refused") and intact, said.replace(f"{folder}/", "")
 
 
+def attacks() -> bool:
+    """Run every attack at full size and print what was tried; return whether none got through."""
+    with tempfile.TemporaryDirectory() as name:
+        table = Path(name) / "table"
+        table.touch()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/attacks"],
+            env={**os.environ, "PRIVOTE_ATTACKS": "full", "PRIVOTE_ATTACKS_TABLE": str(table)},
+            stdout=sys.stderr,
+            check=False,
+        )
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+    print(f"\n{'tried':>8} {'through':>8}  attack")
+    for row in rows:
+        print(f"{row['tried']:>8,} {row['through']:>8}  {row['attack']}")
+    print(f"tests/attacks at full size: {'all passed' if done.returncode == 0 else 'FAILED'}")
+    return done.returncode == 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-attacks", action="store_true", help="leave tests/attacks out")
     arguments = parser.parse_args()
 
     def progress(done: int, total: int) -> None:
@@ -163,6 +185,8 @@ def main() -> None:
         refused, said = starve(limit)
         print(f"{limit}: {'no release' if refused else 'VIOLATION'} ({said})")
         ok = ok and refused
+    if not arguments.no_attacks:
+        ok = attacks() and ok
     sys.exit(0 if ok else 1)
 
 
