@@ -101,7 +101,7 @@ class SQLiteStore:
 
     _copied: tempfile.TemporaryDirectory[str] | None
 
-    def __init__(self, path: Path, *, create: bool = True, patience: float = 30.0) -> None:
+    def __init__(self, path: Path, *, create: bool = True, patience: float = 60.0) -> None:
         self._copied = None
         if not create and not path.exists():
             raise LedgerError(f"ledger {str(path)!r} does not exist")
