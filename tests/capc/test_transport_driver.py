@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,8 +31,9 @@ from privote.capc.roles.base import (
     Received,
     Send,
 )
+from privote.capc.transport.certs import make, renew
 from privote.capc.transport.client import Client
-from privote.capc.transport.streams import ROLE_KEY, TALK
+from privote.capc.transport.streams import ROLE_KEY, TALK, limits
 from privote.capc.transport.trust import pin, revoke
 from privote.errors import PeerError
 
@@ -217,6 +219,34 @@ def test_revoking_the_server_ends_our_stream(tmp_path: Path) -> None:
         revoke(tmp_path / "alpha" / "trust", "beta")
         until(lambda: alpha.role.saw(Lost))
         assert alpha.logged("beta: its certificate was revoked")
+
+
+def test_certificates_are_given_to_grpc_only_when_they_changed(tmp_path: Path) -> None:
+    """A new configuration for every handshake ends the process as soon as there are many."""
+    _, beta = open_beta(tmp_path)
+    with running(beta):
+        server = beta.driver.server
+        assert server is not None
+        assert [server._fetch() for _ in range(3)] == [None] * 3
+        make(tmp_path / "new", "gamma")
+        pin(tmp_path / "beta" / "trust", tmp_path / "new" / "gamma.pem")
+        assert server._fetch() is not None
+        assert server._fetch() is None
+        renew(tmp_path / "beta", "beta")
+        assert server._fetch() is None
+        (tmp_path / "beta" / "beta.next.key").replace(tmp_path / "beta" / "beta.key")
+        assert [server._fetch() for _ in range(3)] == [None] * 3, "the key is not the certificate's"
+        assert sum("cannot be read anew" in line for line in beta.log) == 1
+        (tmp_path / "beta" / "beta.next.pem").replace(tmp_path / "beta" / "beta.pem")
+        assert server._fetch() is not None
+        assert server._fetch() is None
+
+
+def test_a_server_has_bounds_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, most in ((1024, 512), (1 << 20, 4096), (resource.RLIM_INFINITY, 4096)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert dict(limits())["grpc.max_allowed_incoming_connections"] == most
+    assert dict(limits())["grpc.server_handshake_timeout_ms"] <= 10_000
 
 
 def test_a_session_nobody_expects_is_refused(
