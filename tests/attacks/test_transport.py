@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import queue
+import random
 import selectors
 import socket
 import ssl
@@ -16,12 +17,15 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
 from tests.attacks.conftest import Outcome, scaled
+from tests.attacks.test_messages import WIRES, changed, headed
+from tests.capc.test_messages import framed
 from tests.capc.test_transport_coalition import small_models, small_terms
 
 from privote.capc import messages as m
@@ -31,6 +35,7 @@ from privote.capc.terms import Terms
 from privote.capc.transport.certs import make
 from privote.capc.transport.client import Client
 from privote.capc.transport.trust import Own, Trust
+from privote.errors import PeerError
 
 SERVERS = ("guardian", "north")
 
@@ -75,7 +80,7 @@ class Town:
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:
-    terms = small_terms()
+    terms = small_terms(timeout=2.0, epsilon=1e5)
     files = lay_out(tmp_path, terms, small_models(terms), engine="clear", insecure=True, seed=1)
     with Rehearsal(files, terms, absent=("south", "west")) as programs:
         yield Town(files, terms, programs)
@@ -189,3 +194,102 @@ def test_strangers_who_talk_stop_nobody(town: Town, outcome: Outcome, tmp_path: 
                 raw.sendall(said)
             tried += 1
     outcome("strangers' bytes end a guardian or an answering site", tried, town.harmed())
+
+
+class Hostile:
+    """A pinned site's stream to a server, opened again whenever it is cut off."""
+
+    def __init__(self, town: Town, name: str, to: str, role: str) -> None:
+        self.got: queue.Queue[m.Message] = queue.Queue()
+        self._open = lambda: town.client(name, to, role)
+        self._hello = m.encode(m.Hello(town.terms.digest(), "clear", role, True))
+        self._client: Client | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.close()
+        self._client = self._open()
+        self._line = self._client.talk(
+            m.GUARDIAN, lambda _, data: self.got.put(m.decode(data)), lambda *_: None
+        )
+        self._line.send(self._hello)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def say(self, data: bytes) -> None:
+        """Send it, over a new stream if the last one has ended."""
+        try:
+            self._line.send(data)
+        except PeerError:
+            self._begin()
+            self._line.send(data)
+
+    def heard(self, kind: type[m.Message]) -> Any:
+        """Wait for a message of a kind, a while; None if it does not come."""
+        end = time.monotonic() + 10.0
+        while (left := end - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                found = self.got.get(timeout=left)
+                if isinstance(found, kind):
+                    return found
+        return None
+
+
+def raw(message: m.Message, **fields: Any) -> bytes:
+    """Return a message with fields that it could not be made with."""
+    head, tail = headed(m.encode(message))
+    return framed({**head, **fields}, tail)
+
+
+def test_a_version_without_a_successor_stops_nobody(town: Town, outcome: Outcome) -> None:
+    """Asked with the highest version, then masks withheld: decided when time is up."""
+    tried = harmed = 0
+    for turn, version in enumerate((2**31, 2**31 - 1, 2**30)):
+        with ExitStack() as stack:
+            east, north, south, west = (
+                stack.enter_context(closing(Hostile(town, name, "guardian", role)))
+                for name, role in (
+                    ("east", m.QUERYING),
+                    *((party, m.ANSWERING) for party in ("north", "south", "west")),
+                )
+            )
+            east.say(raw(m.Ask(3, 0, f"{turn:032x}"), version=version))
+            answer = east.heard(m.Grant | m.Refused)  # type: ignore[arg-type]
+            if isinstance(answer, m.Grant):
+                for party in (north, south, west):
+                    party.say(m.encode(m.Confirm(answer.batch, "east", 3)))
+                    assert party.heard(m.Confirmed)
+                for party in (south, west):
+                    party.say(m.encode(m.Masks(answer.batch, np.ones((3, 3), np.int64))))
+                    assert party.heard(m.MasksTaken)
+                east.say(m.encode(m.Decide(answer.batch, ("north", "south", "west"), 0)))
+                assert east.heard(m.Ready | m.Refused) or version > 2**30  # type: ignore[arg-type]
+                time.sleep(1.0)
+            tried += 1
+            harmed += town.harmed()
+    outcome("a version without a successor ends the guardian", tried, harmed)
+
+
+def test_messages_of_pinned_sites_stop_nobody(town: Town, outcome: Outcome) -> None:
+    """Messages at random, over real streams: no server ends, and the honest are answered."""
+    chance = random.Random(3)
+    tried = harmed = 0
+    with ExitStack() as stack:
+        sites = [
+            stack.enter_context(closing(Hostile(town, name, to, role)))
+            for name, to, role in (
+                ("north", "guardian", m.QUERYING),
+                ("south", "guardian", m.ANSWERING),
+                ("east", "north", m.QUERYING),
+            )
+        ]
+        while tried < scaled(300, 10_000):
+            for site in sites:
+                site.say(changed(chance.choice(WIRES), chance))
+                tried += 1
+            if tried % scaled(150, 1500) < len(sites):
+                harmed += town.harmed()
+    harmed += town.harmed()
+    outcome("messages of pinned sites end a guardian or an answering site", tried, harmed)

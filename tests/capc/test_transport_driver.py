@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -318,6 +320,71 @@ def test_garbage_is_told_to_the_role_and_then_cut_off(tmp_path: Path) -> None:
         assert len(beta.role.saw(Garbled)) == 4
         assert beta.role.saw(Garbled)[0].sender == "alpha"
         client.close()
+
+
+def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
+    sites = trusting(tmp_path, ["alpha", "beta"])
+
+    def on(event: Any) -> list[Any]:
+        if isinstance(event, Received) and isinstance(event.message, Done):
+            raise KeyError("what nobody should see in a log")
+        return []
+
+    beta = Running(
+        Told("answering", on),
+        *sites["beta"],
+        listen="127.0.0.1:0",
+        callers=frozenset(["alpha"]),
+    )
+    with running(beta):
+        client = Client(
+            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
+        )
+        lost: list[str] = []
+        line = client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
+        line.send(encode(Done(BATCH, 1)))
+        until(lambda: lost)
+        assert beta.logged("failed at received: KeyError")
+        assert not beta.logged("what nobody should see")
+        client.close()
+        with running(caller(sites, "alpha", beta)):
+            until(lambda: Received("alpha", Answer(BATCH, 6)) in beta.role.events)
+
+
+def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
+    """Whoever sends faster than the role deals with it fills its own stream, not our memory."""
+    sites = trusting(tmp_path, ["alpha", "beta"])
+    go = threading.Event()
+    role = Told("answering", lambda event: [][: go.wait(30)])
+    beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
+    with running(beta):
+        clients = [
+            Client("beta", beta.address, *sites["alpha"], role="querying", log=print,
+                   most_message=1 << 20)
+            for _ in range(3)
+        ]  # fmt: skip
+        for client in clients:  # each takes the place of the one before
+            line = client.talk("answering", lambda *_: None, lambda *_: None)
+            for version in range(100):
+                line.send(encode(Done(BATCH, version)))
+        until(lambda: beta.log.count("alpha (querying) connected") == 3)
+        time.sleep(0.5)
+        waiting = [each for each in _waiting(beta.driver) if isinstance(each, Received)]
+        assert len(waiting) <= 3, "one for each stream"
+        go.set()
+        until(lambda: Received("alpha", Done(BATCH, 99)) in role.events)
+        for client in clients:
+            client.close()
+
+
+def _waiting(driver: Any) -> list[Any]:
+    """Return the events that wait for a role, and put them back."""
+    taken = []
+    while not driver._events.empty():
+        taken.append(driver._events.get())
+    for each in taken:
+        driver._events.put(each)
+    return [getattr(each, "event", each) for each in taken]
 
 
 def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:

@@ -219,11 +219,15 @@ class Server:
 
         with self._watched(line, context):
             self._handlers.opened(line)
-            threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}").start()
+            listening = threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}")
+            listening.start()
             try:
                 yield from line.outbox
             finally:
                 line.outbox.close()
+                if not context.is_active():
+                    # It counts as the caller's until all that it sent is dealt with.
+                    listening.join()
                 self._handlers.closed(line)
         if why:
             context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])

@@ -166,7 +166,11 @@ class TunnelLink:
                 return
             with self._lock:
                 number, self._next = self._next, self._next + 2
-            self._begin(number, end)
+            try:
+                self._begin(number, end)
+            except PeerError as error:
+                self.fail(str(error))
+                return
             with contextlib.suppress(PeerError):
                 self.send(OPEN, number)
             self._connections[number].start(connected=True)
@@ -192,7 +196,8 @@ class TunnelLink:
         if not self._bye:
             self.fail(why)
             return
-        self._blobs.put(None)
+        with contextlib.suppress(queue.Full):  # nobody waits for more than it has sent
+            self._blobs.put(None, timeout=self._patience)
         for each in list(self._connections.values()):
             each.put(None)
 
