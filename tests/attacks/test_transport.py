@@ -11,6 +11,7 @@ import random
 import selectors
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -34,7 +35,9 @@ from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make
 from privote.capc.transport.client import Client
+from privote.capc.transport.outbox import Outbox
 from privote.capc.transport.trust import Own, Trust
+from privote.capc.transport.tunnel import FRAME, TunnelLink
 from privote.errors import PeerError
 
 SERVERS = ("guardian", "north")
@@ -194,6 +197,34 @@ def test_strangers_who_talk_stop_nobody(town: Town, outcome: Outcome, tmp_path: 
                 raw.sendall(said)
             tried += 1
     outcome("strangers' bytes end a guardian or an answering site", tried, town.harmed())
+
+
+def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
+    """A session's tunnel takes any bytes: it breaks off or goes on, and is gone when closed."""
+    chance = random.Random(4)
+    before, through, tried = threading.active_count(), 0, scaled(30, 1000)
+    for _ in range(tried):
+        frames = [
+            chance.choice(
+                [
+                    bytes([kind]) + chance.choice([0, 1, 2, 3, 2**32 - 1]).to_bytes(4, "big"),
+                    bytes([kind]) + bytes(4) + chance.randbytes(chance.randrange(3000)),
+                    chance.randbytes(chance.randrange(20)),
+                    bytes([kind]) + bytes(FRAME),
+                ]
+            )
+            for kind in (chance.randrange(7) for _ in range(chance.randrange(60)))
+        ]
+        link = TunnelLink(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
+        with suppress(PeerError):
+            link.exchange(b"ours")
+        link.close()
+        through += link.folder.exists() or not link.over
+    end = time.monotonic() + 10.0
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    through += max(0, threading.active_count() - before)
+    outcome("frames of a tunnel at random leave threads or folders", tried, through)
 
 
 class Hostile:

@@ -253,7 +253,7 @@ class _Connection:
         """Give the engine bytes of the peer; None: there will be no more."""
         if data is None:
             self._inward.close()
-        else:
+        elif data:  # nothing takes no room, so that there could be any number of it
             with contextlib.suppress(PeerError):  # our engine closed it: nobody wants them
                 self._inward.put(data)
 
