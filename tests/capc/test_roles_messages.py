@@ -244,7 +244,59 @@ def test_garbage_is_refused_and_complained_of() -> None:
     assert not told(at.hear("p0", m.Refused(NONCES[0], "why")), m.Refused), "no refusing for ever"
 
 
+@pytest.mark.parametrize("asked", [2**30 - 1, 2**30])
+def test_a_version_that_is_asked_with_leaves_room_for_the_next(asked: int) -> None:
+    """The batch is decided when time is up, where nobody could be told of an error."""
+    at = AtGuardian()
+    batch = at.granted(version=asked)
+    at.masked(batch, "p0", "p1")
+    at.hear("p2", m.Confirm(batch, "q0", Q))
+    at.role.on(Tick(100.0))
+    at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
+    (ready,) = told(at.role.on(Tick(111.0)), m.Ready)
+    assert ready.version == asked + 1
+    with pytest.raises(m.PeerError, match="version"):
+        m.Ask(Q, 2**30 + 1, NONCES[1])
+
+
+def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
+    at = AtGuardian()
+    at.journal.settle("q0", 2**31, counted=False)
+    batch = at.granted()
+    at.masked(batch, "p0", "p1")
+    (refused,) = told(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
+    assert "version" in refused.why
+    at.granted(nonce=1)
+
+
+def test_trouble_without_a_message_is_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = AtGuardian()
+    batch = at.granted()
+    at.masked(batch, "p0", "p1")
+    at.hear("p2", m.Confirm(batch, "q0", Q))
+    at.role.on(Tick(100.0))
+    at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
+    monkeypatch.setattr(at.role, "_noise", broken_journal)
+    for event in (Tick(111.0), Lost("p2", m.ANSWERING)):
+        assert all(isinstance(action, Complain) for action in at.role.on(event))
+
+
+def broken_journal(*_: Any) -> Any:
+    raise pv.LedgerError("the disk is full")
+
+
 # -- the answering party --------------------------------------------------------------------------
+
+
+def test_an_answering_party_is_greeted_by_those_it_serves_and_its_guardian() -> None:
+    """A site that asks and answers may be called p0 here: as an answering one it has no part."""
+    at = AtParty()
+    assert told(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
+    for simulated in (True, False):
+        hello = m.Hello(at.terms.digest(), "clear", m.ANSWERING, simulated)
+        assert "nothing to say" in refusal(at.hear("p1", hello), "p1")
+    hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN)
+    assert told(at.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
 
 
 class AtParty(Bench):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -30,8 +33,9 @@ from privote.capc.roles.base import (
     Received,
     Send,
 )
+from privote.capc.transport.certs import make, renew
 from privote.capc.transport.client import Client
-from privote.capc.transport.streams import ROLE_KEY, TALK
+from privote.capc.transport.streams import ROLE_KEY, TALK, limits
 from privote.capc.transport.trust import pin, revoke
 from privote.errors import PeerError
 
@@ -219,6 +223,34 @@ def test_revoking_the_server_ends_our_stream(tmp_path: Path) -> None:
         assert alpha.logged("beta: its certificate was revoked")
 
 
+def test_certificates_are_given_to_grpc_only_when_they_changed(tmp_path: Path) -> None:
+    """A new configuration for every handshake ends the process as soon as there are many."""
+    _, beta = open_beta(tmp_path)
+    with running(beta):
+        server = beta.driver.server
+        assert server is not None
+        assert [server._fetch() for _ in range(3)] == [None] * 3
+        make(tmp_path / "new", "gamma")
+        pin(tmp_path / "beta" / "trust", tmp_path / "new" / "gamma.pem")
+        assert server._fetch() is not None
+        assert server._fetch() is None
+        renew(tmp_path / "beta", "beta")
+        assert server._fetch() is None
+        (tmp_path / "beta" / "beta.next.key").replace(tmp_path / "beta" / "beta.key")
+        assert [server._fetch() for _ in range(3)] == [None] * 3, "the key is not the certificate's"
+        assert sum("cannot be read anew" in line for line in beta.log) == 1
+        (tmp_path / "beta" / "beta.next.pem").replace(tmp_path / "beta" / "beta.pem")
+        assert server._fetch() is not None
+        assert server._fetch() is None
+
+
+def test_a_server_has_bounds_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, most in ((1024, 512), (1 << 20, 4096), (resource.RLIM_INFINITY, 4096)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert dict(limits())["grpc.max_allowed_incoming_connections"] == most
+    assert dict(limits())["grpc.server_handshake_timeout_ms"] <= 10_000
+
+
 def test_a_session_nobody_expects_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +320,71 @@ def test_garbage_is_told_to_the_role_and_then_cut_off(tmp_path: Path) -> None:
         assert len(beta.role.saw(Garbled)) == 4
         assert beta.role.saw(Garbled)[0].sender == "alpha"
         client.close()
+
+
+def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
+    sites = trusting(tmp_path, ["alpha", "beta"])
+
+    def on(event: Any) -> list[Any]:
+        if isinstance(event, Received) and isinstance(event.message, Done):
+            raise KeyError("what nobody should see in a log")
+        return []
+
+    beta = Running(
+        Told("answering", on),
+        *sites["beta"],
+        listen="127.0.0.1:0",
+        callers=frozenset(["alpha"]),
+    )
+    with running(beta):
+        client = Client(
+            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
+        )
+        lost: list[str] = []
+        line = client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
+        line.send(encode(Done(BATCH, 1)))
+        until(lambda: lost)
+        assert beta.logged("failed at received: KeyError")
+        assert not beta.logged("what nobody should see")
+        client.close()
+        with running(caller(sites, "alpha", beta)):
+            until(lambda: Received("alpha", Answer(BATCH, 6)) in beta.role.events)
+
+
+def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
+    """Whoever sends faster than the role deals with it fills its own stream, not our memory."""
+    sites = trusting(tmp_path, ["alpha", "beta"])
+    go = threading.Event()
+    role = Told("answering", lambda event: [][: go.wait(30)])
+    beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
+    with running(beta):
+        clients = [
+            Client("beta", beta.address, *sites["alpha"], role="querying", log=print,
+                   most_message=1 << 20)
+            for _ in range(3)
+        ]  # fmt: skip
+        for client in clients:  # each takes the place of the one before
+            line = client.talk("answering", lambda *_: None, lambda *_: None)
+            for version in range(100):
+                line.send(encode(Done(BATCH, version)))
+        until(lambda: beta.log.count("alpha (querying) connected") == 3)
+        time.sleep(0.5)
+        waiting = [each for each in _waiting(beta.driver) if isinstance(each, Received)]
+        assert len(waiting) <= 3, "one for each stream"
+        go.set()
+        until(lambda: Received("alpha", Done(BATCH, 99)) in role.events)
+        for client in clients:
+            client.close()
+
+
+def _waiting(driver: Any) -> list[Any]:
+    """Return the events that wait for a role, and put them back."""
+    taken = []
+    while not driver._events.empty():
+        taken.append(driver._events.get())
+    for each in taken:
+        driver._events.put(each)
+    return [getattr(each, "event", each) for each in taken]
 
 
 def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:

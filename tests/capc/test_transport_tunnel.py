@@ -214,3 +214,34 @@ def test_empty_frames_count_too() -> None:
                 peer.send(EXCHANGE, 0)
         until(lambda: querier.over)
         assert "more than 10000 bytes" in str(querier.why)
+
+
+def test_frames_without_bytes_take_no_memory() -> None:
+    """Nothing takes no room in a bounded buffer, so there could be any number of it."""
+    with pair() as (querier, peer):
+        querier.send(OPEN, 0)
+        for _ in range(200):
+            querier.send(DATA, 0)
+        until(lambda: peer.received >= 201 * 5)
+        assert not peer._connections[0]._inward.waiting
+
+
+def test_connections_beyond_the_bound_end_the_session() -> None:
+    with pair() as (querier, peer):
+        for number in range(32):
+            querier.send(OPEN, 2 * number)
+        until(lambda: len(peer._connections) == 32)
+        end = connected(peer)  # the engine's own has no place left
+        until(lambda: peer.over)
+        assert "at most 32 connections" in str(peer.why)
+        end.close()
+
+
+def test_more_exchanges_than_anybody_waits_for_leave_no_thread() -> None:
+    before = threading.active_count()
+    with pair(patience=0.2) as (querier, peer):
+        for _ in range(8):
+            querier.send(EXCHANGE, 1, b"x")
+        querier.send(BYE, 0)
+        until(lambda: peer._bye)
+    until(lambda: threading.active_count() <= before)

@@ -27,6 +27,7 @@ from privote.capc.transport.certs import make, read_one
 from privote.capc.transport.client import Client
 from privote.capc.transport.trust import Own, Trust
 from privote.cli.capc import warn_of_others
+from privote.cli.capc_log import Log
 
 
 def test_help_teaches(run: Run) -> None:
@@ -37,6 +38,24 @@ def test_help_teaches(run: Run) -> None:
         done = run("capc", *verb, "--help")
         assert done.exit_code == 0
         assert "Example:" in done.output
+
+
+def test_strangers_do_not_fill_the_log(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("privote.cli.capc_log.time.monotonic", lambda: now)
+    log = Log()
+    line = "E0000 00:00:00.0 1 s.cc:1] Handshake failed with error x: {}: why"
+    for _ in range(500):
+        log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
+    log._tell(line.format("HTTP_REQUEST"))
+    now = 61.0
+    log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "does not speak TLS" in said[1]
+    assert said[2].endswith("so were 499 more since")
 
 
 def test_certificates_from_making_to_revoking(run: Run, tmp_path: Path) -> None:

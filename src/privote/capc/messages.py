@@ -41,6 +41,8 @@ DECISION = "decision"  # where a session's name has an answering party's otherwi
 _WHY = 500
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST = 1 << 31
+# A decision gets a version above the one that was asked with: there must be room for it.
+_ASKED = _MOST // 2
 
 Check = Callable[[Any], bool]
 
@@ -138,7 +140,7 @@ class Ask(Message):
     kind = "ask"
     schema = {  # noqa: RUF012
         "queries": _int(1),
-        "version": _int(0),
+        "version": _int(0, _ASKED),
         "nonce": _batch,
         "baseline": _flag,
         "resume": _maybe(_batch),

@@ -80,6 +80,7 @@ def _serve(make: Any, file: Path, *, as_json: bool) -> None:
     from .capc_log import Log
 
     site = Site.read(file)
+    _take_all_files()
     with Log(json=as_json) as log:
         _begin(site, log)
         driver = make(site, log)
@@ -226,6 +227,14 @@ def _warn_of_clipping(X: Any, bound: float) -> None:
             "terms, and are clipped to it: are they scaled as the models' rows were?",
             err=True,
         )
+
+
+def _take_all_files() -> None:
+    """Allow this process as many open files as the system lets it: a connection is one."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_on_signals(driver: Any) -> None:

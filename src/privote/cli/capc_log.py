@@ -7,11 +7,13 @@ import os
 import re
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from json import dumps
 from types import TracebackType
 
 _REFUSED = re.compile(r"Handshake failed .*?: ?([A-Z_]+): ?([^:]*)$")
+_MINUTE, _REASONS = 60.0, 100  # seconds; kinds of refusals that are remembered
 _NOISE = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\] ")
 
 
@@ -26,6 +28,7 @@ class Log:
         self._json, self._lock = json, threading.Lock()
         self._stderr = os.dup(2)
         self._reader: threading.Thread | None = None
+        self._turned_away: dict[str, tuple[float, int]] = {}  # when last told, how many since
 
     def __call__(self, line: str) -> None:
         """Write one line."""
@@ -64,10 +67,22 @@ class Log:
         refused = _REFUSED.search(line)
         if refused:
             why = _MEANING.get(refused[1], refused[1].lower().replace("_", " "))
-            self(f"refused a connection: {why} ({refused[2].strip() or refused[1]})")
+            self._refused(f"refused a connection: {why} ({refused[2].strip() or refused[1]})")
         elif line and not _NOISE.match(line):
             with self._lock, contextlib.suppress(OSError):
                 os.write(self._stderr, (line + "\n").encode())
+
+    def _refused(self, line: str) -> None:
+        """Log a refusal once a minute, with how many there were: anybody can bring one about."""
+        now = time.monotonic()
+        last, more = self._turned_away.get(line, (-_MINUTE, 0))
+        if now - last < _MINUTE:
+            self._turned_away[line] = last, more + 1
+            return
+        if len(self._turned_away) >= _REASONS:
+            self._turned_away.clear()
+        self._turned_away[line] = now, 0
+        self(f"{line}; so were {more} more since" if more else line)
 
 
 def _plain(line: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from privote.errors import InputError
 from privote.release import Release
+from privote.scratch import Scratch
 
 from .truth import read_table
 
@@ -88,26 +88,22 @@ def claimed(
     """Yield a temporary file beside ``output`` that becomes it when the block ends well.
 
     Everything that can be wrong with the place is found here, before anything is released. If the
-    block fails, nothing is left behind.
+    block fails, nothing is left behind; if the process is killed, the next claim removes the draft.
     """
     check_new("--output", output, suffixes, force=force, keep=keep)
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{output.stem}-", suffix=output.suffix, dir=output.parent
-        )
-    except OSError as error:
-        raise InputError(
-            f"--output {str(output)!r} cannot be written: {error.strerror or error}"
-        ) from None
-    os.close(handle)
-    draft = Path(name)
+        scratch = Scratch(output.parent, f".{output.stem}-")
+    except InputError as error:
+        raise InputError(f"--output {str(output)!r}: {error}") from None
+    draft = scratch.path / f"draft{output.suffix}"
+    draft.touch(mode=0o600)
     try:
         yield draft
         if not owner_only:
-            draft.chmod(0o666 & ~_umask())  # mkstemp's file is for its owner only
+            draft.chmod(0o666 & ~_umask())  # until here it was for its owner only
         _move(draft, output, force=force)
     finally:
-        draft.unlink(missing_ok=True)
+        scratch.remove()
 
 
 def _umask() -> int:

@@ -59,6 +59,7 @@ UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text)
   WHERE oid IN ('entries'::regclass, 'sealed'::regclass)
 """
 _LOCK = 0x70726976  # of this application, taken for the length of a transaction
+_PASSWORD = 8  # characters of the shortest
 
 
 class PostgresStore:
@@ -83,6 +84,12 @@ class PostgresStore:
         self._secrets = tuple(
             text for text in (url.password, url.query.get("password")) if isinstance(text, str)
         )
+        # A letter or two can be guessed, and shows wherever `_say` crosses it out.
+        if any(0 < len(secret) < _PASSWORD for secret in self._secrets):
+            raise InputError(
+                f"the password in the ledger's address must have at least {_PASSWORD} characters, "
+                "and this one has fewer"
+            )
         self._engine = sqlalchemy.create_engine(url)
         try:
             self._connection = self._engine.connect()

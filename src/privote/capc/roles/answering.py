@@ -101,6 +101,8 @@ class AnsweringParty(Role):
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
         if hello.role == QUERYING:
             return [Send(sender, QUERYING, self._hello())]
+        if hello.role != GUARDIAN:
+            raise PeerError(f"{sender} has nothing to say to {self.name} as {hello.role}")
         if hello.simulated and not self.entropy.simulated:
             del self._greeted[sender, GUARDIAN]
             why = f"the noise of {sender} comes from a seed and protects nobody"

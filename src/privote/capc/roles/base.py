@@ -181,6 +181,12 @@ class Role(ABC):
 
     def on(self, event: Event) -> list[Action]:
         """Return what to do about an event. Never raises what a peer could cause."""
+        try:
+            return self._react(event)
+        except PrivoteError as error:
+            return self._on_trouble(error)
+
+    def _react(self, event: Event) -> list[Action]:
         if isinstance(event, Received):
             return self._on_received(event.sender, event.message)
         if isinstance(event, Tick):
@@ -210,6 +216,10 @@ class Role(ABC):
     @abstractmethod
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
         """Go on after a greeting that fits."""
+
+    def _on_trouble(self, error: PrivoteError) -> list[Action]:
+        """Go on after something went wrong that no message is refused for."""
+        return [Complain(error)]
 
     def _on_garbled(self, event: Garbled) -> list[Action]:
         error = PeerError(f"{event.sender} sent what is no message: {event.why}")

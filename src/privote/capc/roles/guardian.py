@@ -218,6 +218,7 @@ class Guardian(Role):
                 dict(zip(parties, fresh.tolist(), strict=True)) if self._counted else {},
                 self._most(parties, held.queries) if self._counted else {},
             )
+            ready = Ready(batch, parties, version)
         except PrivoteError as error:
             self._forget(batch)
             return [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
@@ -227,7 +228,6 @@ class Guardian(Role):
             else self._worst_case(batch, held, parties)
         )
         held.masks = {}
-        ready = Ready(batch, parties, version)
         return [Send(held.querier, QUERYING, ready), compute]
 
     @property

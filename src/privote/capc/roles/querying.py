@@ -359,6 +359,9 @@ class QueryingParty(Role):
             return [*told, *self._fail(error)]
         return told
 
+    def _on_trouble(self, error: PrivoteError) -> list[Action]:
+        return self._fail(error)  # nobody else would end it
+
     def _on_garbled(self, event: Garbled) -> list[Action]:
         told = super()._on_garbled(event)
         if event.sender != self.terms.guardian:

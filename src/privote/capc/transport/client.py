@@ -102,6 +102,9 @@ class Client:
                 call.cancel()
             except self._grpc.RpcError as error:
                 why = told(error)
+            except Exception as error:  # whoever waits for this peer must hear that it is gone
+                why = f"what it sent could not be read: {type(error).__name__}"
+                call.cancel()
             line.outbox.drop()
             lost(line, why)
 

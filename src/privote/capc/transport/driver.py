@@ -6,12 +6,11 @@ itself knows no sockets, no threads and no clock.
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from privote.errors import PeerError, PrivoteError
@@ -42,7 +41,6 @@ from .tunnel import FRAME, MOST_BYTES
 
 _TICK = 1.0  # seconds
 _GARBLED = 3  # a peer's messages that are none, before its stream is cut off
-_WAITING = 64  # events; streams are read no faster than they are dealt with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +75,15 @@ class Settings:
     most_bytes: int = MOST_BYTES
 
 
+@dataclass(eq=False)
+class _Said:
+    """What came on a stream; the next is read when this one has been dealt with."""
+
+    line: Line
+    event: Event
+    dealt: threading.Event = field(default_factory=threading.Event)
+
+
 class Driver(Handlers):
     """Runs a role until it finishes or is stopped.
 
@@ -94,7 +101,8 @@ class Driver(Handlers):
 
     def __init__(self, role: Role, *, engine: SecureEngine, settings: Settings, log: Log) -> None:
         self.role, self.engine, self.settings, self._log = role, engine, settings, log
-        self._events: queue.Queue[Event | None] = queue.Queue(maxsize=_WAITING)
+        # Without a bound: a stream has at most one event in it, and a session one.
+        self._events: queue.SimpleQueue[Event | _Said | None] = queue.SimpleQueue()
         self._lines: dict[tuple[str, str], Line] = {}
         self._clients: dict[str, Client] = {}
         self._retired: list[Client] = []
@@ -141,15 +149,34 @@ class Driver(Handlers):
                 event = self._events.get()
                 if event is None:
                     return None
-                done, result = self._act(self.role.on(event))
+                done, result = self._deal(event)
             return result
         finally:
             self.close()
 
+    def _deal(self, waiting: Event | _Said) -> tuple[bool, Any]:
+        """Ask the role about an event; one that serves others outlives whatever a peer sends."""
+        event = waiting.event if isinstance(waiting, _Said) else waiting
+        try:
+            return self._act(self.role.on(event))
+        except PrivoteError:
+            raise
+        except Exception as error:
+            if self.server is None:
+                raise
+            # Only its kind: the text may hold what nobody should see in a log.
+            self._log(f"failed at {type(event).__name__.lower()}: {type(error).__name__}")
+            if isinstance(waiting, _Said):
+                waiting.line.end("this program failed at what it sent")
+            return False, None
+        finally:
+            if isinstance(waiting, _Said):
+                waiting.dealt.set()
+
     def stop(self) -> None:
         """Make `run` return; may be called from a signal handler."""
         self._stopping.set()
-        threading.Thread(target=self._events.put, args=(None,), daemon=True).start()
+        self._events.put(None)
 
     def close(self) -> None:
         """End every stream and session; what was said last should still be heard."""
@@ -174,10 +201,9 @@ class Driver(Handlers):
             self.sessions.tick()
             try:
                 self._expel()
-            except PrivoteError as error:
+            except (PrivoteError, OSError) as error:
                 self._log(f"the trust folder cannot be read: {error}")
-            with contextlib.suppress(queue.Full):  # busy: the next one will do
-                self._events.put_nowait(Tick(time.monotonic()))
+            self._events.put(Tick(time.monotonic()))
 
     def _expel(self) -> None:
         """End streams whose certificate was revoked."""
@@ -273,14 +299,14 @@ class Driver(Handlers):
         self.reasons[peer] = why
         if not self._stopping.is_set():
             self._log(f"lost {peer} ({role}): {why}")
-            self._put(Lost(peer, role))
+            self._events.put(Lost(peer, role))
 
-    def _put(self, event: Event) -> None:
-        """Add an event; from the role's own thread it must not wait for itself."""
-        try:
-            self._events.put_nowait(event)
-        except queue.Full:
-            threading.Thread(target=self._events.put, args=(event,), daemon=True).start()
+    def _wait_for(self, line: Line, event: Event) -> None:
+        """Add a stream's event, and wait in its thread until it is dealt with or all is over."""
+        said = _Said(line, event)
+        self._events.put(said)
+        while not said.dealt.wait(_TICK) and not self._stopping.is_set():
+            pass
 
     # What streams call, each in a thread of its own.
 
@@ -302,27 +328,30 @@ class Driver(Handlers):
         self.reasons[line.peer] = "it ended the stream"
         if not self._stopping.is_set():
             self._log(f"{line.peer} ({line.role}) left")
-            self._put(Lost(line.peer, line.role))
+            self._wait_for(line, Lost(line.peer, line.role))
 
     def message(self, line: Line, data: bytes) -> None:
-        """Queue a message; waits while the role is behind. A peer that only garbles is cut off."""
+        """Queue a message and wait until it is dealt with: a peer has one of them in memory.
+
+        A peer that only garbles is cut off.
+        """
         try:
             message = decode(data, self.settings.most_message)
         except PeerError as error:
             line.garbled += 1
-            self._events.put(Garbled(line.peer, line.role, str(error)))
+            self._wait_for(line, Garbled(line.peer, line.role, str(error)))
             if line.garbled > _GARBLED:
                 raise
             return
         self._log(f"from {line.peer}: {_named(message)}")
-        self._events.put(Received(line.peer, message))
+        self._wait_for(line, Received(line.peer, message))
 
     def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
         """Serve a session's tunnel."""
         return self.sessions.serve(peer, session, incoming)
 
     def _reported(self, session: str, outputs: Any, why: str | None) -> None:
-        self._put(Computed(session, outputs) if why is None else Broken(session, why))
+        self._events.put(Computed(session, outputs) if why is None else Broken(session, why))
 
 
 def _named(message: Message) -> str:

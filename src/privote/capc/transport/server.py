@@ -23,6 +23,7 @@ from .streams import (
     Log,
     bounds,
     grpc_module,
+    limits,
 )
 from .trust import Own, Trust
 
@@ -68,7 +69,7 @@ class Server:
     listen
         ``HOST:PORT``; port 0 takes a free one, see `port`.
     own, trust
-        Our certificate and the pinned ones; both are read anew at every handshake.
+        Our certificate and the pinned ones; both are read anew when their files change.
     allowed
         Sites that may call; others are refused even if pinned. A function, asked at every call.
     handlers
@@ -99,6 +100,8 @@ class Server:
         self._open: set[Line] = set()
         self._most_each = most_each
         self._lock = threading.Lock()
+        self._given = self._files()
+        self._fault: str | None = None
         first = self._configuration()  # a certificate that is no good is an error here
         credentials = self._grpc.dynamic_ssl_server_credentials(
             first, self._fetch, require_client_authentication=True
@@ -106,7 +109,7 @@ class Server:
         self._server = self._grpc.server(
             futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
             handlers=(_generic(self, self._grpc),),
-            options=bounds(most_message),
+            options=[*bounds(most_message), *limits()],
             maximum_concurrent_rpcs=most_streams,
         )
         try:
@@ -123,12 +126,28 @@ class Server:
             [(key, certificate)], root_certificates=self._trust.bundle() or certificate
         )
 
+    def _files(self) -> object:
+        """Return what changes whenever our certificate, our key or a pinned one does."""
+        return self._own.state(), self._trust.bundle()
+
     def _fetch(self) -> Any:
+        """Return the next certificates, None while nothing changed; gRPC asks at every handshake.
+
+        gRPC frees what it used before, also while other handshakes still use it: a new
+        configuration for every one of many connections corrupts its memory and ends the process.
+        """
         try:
-            return self._configuration()
+            found = self._files()
+            if found == self._given:
+                return None
+            made = self._configuration()
         except PrivoteError as error:  # keep the last good one: calls are checked anyway
-            self._log(f"certificates cannot be read anew: {error}")
+            if str(error) != self._fault:  # once: anybody can make us look again
+                self._log(f"certificates cannot be read anew: {error}")
+            self._fault = str(error)
             return None
+        self._given, self._fault = found, None
+        return made
 
     def stop(self, grace: float = 1.0) -> None:
         """End all streams."""
@@ -200,11 +219,15 @@ class Server:
 
         with self._watched(line, context):
             self._handlers.opened(line)
-            threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}").start()
+            listening = threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}")
+            listening.start()
             try:
                 yield from line.outbox
             finally:
                 line.outbox.close()
+                if not context.is_active():
+                    # It counts as the caller's until all that it sent is dealt with.
+                    listening.join()
                 self._handlers.closed(line)
         if why:
             context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])

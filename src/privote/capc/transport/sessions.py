@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from privote.errors import PeerError, PrivoteError
+from privote.scratch import sweep
 
 from ..roles.base import Compute
 from ..secure.base import SecureEngine
 from .client import Client
 from .outbox import Outbox
 from .streams import Log
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, TunnelLink
+from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, SOCKETS, TunnelLink
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
 _REMEMBERED = 1000  # sessions whose bytes are known
@@ -68,6 +69,7 @@ class Sessions:
         self._links: set[TunnelLink] = set()
         self._stopped = False
         self.bytes: dict[str, int] = {}  # by session, both ways
+        sweep(None, SOCKETS)
 
     def call(self, client: Callable[[], Client], work: Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""

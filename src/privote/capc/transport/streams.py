@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ TALK, TUNNEL = f"/{SERVICE}/Talk", f"/{SERVICE}/Tunnel"
 SESSION_KEY = "privote-session"  # the session a tunnel is for
 ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may answer and query
 TALK_BUFFER = 64 << 20
+_CONNECTIONS = 4096
 Log = Callable[[str], None]
 
 
@@ -33,7 +35,6 @@ def bounds(most_message: int) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", most_message),
         ("grpc.max_metadata_size", 8192),
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a packed frame may be a bomb
-        ("grpc.server_handshake_timeout_ms", 15_000),  # whoever is silent holds no connection
         ("grpc.keepalive_time_ms", 20_000),  # a peer whose machine is gone is noticed
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
@@ -43,6 +44,20 @@ def bounds(most_message: int) -> list[tuple[str, int]]:
         ("grpc.enable_http_proxy", 0),
         ("grpc.so_reuseport", 0),
         ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def limits() -> list[tuple[str, int]]:
+    """Return gRPC's options that keep in bounds what strangers can hold of a server.
+
+    Half of the process's files are left to journals, sessions and their sockets.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = _CONNECTIONS if files == resource.RLIM_INFINITY else min(_CONNECTIONS, files // 2)
+    return [
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.server_handshake_timeout_ms", 10_000),  # whoever is silent holds no connection
+        ("grpc.max_connection_idle_ms", 120_000),  # without a stream; calling again reconnects
     ]
 
 

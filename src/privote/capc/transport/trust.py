@@ -101,7 +101,7 @@ class Trust:
     def _refresh(self) -> dict[str, Certificate]:
         with self._lock:
             files = [*pinned_files(self.folder), self.folder / REVOKED]
-            seen = [(str(f), s.st_mtime_ns, s.st_size, s.st_ino) for f in files if (s := _stat(f))]
+            seen = [_state(file) for file in files]
             if seen != self._seen:
                 gone = revoked(self.folder)
                 found: dict[str, Certificate] = {}
@@ -149,20 +149,26 @@ class Trust:
         return list(self._refresh().values())
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _state(path: Path) -> tuple[str | int, ...] | None:
+    """Return what differs as soon as a file is another one; None if there is none."""
     try:
-        return path.stat()
-    except FileNotFoundError:
+        found = path.stat()
+    except OSError:
         return None
+    return str(path), found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
 
 
 @dataclass(frozen=True)
 class Own:
-    """A site's own key and certificate, read from their files at every handshake."""
+    """A site's own key and certificate, read from their files."""
 
     name: str
     certificate: Path
     key: Path
+
+    def state(self) -> object:
+        """Return what differs as soon as one of the two files is another one."""
+        return _state(self.certificate), _state(self.key)
 
     def read(self) -> tuple[bytes, bytes, Certificate]:
         """Return key, certificate and what it says; refuse a pair that nobody would accept."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from privote.errors import PeerError
+from privote.scratch import Scratch
 
 from ..messages import printable
 from .outbox import Outbox
@@ -29,6 +27,7 @@ PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
 FRAME = PIECE + 64  # no frame is longer
 MOST_BYTES = 1 << 33
 MOST_EXCHANGE = 256 << 20
+SOCKETS = "pv-"  # how the names of their folders begin
 _BUFFER = 4 << 20
 _CONNECTIONS = 32
 _HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
@@ -62,7 +61,8 @@ class TunnelLink:
         most_exchange: int = MOST_EXCHANGE,
     ) -> None:
         # Short: the path of a unix socket has room for about 100 characters.
-        self.folder = Path(tempfile.mkdtemp(prefix="pv-"))
+        self._scratch = Scratch(None, SOCKETS)
+        self.folder = self._scratch.path
         self.sent = self.received = 0
         self._outbox, self._incoming, self._patience = outbox, incoming, patience
         self._most, self._most_exchange = most_bytes, most_exchange
@@ -122,7 +122,7 @@ class TunnelLink:
             self._outbox.put(_HEAD.pack(BYE, 0), wait=1.0)
         self._outbox.close()
         self._end_sockets()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._scratch.remove()
 
     def fail(self, why: str) -> None:
         """Break the session off: both the engine and whoever waits in `exchange` notice."""
@@ -166,7 +166,11 @@ class TunnelLink:
                 return
             with self._lock:
                 number, self._next = self._next, self._next + 2
-            self._begin(number, end)
+            try:
+                self._begin(number, end)
+            except PeerError as error:
+                self.fail(str(error))
+                return
             with contextlib.suppress(PeerError):
                 self.send(OPEN, number)
             self._connections[number].start(connected=True)
@@ -192,7 +196,8 @@ class TunnelLink:
         if not self._bye:
             self.fail(why)
             return
-        self._blobs.put(None)
+        with contextlib.suppress(queue.Full):  # nobody waits for more than it has sent
+            self._blobs.put(None, timeout=self._patience)
         for each in list(self._connections.values()):
             each.put(None)
 
@@ -248,7 +253,7 @@ class _Connection:
         """Give the engine bytes of the peer; None: there will be no more."""
         if data is None:
             self._inward.close()
-        else:
+        elif data:  # nothing takes no room, so that there could be any number of it
             with contextlib.suppress(PeerError):  # our engine closed it: nobody wants them
                 self._inward.put(data)
 
