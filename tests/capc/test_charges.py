@@ -199,14 +199,14 @@ def test_the_ledger_can_be_shown_and_verified(tmp_path: Path) -> None:
         assert CliRunner().invoke(app, ["ledger", "verify", str(place)]).exit_code == 0
 
 
-def test_what_is_published_is_what_was_charged() -> None:
+def test_what_is_called_charged_is_what_was_charged() -> None:
     terms = terms_of(guarantee="allowance", epsilon=25.0, queriers=("q0", "q1"))
     ledger = pv.Ledger.in_memory()
     Charges(terms, ledger).take("q0", 5, "a" * 32)
     used = {row["dataset"]: row["used"] for row in ledger.standing()}
-    assert Prices(terms).published("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)
+    assert Prices(terms).charged("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)
     worst = terms_of(epsilon=100.0)
     ledger = pv.Ledger.in_memory()
     Charges(worst, ledger).take("q0", 5, "a" * 32)
     used = {row["dataset"]: row["used"] for row in ledger.standing()}
-    assert Prices(worst).published("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)
+    assert Prices(worst).charged("q0", 5) == pytest.approx(max(used.values()), rel=1e-12)

@@ -61,8 +61,13 @@ class Prices:
         """Return V of everybody who answers this querying party."""
         return {party: self.allowance(party, querier) for party in self.terms.voters(querier)}
 
-    def published(self, querier: str, queries: int) -> float:
-        """Return the largest epsilon a batch adds up to for a party; for an allowance, for life."""
+    def charged(self, querier: str, queries: int) -> float:
+        """Return the largest epsilon charged for a batch; for an allowance, for all of them.
+
+        A share of the budget, and not what bounds this querying party's labels: an answering model
+        may have learnt from labels that others received, and carries what those say of a party's
+        data into these. Only the whole budget is true for everybody (ACCOUNTING, section 11).
+        """
         spent = [
             _spent(
                 self.terms.mechanism,

@@ -63,8 +63,7 @@ def facts_of(
         "queries": queries,
         "labels": len(terms.labels),
         "mechanism": str(terms.mechanism),
-        "epsilon_by_party": costs,
-        "budget": terms.epsilon,
+        "charged_by_party": costs,
         "allowance_by_party": allowances,
         "surprise_unit": terms.mechanism.surprise_unit,
         "secure": hidden and not answers.simulated,
@@ -78,13 +77,12 @@ def statement(facts: dict[str, Any]) -> str:
     if facts["guarantee"] == "allowance":
         promise = (
             "Guarantee: allowance. Each answering site may depart from the baseline a fixed number "
-            "of times for this querying site, in all its batches together, past and future. The "
-            "epsilon below covers all of them; it is unconditional."
+            "of times for this querying site, in all its batches together, past and future."
         )
     else:
         promise = (
-            "Guarantee: worst case. The epsilon below is what this batch cost at most, whatever "
-            "the votes were; epsilons of several batches add up in the guardian's ledger."
+            "Guarantee: worst case. Every batch is charged what it costs at most, whatever the "
+            "votes are, and no batch is answered that would exceed the budget."
         )
     lines = [
         *held,
@@ -96,12 +94,14 @@ def statement(facts: dict[str, Any]) -> str:
         promise,
         "Protected: replacing all training data of one answering site, towards whoever sees the "
         "labels.",
+        f"  epsilon {facts['epsilon']:g} at delta {facts['delta']:g} for each site's data: all "
+        "batches of all querying sites together, past and future; unconditional.",
+        "No smaller number is stated for this querying site: an answering site may have learnt "
+        "from labels that others received, and so may these labels.",
         *(
-            f"  {party}: epsilon {cost:.4g} at delta {facts['delta']:g}" + _times(facts, party)
-            for party, cost in facts["epsilon_by_party"].items()
+            f"  {party}: {allowance} {facts['surprise_unit']}s may depart"
+            for party, allowance in facts["allowance_by_party"].items()
         ),
-        f"The terms allow epsilon {facts['budget']:g} for each site's data, all batches of all "
-        "querying sites together.",
         "",
         f"Engine: {facts['engine']}"
         + (
@@ -114,13 +114,6 @@ def statement(facts: dict[str, Any]) -> str:
         + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _times(facts: dict[str, Any], party: str) -> str:
-    allowance = facts["allowance_by_party"].get(party)
-    if allowance is None:
-        return ""
-    return f", {allowance} {facts['surprise_unit']}s may depart"
 
 
 def allowance_said(facts: dict[str, Any]) -> str | None:
@@ -153,14 +146,11 @@ def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
         return
     if facts["stamp"]:
         typer.echo(facts["stamp"])
-    lasting = facts["guarantee"] == "allowance"
     shown = {
         "queries": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
         "guarantee": facts["guarantee"],
-        ("epsilon of a site, " + ("for life" if lasting else "this batch")): float(
-            facts["epsilon"]
-        ),
+        "epsilon of a site, all who ask": float(facts["epsilon"]),
         "delta": float(facts["delta"]),
         "may depart from the baseline": allowance_said(facts),
         "engine": facts["engine"],

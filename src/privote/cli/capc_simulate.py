@@ -250,7 +250,7 @@ def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, j
     typer.echo(
         f"{len(facts['parties'])} of {facts['voters']} sites labelled {len(labels)} scenes with "
         f"{facts['mechanism']}.\nGuarantee {facts['guarantee']}: epsilon {facts['epsilon']:.3g} at "
-        f"delta {facts['delta']:g} for each site's data."
+        f"delta {facts['delta']:g} for each site's data, all who ask together."
     )
     allowance = allowance_said(facts)
     if allowance is not None:

@@ -95,7 +95,7 @@ class Guardian(Role):
     def start(self) -> list[Action]:
         """Work out the prices, which may take a while, before anybody asks."""
         for querier in self.terms.queriers:
-            self._charges.prices.published(querier, 1)
+            self._charges.prices.charged(querier, 1)
         return []
 
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:

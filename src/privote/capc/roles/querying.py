@@ -125,7 +125,7 @@ class QueryingParty(Role):
     def start(self) -> list[Action]:
         """Greet the guardian."""
         # Prices may take a while, and nobody is waiting yet.
-        self._prices.published(self.name, len(self.rows))
+        self._prices.charged(self.name, len(self.rows))
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, self._hello())]
 
@@ -317,7 +317,7 @@ class QueryingParty(Role):
             parties=ready.parties,
             voters=len(self.terms.voters(self.name)),
             left_out=others,
-            epsilon=self._prices.published(self.name, len(self.rows)),
+            epsilon=self.terms.epsilon,
             delta=self.terms.delta,
             guarantee=self.terms.guarantee,
             resumed=self._grant.resumed,
