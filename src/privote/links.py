@@ -20,6 +20,7 @@ from .errors import InputError, positive
 Floats = npt.NDArray[np.float64]
 
 _FLOOR = -700.0  # the optimal link stops at probability e^-700: nothing is gained beyond
+_FARTHEST = 1 << 14  # margins beyond the voters' up to which an optimal link is worked out
 
 
 class Link(Protocol):
@@ -89,14 +90,20 @@ class OptimalLink:
             raise InputError(f"order must be above 1, got {self.order}")
 
     def log_probs(self, margin: npt.NDArray[Any], voters: int) -> Floats:
-        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers."""
+        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers.
+
+        They may lie beyond what the voters can reach: the chain goes on there, level from the
+        2^14th on.
+        """
         margin = np.asarray(margin)
         if margin.dtype.kind not in "iu":
             raise InputError(
                 "an optimal link is defined on whole votes only: margins must be integers"
             )
-        lose, win = _optimal_table(self.cost, self.order, voters)
         size = np.abs(margin)
+        most = voters if size.max(initial=0) <= voters else max(voters, _FARTHEST)
+        lose, win = _optimal_table(self.cost, self.order, most)
+        size = np.minimum(size, most)
         up = margin >= 0
         return np.stack(
             [np.where(up, lose[size], win[size]), np.where(up, win[size], lose[size])], axis=-1

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome
+from scipy.stats import binomtest
+from tests.attacks.conftest import Outcome, scaled
 from tests.capc.coalitions import identity, simulation, terms_of
 
 import privote as pv
+from privote.capc.coalition import Letter
+from privote.capc.messages import Masks, decode, encode
 from privote.cli.capc_output import facts_of, statement
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
@@ -44,3 +49,27 @@ def test_a_statement_has_no_smaller_epsilon_than_the_budget(guarantee: str) -> N
     said = statement(facts_of(terms, "q0", answers, stamp=""))
     numbers = [word for line in said.splitlines() for word in line.split("epsilon ")[1:]]
     assert [float(text.split()[0]) for text in numbers] == [200.0]
+
+
+def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) -> None:
+    """A wrong mask moves the margin by 2: that must be the link with another bar, no more."""
+    queries, tried, through = scaled(2000, 50_000), 0, 0
+    for vote, off in ((1, 1), (0, -1)):
+        terms = terms_of(
+            labels=1, features=1, most_queries=queries, epsilon=1e7, bits=1, timeout=60.0
+        )
+
+        def post(letter: Letter, off: int = off) -> list[Letter]:
+            message = decode(letter.data)
+            if not isinstance(message, Masks) or letter.sender[0] != "p0":
+                return [letter]
+            wrong = replace(message, masks=message.masks + off)
+            return [Letter(letter.sender, letter.to, encode(wrong))]
+
+        run = simulation(terms, np.full((1, 3, 1), vote), post=post)
+        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        rare = np.exp(terms.cells.log_probs(np.array(5), 3)[0])
+        seen = int((labels != vote).sum())
+        tried, through = tried + 1, through + (seen == 0)
+        assert binomtest(seen, queries, rare).pvalue > 1e-6 or seen == 0
+    outcome("masks off by one make a label certain", tried, through)

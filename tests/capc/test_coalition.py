@@ -129,7 +129,6 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
             below = run.guardian_input(answers.batch, "below") + 2 * total - bar
             assert (above == below).all()
             gate = above
-        assert np.abs(noise).max() <= 5 * terms.grid + 2, "noise lies on the grid of margins"
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), seed
 
 

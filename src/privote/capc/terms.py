@@ -25,6 +25,7 @@ from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_na
 
 _GUARANTEES = ("allowance", "worst-case")
 _LARGEST_GRID = 1 << 40
+_LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 _NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
 
@@ -142,6 +143,13 @@ class Terms:
                     f"coalition, got {self.mechanism.grid}"
                 )
             self.mechanism.weights(len(self.labels))  # refuses a grid that is too coarse
+        for of in (self.mechanism, self.mechanism.gate):
+            sigma = getattr(of, "sigma", None) or 0.0
+            if sigma * self.grid > _LARGEST_NOISE:
+                raise InputError(
+                    "mechanism: sigma must be at most 2^50 steps of the grid in a coalition, so "
+                    f"that noise fits 64 bits, got {sigma:g}"
+                )
 
     # -- who ---------------------------------------------------------------------------------------
 

@@ -239,18 +239,16 @@ class Guardian(Role):
         each = {p: 1 if self.terms.by_ballot else len(self.terms.labels_of(p)) for p in parties}
         return {party: queries * count for party, count in each.items()}
 
-    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> tuple[IntArray, IntArray | None]:
-        terms = self.terms
-        bars = offsets(terms, held.querier, parties)
+    def _noise(self, held: _Batch) -> tuple[IntArray, IntArray | None]:
+        terms, shape = self.terms, (held.queries, len(self.terms.labels))
         voters = len(terms.voters(held.querier))
-        vote = vote_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
+        vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
         if terms.mechanism.gate is None:
             return vote, None
-        gate = gate_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
-        return vote, gate
+        return vote, gate_noise(terms.cells, voters, shape, self.entropy, terms.grid)
 
     def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
-        vote, gate = self._noise(held, parties)
+        vote, gate = self._noise(held)
         masks = np.zeros_like(vote)
         for party in parties:
             masks += held.masks[party]  # modulo 2^64
@@ -272,7 +270,7 @@ class Guardian(Role):
         left: IntArray,
         fresh: IntArray,
     ) -> Compute:
-        vote, gate = self._noise(held, parties)
+        vote, gate = self._noise(held)
         masks = np.stack([held.masks[party] for party in parties], axis=1)
         programs = allowance_programs(
             self.terms, held.querier, held.queries, parties, held.baseline
