@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.attacks.conftest import Outcome, scaled
-from tests.capc.coalitions import identity, simulation, terms_of
+from tests.capc.coalitions import identity, models_for, simulation, terms_of
 
 import privote as pv
-from privote.capc.coalition import Letter
-from privote.capc.messages import Masks, decode, encode
+from privote.capc.charges import Prices
+from privote.capc.coalition import Letter, Terms
+from privote.capc.messages import ANSWERING, Masks, decode, encode
 from privote.cli.capc_output import facts_of, statement
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
@@ -73,3 +75,44 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
         tried, through = tried + 1, through + (seen == 0)
         assert binomtest(seen, queries, rare).pvalue > 1e-6 or seen == 0
     outcome("masks off by one make a label certain", tried, through)
+
+
+def loud(labels: int) -> tuple[Terms, int]:
+    """Return terms with next to no noise, and how many surprises they allow."""
+    terms = terms_of(
+        pv.BinaryVoting(sigma=0.3), labels=labels, guarantee="allowance", epsilon=900.0
+    )
+    (allowance,) = set(Prices(terms).allowances("q0").values())
+    return terms, allowance
+
+
+def test_a_smaller_ballot_does_not_slip_in_after_a_voter_ran_out(outcome: Outcome) -> None:
+    """Whoever is once over stays over, in later batches too."""
+    terms, allowance = loud(labels=4)
+    run = simulation(terms, np.ones((1, 3, 4)))
+    for _ in range(allowance // 4 + 1):  # the last of these ballots needs more than is left
+        run.ask_rows("q0", identity(1, 4))
+    few = models_for(terms, np.tile([1, 0, 0, 0], (1, 3, 1)))
+    run.models = few
+    for party in terms.parties:
+        run.start((party, ANSWERING))
+    assert allowance % 4 != 0, "something is left that a single yes would fit"
+    tries = scaled(5, 50)
+    through = sum(int(run.ask_rows("q0", identity(1, 4)).labels.any()) for _ in range(tries))
+    outcome("a smaller ballot slips in after its voter ran out", tries, through)
+
+
+def test_counts_raised_by_a_querying_site_are_nobodys(outcome: Outcome) -> None:
+    """More than was charged, or so little that it wraps: then the site counts as the baseline."""
+    through, edits = 0, (10**6, 2**62, 2**63 - 1, -(2**63) + 3, 2**40)
+    for edit in edits:
+        terms, allowance = loud(labels=4)
+        run = simulation(terms, np.ones((1, 3, 4)))
+        for _ in range(allowance // 4 + 1):
+            run.ask_rows("q0", identity(1, 4))
+        journal = run.querier_journal("q0")
+        raised = {party: (half + edit) % 2**64 for party, half in journal.half().items()}
+        with journal._transaction():
+            journal._run("UPDATE state SET half = ?", json.dumps(raised))
+        through += int(run.ask_rows("q0", identity(1, 4)).labels.any())
+    outcome("a querying site raises what is left above what was charged", len(edits), through)

@@ -166,6 +166,7 @@ def all_cases() -> dict[str, tuple[Program, dict[str, Any], dict[str, Any]]]:
     has = ((1, 0, 1), (1, 1, 1), (0, 0, 1))
     allowances = {
         "allowance": AllowanceProgram(**sizes),
+        "allowance, charged": AllowanceProgram(**sizes, charged=(5, 2, 1000)),  # 0, 3, 1000 left
         "allowance, baseline": AllowanceProgram(**sizes, gated=True, baseline=True, has=has),
         "allowance, ballots": AllowanceProgram(**sizes, grid=7, by_ballot=True, gated=True),
     }

@@ -272,8 +272,9 @@ class Guardian(Role):
     ) -> Compute:
         vote, gate = self._noise(held)
         masks = np.stack([held.masks[party] for party in parties], axis=1)
+        allowances = self._charges.prices.allowances(held.querier)
         programs = allowance_programs(
-            self.terms, held.querier, held.queries, parties, held.baseline
+            self.terms, held.querier, held.queries, parties, held.baseline, allowances
         )
         # Between chunks the halves are of this session only; the last one is the journal's.
         halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]

@@ -264,7 +264,12 @@ class QueryingParty(Role):
     def _allowance(self, ready: Ready) -> Compute:
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
         programs = allowance_programs(
-            self.terms, self.name, len(self.rows), ready.parties, self._base is not None
+            self.terms,
+            self.name,
+            len(self.rows),
+            ready.parties,
+            self._base is not None,
+            self._prices.allowances(self.name),
         )
         inputs: list[dict[str, IntArray]] = [{"shares": shares[rows]} for rows in slices(programs)]
         inputs[0]["left"] = self._left(ready.parties)  # later chunks go on from the one before

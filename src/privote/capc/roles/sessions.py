@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -56,7 +56,12 @@ def decision_programs(terms: Terms, queries: int) -> list[DecisionProgram]:
 
 
 def allowance_programs(
-    terms: Terms, querier: str, queries: int, parties: tuple[str, ...], baseline: bool
+    terms: Terms,
+    querier: str,
+    queries: int,
+    parties: tuple[str, ...],
+    baseline: bool,
+    allowances: Mapping[str, int],
 ) -> list[AllowanceProgram]:
     """Return the programs that decide a batch with allowances; what is left goes from one on."""
     labels, has = len(terms.labels), terms.has(parties)
@@ -72,6 +77,7 @@ def allowance_programs(
             by_ballot=terms.by_ballot,
             baseline=baseline,
             has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
+            charged=tuple(allowances[party] for party in parties),
         )
         for rows in _chunks(queries, most)
     ]
