@@ -11,6 +11,7 @@ surprises for each querying party; their whole cost, 2 V surprises (:mod:`privot
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..errors import BudgetError, LedgerError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
+from .shares import SharedNoise
 from .terms import Terms
 
 # The curves of several querying parties add up to what was checked only up to rounding.
@@ -55,7 +57,7 @@ class Prices:
         terms = self.terms
         sizes = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
         labels = len(terms.labels_of(party))
-        return _largest(terms.mechanism, sizes, labels, terms.epsilon, terms.delta)
+        return _largest(terms.priced, sizes, labels, terms.epsilon, terms.delta)
 
     def allowances(self, querier: str) -> dict[str, int]:
         """Return V of everybody who answers this querying party."""
@@ -70,7 +72,7 @@ class Prices:
         """
         spent = [
             _spent(
-                self.terms.mechanism,
+                self.terms.priced,
                 *self._sizes(party, querier),
                 self.allowance(party, querier) if self.terms.guarantee == "allowance" else queries,
                 self.terms.guarantee,
@@ -80,8 +82,25 @@ class Prices:
         ]
         return max(spent)
 
+    def if_known(self, querier: str, shares: int) -> float:
+        """Return what the budget becomes towards whoever knows so many of the sites' shares.
+
+        As many queries, or surprises, as the budget pays for, with the noise that then remains.
+        """
+        noise, terms = self.terms.shared, self.terms
+        if noise is None or shares >= len(terms.voters(querier)):
+            return math.inf
+        kind = "surprise_rdp" if terms.guarantee == "allowance" else "worst_case_rdp"
+        found = []
+        for sizes in {self._sizes(party, querier) for party in terms.voters(querier)}:
+            stated = _curve(noise, kind, *sizes)
+            times = largest_count(stated, self.orders, terms.epsilon, terms.delta)
+            curve = times * _curve(noise.without(shares), kind, *sizes)
+            found.append(float(np.max(epsilon(curve, self.orders, terms.delta))))
+        return max(found)
+
     def _curve(self, kind: str, party: str, querier: str) -> Floats:
-        return _curve(self.terms.mechanism, kind, *self._sizes(party, querier))
+        return _curve(self.terms.priced, kind, *self._sizes(party, querier))
 
     def _sizes(self, party: str, querier: str) -> tuple[int, int]:
         return len(self.terms.voters(querier)), len(self.terms.labels_of(party))
@@ -89,14 +108,18 @@ class Prices:
 
 # Parties of the same size have the same prices, and finding them takes a while.
 @lru_cache(maxsize=256)
-def _curve(mechanism: Mechanism, kind: str, voters: int, labels: int) -> Floats:
+def _curve(mechanism: Mechanism | SharedNoise, kind: str, voters: int, labels: int) -> Floats:
     curve: Floats = getattr(mechanism, kind)(voters, labels, DEFAULT_ORDERS)
     return curve
 
 
 @lru_cache(maxsize=1024)
 def _largest(
-    mechanism: Mechanism, voters: tuple[int, ...], labels: int, budget: float, delta: float
+    mechanism: Mechanism | SharedNoise,
+    voters: tuple[int, ...],
+    labels: int,
+    budget: float,
+    delta: float,
 ) -> int:
     """Return the largest equal share of an allowance, one for each size of electorate."""
     each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
@@ -106,7 +129,12 @@ def _largest(
 
 @lru_cache(maxsize=1024)
 def _spent(
-    mechanism: Mechanism, voters: int, labels: int, times: int, guarantee: str, delta: float
+    mechanism: Mechanism | SharedNoise,
+    voters: int,
+    labels: int,
+    times: int,
+    guarantee: str,
+    delta: float,
 ) -> float:
     if guarantee == "allowance":
         curve = FACTOR * times * _curve(mechanism, "surprise_rdp", voters, labels)

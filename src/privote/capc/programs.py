@@ -185,7 +185,9 @@ class DecisionProgram(_Public):
     -----
     Querier: share (rows, labels) = 2 x sum of its shares. Peer (the guardian), with R = 2 x sum of
     masks and a public offset: vote = R + offset + N, and if ``gated`` above = R + offset + N2 and
-    below = N2 - R - offset. Output: label (rows, labels) in {1, 0, -1}.
+    below = N2 - R - offset. Output: label (rows, labels) in {1, 0, -1}. If ``shared``, share, R and
+    offset are in steps of the noise, N and N2 are the guardian's halves, and vote, above and below
+    are also inputs of the querier: its halves.
     """
 
     name: ClassVar[str] = "decision"
@@ -193,19 +195,23 @@ class DecisionProgram(_Public):
     rows: int
     labels: int
     gated: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         for size in ("rows", "labels"):
             check_size(size, getattr(self, size))
-        check_flag("gated", self.gated)
+        for flag in ("gated", "shared"):
+            check_flag(flag, getattr(self, flag))
         check_rows(self.rows, chunk_rows(self.name, self.labels))
 
     def inputs(self, side: str) -> Shapes:
         """Return the shapes of a side's inputs."""
         cells = (self.rows, self.labels)
+        names = ("vote", "above", "below") if self.gated else ("vote",)
+        noisy: Shapes = dict.fromkeys(names, cells)
         if _side(side) == QUERIER:
-            return {"share": cells}
-        return dict.fromkeys(("vote", "above", "below") if self.gated else ("vote",), cells)
+            return {"share": cells, **(noisy if self.shared else {})}
+        return noisy
 
     def outputs(self) -> Shapes:
         """Return the shape of the labels."""
@@ -233,6 +239,9 @@ class AllowanceProgram(_Public):
         All registered parties: one that is missing counts as the baseline.
     gated
         Whether the gate may abstain.
+    steps
+        None: the noise is the guardian's. Otherwise the sites': the querier holds a half of
+        ``vote`` and ``gate``, too, and so many steps of noise are one of the margin.
     grid
         What a full yes counts (1 for binary voting).
     by_ballot
@@ -271,6 +280,7 @@ class AllowanceProgram(_Public):
     voters: int
     labels: int
     gated: bool = False
+    steps: int | None = None
     grid: int = 1
     by_ballot: bool = False
     baseline: bool = False
@@ -278,7 +288,7 @@ class AllowanceProgram(_Public):
     charged: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for size in ("rows", "parties", "voters", "labels"):
+        for size in ("rows", "parties", "voters", "labels") + (("steps",) if self.steps else ()):
             check_size(size, getattr(self, size))
         if whole("grid", self.grid) > 1 << 40:
             raise InputError(f"grid must be at most 2^40, got {self.grid}")
@@ -299,6 +309,8 @@ class AllowanceProgram(_Public):
         cells, ballots = (self.rows, self.labels), (self.rows, self.parties, self.labels)
         if _side(side) == QUERIER:
             base = {"base": cells} if self.baseline else {}
+            if self.steps is not None:
+                base |= dict.fromkeys(("vote", "gate") if self.gated else ("vote",), cells)
             return {"shares": ballots, "left": (self.parties,), **base}
         more = {"gate": cells} if self.gated else {}
         if self.baseline:
@@ -341,6 +353,8 @@ class AllowanceProgram(_Public):
         margin = 2 * kept.sum(axis=1) - self.voters * self.grid
         if over is not None:
             margin = xp.where(over, -margin, margin)
+        if self.steps is not None:
+            margin = self.steps * margin
         return {
             "label": self._decided(xp, margin, values),
             "left": left - counts.sum(axis=0) - values["fresh"],

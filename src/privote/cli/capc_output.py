@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,9 +67,53 @@ def facts_of(
         "charged_by_party": costs,
         "allowance_by_party": allowances,
         "surprise_unit": terms.mechanism.surprise_unit,
+        "noise": terms.noise,
+        "noise_if_known": _if_known(terms, name, answers, prices),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
+
+
+def _if_known(terms: Terms, name: str, answers: Answers, prices: Prices) -> dict[str, Any]:
+    """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain."""
+    voters, missing = answers.voters, answers.voters - len(answers.parties)
+    if terms.shared is None:
+        return {}
+    return {
+        str(known): {
+            "sigma": terms.shared.without(known).sigma(voters),
+            "epsilon": math.ceil(100 * prices.if_known(name, known)) / 100,
+        }
+        for known in sorted({2, missing, voters // 2})
+        if 2 <= known < voters
+    }
+
+
+def _noise(facts: dict[str, Any]) -> list[str]:
+    """Return what is said of who drew the noise, and towards whom it protects."""
+    if facts["noise"] == "guardian":
+        return [
+            "Noise: drawn by the guardian, which knows it. Towards the guardian nothing is "
+            "promised: whoever sees these labels and its noise knows the tallies."
+        ]
+    voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
+    said = {
+        int(known): f"sigma {left['sigma']:.3g}, epsilon {left['epsilon']:.4g}"
+        for known, left in facts["noise_if_known"].items()
+    }
+    lines = [
+        f"Noise: drawn by the {voters} answering sites, a share each; nobody knows the sum. Any "
+        f"{voters - 1} shares carry the sigma above: the epsilon holds towards every single site, "
+        "which knows its own share, and towards the guardian, if it knows no more than one.",
+    ]
+    if missing:
+        lines.append(f"The guardian drew the shares of who was missing, and knows them: {missing}.")
+    if missing in said:
+        lines.append(f"Were all batches like this, there would remain towards it {said[missing]}.")
+    return lines + [
+        f"If {known} sites tell their shares, there remain towards whom they tell: {left}."
+        for known, left in said.items()
+    ]
 
 
 def statement(facts: dict[str, Any]) -> str:
@@ -102,6 +147,7 @@ def statement(facts: dict[str, Any]) -> str:
             f"  {party}: {allowance} {facts['surprise_unit']}s may depart"
             for party, allowance in facts["allowance_by_party"].items()
         ),
+        *_noise(facts),
         "",
         f"Engine: {facts['engine']}"
         + (

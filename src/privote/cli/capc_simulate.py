@@ -141,7 +141,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
     from dataclasses import replace
 
     from privote.capc.terms import Terms
-    from privote.mechanisms import TauVoting
+    from privote.mechanisms import BinaryVoting, TauVoting
 
     if asked.parties < 2:
         raise InputError(f"--parties must be at least 2, got {asked.parties}")
@@ -152,6 +152,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
     built = mechanism.build(sigma=sigma)
     if isinstance(built, TauVoting):
         built = replace(built, grid=_GRID)
+    shareable = isinstance(built, BinaryVoting) and built.sigma is not None
     minimum = asked.parties // 2 + 1 if asked.minimum is None else asked.minimum
     return Terms(
         name="rehearsal",
@@ -169,6 +170,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
         minimum=max(2, minimum),
         most_queries=asked.queries,
         hidden=asked.hidden,
+        noise="sites" if shareable else "guardian",
         timeout=asked.timeout,
     )
 

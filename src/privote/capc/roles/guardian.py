@@ -156,7 +156,7 @@ class Guardian(Role):
             raise RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
         if held.decided or sender in held.gone:
             raise PeerError(f"the masks of {sender} for batch {message.batch} come too late")
-        wanted = (held.queries, len(self.terms.labels))
+        wanted = (held.queries, len(self.terms.labels) * (1 + self.terms.parts))
         if message.masks.shape != wanted:
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
@@ -239,20 +239,31 @@ class Guardian(Role):
         each = {p: 1 if self.terms.by_ballot else len(self.terms.labels_of(p)) for p in parties}
         return {party: queries * count for party, count in each.items()}
 
-    def _noise(self, held: _Batch) -> tuple[IntArray, IntArray | None]:
+    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> tuple[IntArray, IntArray | None]:
+        """Return this side's noise of the vote and, with a gate, of the gate."""
         terms, shape = self.terms, (held.queries, len(self.terms.labels))
         voters = len(terms.voters(held.querier))
+        if terms.shared is not None:
+            total = sum(held.masks[party][:, shape[1] :] for party in parties)
+            for _ in range(voters - len(parties)):
+                # It was charged before it was known who takes part: no share may be missing.
+                total = total + terms.shared.draw(voters, *shape, self.entropy)
+            bars = terms.shared.bars(voters)
+            split = np.split(np.asarray(total), len(bars), axis=1)
+            vote, *gate = (part - bar for part, bar in zip(split, bars, strict=True))
+            return vote, gate[0] if gate else None
         vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
         if terms.mechanism.gate is None:
             return vote, None
         return vote, gate_noise(terms.cells, voters, shape, self.entropy, terms.grid)
 
     def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
-        vote, gate = self._noise(held)
+        vote, gate = self._noise(held, parties)
         masks = np.zeros_like(vote)
         for party in parties:
-            masks += held.masks[party]  # modulo 2^64
-        doubled = 2 * masks - offsets(self.terms, held.querier, parties)
+            masks += held.masks[party][:, : masks.shape[1]]  # modulo 2^64
+        steps = 1 if self.terms.shared is None else self.terms.shared.steps
+        doubled = steps * (2 * masks - offsets(self.terms, held.querier, parties))
         values = {"vote": doubled + vote}
         if gate is not None:
             values |= {"above": doubled + gate, "below": gate - doubled}
@@ -270,8 +281,9 @@ class Guardian(Role):
         left: IntArray,
         fresh: IntArray,
     ) -> Compute:
-        vote, gate = self._noise(held)
-        masks = np.stack([held.masks[party] for party in parties], axis=1)
+        vote, gate = self._noise(held, parties)
+        labels = len(self.terms.labels)
+        masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
         allowances = self._charges.prices.allowances(held.querier)
         programs = allowance_programs(
             self.terms, held.querier, held.queries, parties, held.baseline, allowances

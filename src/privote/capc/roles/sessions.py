@@ -51,7 +51,8 @@ def decision_programs(terms: Terms, queries: int) -> list[DecisionProgram]:
     labels, gated = len(terms.labels), terms.mechanism.gate is not None
     most = chunk_rows("decision", labels)
     return [
-        DecisionProgram(rows=rows, labels=labels, gated=gated) for rows in _chunks(queries, most)
+        DecisionProgram(rows=rows, labels=labels, gated=gated, shared=terms.shared is not None)
+        for rows in _chunks(queries, most)
     ]
 
 
@@ -64,7 +65,7 @@ def allowance_programs(
     allowances: Mapping[str, int],
 ) -> list[AllowanceProgram]:
     """Return the programs that decide a batch with allowances; what is left goes from one on."""
-    labels, has = len(terms.labels), terms.has(parties)
+    labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
     most = chunk_rows("allowance", labels, parties=len(parties))
     return [
         AllowanceProgram(
@@ -73,6 +74,7 @@ def allowance_programs(
             voters=len(terms.voters(querier)),
             labels=labels,
             gated=terms.mechanism.gate is not None,
+            steps=None if noise is None else noise.steps,
             grid=terms.grid,
             by_ballot=terms.by_ballot,
             baseline=baseline,
