@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.stats import binomtest
 from tests.attacks.conftest import Outcome, scaled
@@ -13,8 +16,9 @@ from tests.capc.coalitions import identity, models_for, simulation, terms_of
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Letter, Terms
-from privote.capc.messages import ANSWERING, Masks, decode, encode
+from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
+from privote.capc.roles.base import Compute, Received
 from privote.cli.capc_output import facts_of, statement
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
@@ -116,3 +120,46 @@ def test_counts_raised_by_a_querying_site_are_nobodys(outcome: Outcome) -> None:
             journal._run("UPDATE state SET half = ?", json.dumps(raised))
         through += int(run.ask_rows("q0", identity(1, 4)).labels.any())
     outcome("a querying site raises what is left above what was charged", len(edits), through)
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcome: Outcome) -> None:
+    """With its own noise in hand it could tell every label of a known tally beforehand."""
+    queries = scaled(2000, 20_000)
+    told = {}
+    for noise in ("guardian", "sites"):
+        terms = terms_of(
+            labels=1,
+            features=1,
+            guarantee=guarantee,
+            most_queries=queries,
+            epsilon=1e9,
+            bits=1,
+            noise=noise,
+        )
+        run = Watched(terms, models_for(terms, np.array([[[1], [1], [0]]])), seed=2)
+        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        # The guardian's inputs, and the tally it suspects; in worst-case masks are in the input.
+        steps = 1 if terms.shared is None else terms.shared.steps
+        own = np.concatenate([values["vote"] for values in run.mine])
+        if guarantee == "worst-case":
+            own = own - 2 * steps * run.masks()[:, :1] + steps * 3
+        told[noise] = float(np.mean((steps * 1 + own >= 0) == (labels == 1)))
+    assert told["guardian"] == 1.0, "this is what it can do where it draws the noise"
+    through = int(abs(told["sites"] - 0.5) > 4 * 0.5 / queries**0.5)
+    outcome("the guardian tells labels from a tally and its noise", queries, through * queries)
+
+
+class Watched(Simulation):
+    """A simulation that keeps what the guardian puts into a decision, and the masks it holds."""
+
+    mine: Sequence[Mapping[str, npt.NDArray[np.int64]]] = ()
+
+    def _join(self, seat: Any, compute: Compute) -> None:
+        if seat == ("pg", GUARDIAN):
+            self.mine = compute.inputs
+        super()._join(seat, compute)
+
+    def masks(self) -> npt.NDArray[np.int64]:
+        found = [e.message for e in self.seen["pg", GUARDIAN] if isinstance(e, Received)]
+        return np.asarray(sum(m.masks for m in found if isinstance(m, Masks)))
