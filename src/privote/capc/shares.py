@@ -8,6 +8,7 @@ of the vote and of the gate lie side by side: (queries, parts x labels).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -103,6 +104,10 @@ class SharedNoise:
             mean = link.share(voters)
             parts.append(smallest(lambda at, m=mean: skellam(m, at), (queries, labels), entropy))  # type: ignore[misc]
         return np.concatenate(parts, axis=1)
+
+    def gathered(self, shares: Iterable[IntArray]) -> list[IntArray]:
+        """Return the sum of shares, or of halves, by part: the vote's and perhaps the gate's."""
+        return np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
 
     def log_probs(self, margins: IntArray, voters: int) -> Floats:
         """Return the log-probabilities of 0, 1 and, with a gate, ABSTAIN: (..., 2 or 3)."""

@@ -243,14 +243,14 @@ class Guardian(Role):
         """Return this side's noise of the vote and, with a gate, of the gate."""
         terms, shape = self.terms, (held.queries, len(self.terms.labels))
         voters = len(terms.voters(held.querier))
-        if terms.shared is not None:
-            total = sum(held.masks[party][:, shape[1] :] for party in parties)
-            for _ in range(voters - len(parties)):
-                # It was charged before it was known who takes part: no share may be missing.
-                total = total + terms.shared.draw(voters, *shape, self.entropy)
-            bars = terms.shared.bars(voters)
-            split = np.split(np.asarray(total), len(bars), axis=1)
-            vote, *gate = (part - bar for part, bar in zip(split, bars, strict=True))
+        noise = terms.shared
+        if noise is not None:
+            halves = [held.masks[party][:, shape[1] :] for party in parties]
+            # It was charged before it was known who takes part: no share may be missing.
+            missing = range(voters - len(parties))
+            halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
+            both = zip(noise.gathered(halves), noise.bars(voters), strict=True)
+            vote, *gate = (part - bar for part, bar in both)
             return vote, gate[0] if gate else None
         vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
         if terms.mechanism.gate is None:

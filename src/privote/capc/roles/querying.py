@@ -264,12 +264,10 @@ class QueryingParty(Role):
         for party in ready.parties:
             total += self._shares[party]  # modulo 2^64
         programs = decision_programs(self.terms, len(self.rows))
-        values = {"share": 2 * total}
-        if self.terms.shared is not None:
-            vote, *gate = self._halves(ready)
-            values = {"share": self.terms.shared.steps * values["share"], "vote": vote}
-            if gate:
-                values |= {"above": gate[0], "below": gate[0]}
+        steps = 1 if self.terms.shared is None else self.terms.shared.steps
+        values = {"share": 2 * steps * total}
+        for half, names in zip(self._halves(ready), (("vote",), ("above", "below")), strict=False):
+            values |= dict.fromkeys(names, half)
         inputs = [
             {name: value[rows] for name, value in values.items()} for rows in slices(programs)
         ]
@@ -280,10 +278,8 @@ class QueryingParty(Role):
 
         Of nobody else: a half without its other half would drown the sum.
         """
-        if not self.terms.parts:
-            return []
-        total = sum(self._noise[party] for party in ready.parties)
-        return np.split(np.asarray(total), self.terms.parts, axis=1)
+        noise = self.terms.shared
+        return [] if noise is None else noise.gathered(self._noise[p] for p in ready.parties)
 
     def _allowance(self, ready: Ready) -> Compute:
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
