@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.special import ive
+from scipy.stats import norm, poisson
 
-from privote.accounting.renyi import two_sided
+from privote.accounting.renyi import divergence, two_sided
 from privote.errors import InputError
-from privote.links import GaussianLink, OptimalLink
+from privote.links import GaussianLink, OptimalLink, SkellamLink, skellam_table
 
 
 def test_gaussian_link_is_two_noises_on_two_counts() -> None:
@@ -48,3 +49,62 @@ def test_optimal_link_costs_what_it_says(cost: float, order: float, voters: int)
 def test_optimal_link_takes_whole_votes_only() -> None:
     with pytest.raises(InputError, match="whole votes only"):
         OptimalLink(cost=0.1, order=2.0).log_probs(np.array([0.5]), 3)
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.7, 5.0, 64.0, 4000.0])
+def test_skellam_is_a_difference_of_poissons(mean: float) -> None:
+    """Against the pmf of two Poissons, convolved; and deep in the tail against Bessel functions."""
+    table = np.exp(skellam_table(mean, 500))
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-12)
+    counts = np.arange(int(mean + 12 * mean**0.5 + 40))
+    each = poisson.pmf(counts, mean)
+    pmf = np.convolve(each, each[::-1])
+    values = np.arange(-counts[-1], counts[-1] + 1)
+    for at in (-30, -3, -1, 0, 1, 2, 45):
+        wanted = pmf[values >= -at].sum()
+        assert table[500 + at, 1] == pytest.approx(wanted, rel=1e-9, abs=1e-13)
+    if mean >= 0.7:
+        k = np.arange(1, 60)
+        found = np.diff(table[500 - k[-1] : 501, 1])[::-1]  # Pr[S = k - 1]
+        np.testing.assert_allclose(found, ive(k - 1, 2 * mean), rtol=1e-6)
+
+
+def test_skellam_keeps_its_tails() -> None:
+    # log I_k(10) - 10, k = 150 and 300, by mpmath 1.3 at 40 digits.
+    below = skellam_table(5.0, 700)[:, 1]
+    for k, wanted in ((150, -373.4389461085889), (300, -941.9914311534171)):
+        log_pmf = below[700 - k] + np.log1p(-np.exp(below[700 - k - 1] - below[700 - k]))
+        assert log_pmf == pytest.approx(wanted, abs=1e-9)
+
+
+def test_shares_of_noise_carry_the_stated_sigma_without_one_of_them() -> None:
+    """Variance 2 sigma^2 on the margin: PATE's two counts with N(0, sigma^2) each."""
+    link = SkellamLink(sigma=7.0, steps=10, known=1)
+    for voters in (2, 3, 50):
+        assert 2 * link.unknown(voters) / link.steps**2 == pytest.approx(2 * 7.0**2)
+        margins = np.arange(-60, 61)
+        gauss = GaussianLink(sigma=7.0).log_probs(margins, voters)
+        np.testing.assert_allclose(
+            np.exp(link.log_probs(margins, voters)), np.exp(gauss), atol=0.003
+        )
+    with pytest.raises(InputError, match="known must leave one"):
+        SkellamLink(sigma=7.0, known=3).log_probs(margins, 3)
+    with pytest.raises(InputError, match="integers"):
+        link.log_probs(margins / 2, 3)
+
+
+def test_a_bar_of_shared_noise_stands_where_the_gaussian_one_does() -> None:
+    for more in ({"quota": 0.3}, {"false_alarm": 0.01}):
+        gauss, link = GaussianLink(sigma=3.0, **more), SkellamLink(sigma=3.0, steps=22, **more)
+        assert link.bar(9) / 22 == pytest.approx(2 * gauss.bar(9) - 9, abs=0.03)
+
+
+def test_an_optimal_link_goes_on_beyond_the_voters() -> None:
+    link = OptimalLink(cost=0.2, order=3.0)
+    near, far = link.log_probs(np.arange(-9, 10), 9), link.log_probs(np.arange(-90, 91), 9)
+    np.testing.assert_array_equal(near, far[81:100])
+    assert (np.diff(far[:, 1]) >= 0).all()
+    for order, shift in ((3.0, 1), (3.0, 2)):
+        costs = divergence(far[shift:], far[:-shift], np.array([order]))
+        back = divergence(far[:-shift], far[shift:], np.array([order]))
+        assert max(costs.max(), back.max()) <= 0.2 * (1 + 1e-9)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
-from .errors import InputError, positive
+from .errors import InputError, positive, whole
 
 Floats = npt.NDArray[np.float64]
 
 _FLOOR = -700.0  # the optimal link stops at probability e^-700: nothing is gained beyond
+_FARTHEST = 1 << 14  # margins beyond the voters' up to which an optimal link is worked out
 
 
 class Link(Protocol):
@@ -89,18 +90,117 @@ class OptimalLink:
             raise InputError(f"order must be above 1, got {self.order}")
 
     def log_probs(self, margin: npt.NDArray[Any], voters: int) -> Floats:
-        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers."""
+        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers.
+
+        They may lie beyond what the voters can reach: the chain goes on there, level from the
+        2^14th on.
+        """
         margin = np.asarray(margin)
         if margin.dtype.kind not in "iu":
             raise InputError(
                 "an optimal link is defined on whole votes only: margins must be integers"
             )
-        lose, win = _optimal_table(self.cost, self.order, voters)
         size = np.abs(margin)
+        most = voters if size.max(initial=0) <= voters else max(voters, _FARTHEST)
+        lose, win = _optimal_table(self.cost, self.order, most)
+        size = np.minimum(size, most)
         up = margin >= 0
         return np.stack(
             [np.where(up, lose[size], win[size]), np.where(up, win[size], lose[size])], axis=-1
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkellamLink:
+    """Noise that the n voters draw themselves, in equal shares that add up.
+
+    Pr[1] = Pr[S >= steps (2 t - n - margin)] with the bar t as for :class:`GaussianLink`. S is the
+    sum of the shares, each the difference of two Poisson numbers of mean (sigma steps)^2 / (n - 1):
+    any n - 1 of the n shares add up to a Skellam number of variance 2 (sigma steps)^2, which on the
+    margin, in votes, is the 2 sigma^2 of PATE's two counts with N(0, sigma^2) each. Its integers
+    cover the whole line. A tie is a yes: that is in the probabilities, and so in the price.
+
+    Parameters
+    ----------
+    sigma
+        PATE's sigma_GNMax, as in :class:`GaussianLink`.
+    steps
+        Units of noise to one of the margin: the finer, the rarer a tie.
+    known
+        How many shares drop out, because whoever looks at the release knows them.
+    """
+
+    sigma: float
+    steps: int = 1
+    quota: float | None = None
+    false_alarm: float | None = None
+    known: int = 0
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps)
+        whole("known", self.known, 0)
+        object.__setattr__(self, "sigma", self._gaussian.sigma)
+
+    @property
+    def _gaussian(self) -> GaussianLink:
+        return GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
+
+    def bar(self, voters: int) -> int:
+        """Return where the noisy margin turns, in steps: 0 with the bar at half the voters."""
+        return round(self.steps * (2 * self._gaussian.bar(voters) - voters))
+
+    def share(self, voters: int) -> float:
+        """Return the mean of the two Poisson numbers whose difference is one voter's share."""
+        return (self.sigma * self.steps) ** 2 / max(voters - 1, 1)
+
+    def unknown(self, voters: int) -> float:
+        """Return the mean of the two that all shares which did not drop out add up to."""
+        if self.known >= voters:
+            raise InputError(
+                f"known must leave one of the {voters} shares of noise, got {self.known}"
+            )
+        return (voters - self.known) * self.share(voters)
+
+    def log_probs(self, margin: npt.NDArray[Any], voters: int) -> Floats:
+        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers."""
+        margin = np.asarray(margin)
+        if margin.dtype.kind not in "iu":
+            raise InputError("shares of noise are whole: margins must be integers")
+        return skellam(self.unknown(voters), self.steps * margin - self.bar(voters))
+
+
+def skellam(mean: float, at: npt.NDArray[np.integer[Any]]) -> Floats:
+    """Return log Pr[S < -at], log Pr[S >= -at] of a difference of two Poissons: (..., 2)."""
+    reach = int(40 * math.sqrt(2 * mean)) + 400  # there both are beyond e^-760
+    return np.asarray(skellam_table(mean, reach)[np.clip(at, -reach, reach) + reach])
+
+
+@lru_cache(maxsize=32)
+def skellam_table(mean: float, reach: int) -> Floats:
+    """Return :func:`skellam` at -reach..reach: (2 reach + 1, 2).
+
+    Pr[S = k] is proportional to the modified Bessel function I_k(2 mean). Its ratios I_(k+1) / I_k
+    follow, stably, from the last one backwards: 1 / (2 k / x + r_k) is r_(k-1). The last one is
+    within a small fraction of x / (k + 1 + sqrt((k + 1)^2 + x^2)), and what is wrong about it is
+    gone a few hundred places before.
+    """
+    x, last = 2 * mean, reach + 400
+    ratio = end = x / (last + 1 + math.hypot(last + 1, x))
+    ratios = np.empty(last)
+    for k in range(last, 0, -1):
+        ratio = 1 / (2 * k / x + ratio)
+        ratios[k - 1] = ratio
+    log_pmf = np.concatenate([[0.0], np.cumsum(np.log(ratios))])
+    log_pmf[-1] -= math.log1p(-end)  # all that lies beyond
+    above = np.logaddexp.accumulate(log_pmf[::-1])[::-1]  # log Pr[S >= k], up to a factor
+    above = (above - np.logaddexp(above[0], above[1]))[: reach + 2]
+    # Pr[S >= -at] is a tail for at < 0, and from 0 on, by symmetry, 1 - Pr[S >= at + 1].
+    far, near = above[reach:0:-1], above[1:]
+    one = np.concatenate([far, np.log1p(-np.exp(near))])
+    zero = np.concatenate([np.log1p(-np.exp(far)), near])
+    table: Floats = np.stack([zero, one], axis=1)
+    table.setflags(write=False)
+    return table
 
 
 def _one_sided(log_p: tuple[float, float], log_q: tuple[float, float], order: float) -> float:

@@ -10,7 +10,14 @@ import pytest
 
 import privote as pv
 from privote.accounting.renyi import divergence, two_sided
-from privote.accounting.worst_case import _three_way, argmax_supremum, heaviest_change, supremum
+from privote.accounting.worst_case import (
+    _three_way,
+    argmax_supremum,
+    heaviest_change,
+    line_supremum,
+    supremum,
+)
+from privote.links import skellam_table
 
 ORDERS = np.array([1.05, 1.4, 4.3, 40.0])
 
@@ -149,3 +156,16 @@ def test_a_larger_norm_never_costs_less() -> None:
         # A norm that clips nobody is Binary on every label.
         binary = pv.BinaryVoting(sigma=3.0).worst_case_rdp(12, 5, ORDERS)
         assert (costs[-1] >= binary * (1 - 1e-9)).all()
+
+
+def test_on_a_line_every_place_is_looked_at() -> None:
+    """Against all places, one by one; a table too short for an order prices it at infinity."""
+    table, shift, orders = skellam_table(60.0, 900), 6, np.array([1.05, 2.0, 9.0, 60.0])
+    here, there = table[:-shift], table[shift:]
+    brute = np.maximum(
+        divergence(here, there, orders).max(axis=0), divergence(there, here, orders).max(axis=0)
+    )
+    found = line_supremum(table, shift, 120**0.5, orders)
+    np.testing.assert_allclose(found, brute, rtol=2e-6)
+    assert (found >= brute).all()
+    assert np.isinf(line_supremum(skellam_table(60.0, 100), shift, 120**0.5, np.array([900.0])))

@@ -199,7 +199,7 @@ def test_the_ledger_can_be_shown_and_verified(tmp_path: Path) -> None:
         assert CliRunner().invoke(app, ["ledger", "verify", str(place)]).exit_code == 0
 
 
-def test_what_is_published_is_what_was_charged() -> None:
+def test_what_is_called_charged_is_what_was_charged() -> None:
     for terms in (
         terms_of(guarantee="allowance", epsilon=25.0, queriers=("q0", "q1")),
         terms_of(epsilon=100.0),
@@ -208,4 +208,4 @@ def test_what_is_published_is_what_was_charged() -> None:
         Charges(terms, ledger).take("q0", 5, "a" * 32)
         charged = [entry for entry in ledger.published() if entry["kind"] == "charge"]
         each = [pv.epsilon(entry["rdp"], entry["orders"], terms.delta) for entry in charged]
-        assert Prices(terms).published("q0", 5) == pytest.approx(max(each), rel=1e-12)
+        assert Prices(terms).charged("q0", 5) == pytest.approx(max(each), rel=1e-12)

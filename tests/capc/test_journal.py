@@ -195,3 +195,8 @@ def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_words_keep_all_64_bits() -> None:
     words = to_words({"a": 2**64 - 1, "b": 2**63}, ("b", "a", "c"), 5)
     assert words.tolist() == [-(2**63), -1, 5]
+
+
+def test_a_folder_that_a_journal_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    QuerierJournal(tmp_path / "state" / "answers.db", "promise", "q").close()
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700

@@ -35,6 +35,17 @@ EVERY = [
 ]
 
 
+def test_halves_of_noise_survive_the_wire() -> None:
+    noise = np.array([[2**63 - 1, -(2**63)], [0, -1]])
+    again = m.decode(m.encode(m.Willing(BATCH, 64, noise)))
+    assert isinstance(again, m.Willing)
+    assert again.hidden == 64
+    np.testing.assert_array_equal(again.noise, noise)
+    cut = m.encode(m.Willing(BATCH, 64, noise))[:-1]
+    with pytest.raises(PeerError, match="noise: the shape does not fit"):
+        m.decode(cut)
+
+
 @pytest.mark.parametrize("message", EVERY, ids=lambda x: x.kind)
 def test_a_message_survives_the_wire(message: m.Message) -> None:
     assert m.decode(m.encode(message)) == message

@@ -119,7 +119,7 @@ def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> 
     values_ = joined(program, checked(program, QUERIER, querier), checked(program, PEER, peer))
     result = program.compute(np, values_)
 
-    remaining, over = left.copy(), np.zeros(parties, bool)
+    remaining = left.copy()
     for row in range(rows):
         guess = (base[row] > 0).astype(int)
         yes = guess * (voters - parties)  # who is missing counts as the baseline
@@ -128,12 +128,8 @@ def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> 
             ballot = np.where(known, ballots[row, party], guess)
             surprises = int((ballot != guess).sum())
             count = int(surprises > 0) if kind == "ballots" else surprises
-            over[party] |= count > remaining[party]
-            if over[party]:
-                yes = yes + guess
-            else:
-                remaining[party] -= count
-                yes = yes + ballot
+            remaining[party] -= count  # refused ones, too: whoever is over stays over
+            yes = yes + (guess if remaining[party] < 0 else ballot)
         margin = 2 * yes - voters * grid
         label = (margin + noise[row] >= 0).astype(int)
         if gated:

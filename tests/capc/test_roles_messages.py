@@ -82,7 +82,7 @@ class AtGuardian(Bench):
     def masked(self, batch: str, *parties: str, querier: str = "q0") -> None:
         for party in parties:
             assert told(self.hear(party, m.Confirm(batch, querier, Q)), m.Confirmed)
-            masks = np.ones((Q, 2), np.int64)
+            masks = np.full((Q, 2), 1000)
             assert told(self.hear(party, m.Masks(batch, masks)), m.MasksTaken)
 
 
@@ -98,8 +98,8 @@ def test_a_batch_at_the_guardian() -> None:
     assert isinstance(compute, Compute)
     assert (compute.session, compute.peer, compute.side) == (f"{batch}:decision", "q0", "peer")
     assert compute.seconds == at.terms.timeout
-    # Two parties' masks count, and no third: 2 masks - 2 present + N, N at most 2 + 2.
-    assert (np.abs(compute.inputs[0]["vote"] - 2) <= 4).all()
+    # Two parties' masks count, and no third: 2 masks - 2 present + N, N of sigma 2.
+    assert (np.abs(compute.inputs[0]["vote"] - 2 * 2000) <= 100).all()
     assert at.role.on(Computed(compute.session, None)) == []
     (closed,) = at.hear("q0", m.Done(batch, 1))
     assert closed.message == m.Closed(batch)

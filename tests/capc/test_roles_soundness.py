@@ -120,7 +120,12 @@ class Run:
         there = public["there"]
         if self.terms.guarantee == "allowance":
             (program,) = allowance_programs(
-                self.terms, "q0", self.rows, parties, baseline=bool(public["base"].any())
+                self.terms,
+                "q0",
+                self.rows,
+                parties,
+                bool(public["base"].any()),
+                dict.fromkeys(parties, self.allowance),
             )
             values = {
                 "shares": ballots[:, there],

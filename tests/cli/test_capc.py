@@ -109,9 +109,8 @@ def test_simulate_in_clear(run: Run, tmp_path: Path) -> None:
     assert again["engine"] == "clear"
     assert not again["secure"]
     assert again["parties"] == ["site-1", "site-2", "site-3"]
-    assert set(again["epsilon_by_party"]) == {"site-1", "site-2", "site-3"}
-    assert max(again["epsilon_by_party"].values()) == pytest.approx(again["epsilon"])
-    assert again["epsilon"] <= 20.0
+    assert set(again["charged_by_party"]) == {"site-1", "site-2", "site-3"}
+    assert max(again["charged_by_party"].values()) <= again["epsilon"] == 20.0
     labels = [np.load(tmp_path / n / "answers" / "labels.npz")["labels"] for n in ("one", "two")]
     np.testing.assert_array_equal(*labels)
     assert labels[0].shape == (12, 10)
@@ -217,7 +216,7 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
             assert file["label_names"].tolist() == ["a", "b"]
         assert "INSECURE" in (tmp_path / "answers" / "statement.txt").read_text()
         written = json.loads((tmp_path / "answers" / "statement.json").read_text())
-        assert written["epsilon_by_party"].keys() == {"north", "south"}
+        assert written["charged_by_party"].keys() == {"north", "south"}
         # The place is taken: refused before anything is charged.
         assert programs.query("east", rows, tmp_path / "answers").returncode == 2
 

@@ -123,6 +123,10 @@ def near_allowance(program: AllowanceProgram, seed: int) -> Any:
     querier = {"shares": ballots - masks, "left": left - parts["left"]}
     if program.gated:
         peer["gate"] = values.integers(-3, 1, cells)
+    if program.steps is not None:  # the noise in two halves
+        for part in ("vote", "gate") if program.gated else ("vote",):
+            querier[part] = values.integers(-(2**63), 2**63 - 1, cells)
+            peer[part] = program.steps * peer[part] - querier[part]
     if program.baseline:
         querier["base"] = values.integers(0, 2, cells)
         del peer["base"]
@@ -161,13 +165,17 @@ def all_cases() -> dict[str, tuple[Program, dict[str, Any], dict[str, Any]]]:
     decisions: dict[str, Program] = {
         "decision": DecisionProgram(rows=20, labels=5),
         "gated": DecisionProgram(rows=20, labels=5, gated=True),
+        "shared": DecisionProgram(rows=20, labels=5, shared=True),
+        "shared, gated": DecisionProgram(rows=20, labels=5, gated=True, shared=True),
     }
     sizes = {"rows": 6, "parties": 3, "voters": 4, "labels": 3}
     has = ((1, 0, 1), (1, 1, 1), (0, 0, 1))
     allowances = {
         "allowance": AllowanceProgram(**sizes),
+        "allowance, charged": AllowanceProgram(**sizes, charged=(5, 2, 1000)),  # 0, 3, 1000 left
         "allowance, baseline": AllowanceProgram(**sizes, gated=True, baseline=True, has=has),
         "allowance, ballots": AllowanceProgram(**sizes, grid=7, by_ballot=True, gated=True),
+        "allowance, shared": AllowanceProgram(**sizes, steps=32, gated=True, baseline=True),
     }
     cases: dict[str, Any] = {
         "linear": ballot_case(0),

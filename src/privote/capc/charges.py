@@ -11,6 +11,8 @@ surprises for each querying party; their whole cost, 2 V surprises (:mod:`privot
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +24,7 @@ from ..errors import BudgetError, LedgerError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
+from .shares import SharedNoise
 from .terms import Terms
 
 # The curves of several querying parties add up to what was checked only up to rounding.
@@ -55,17 +58,22 @@ class Prices:
         terms = self.terms
         sizes = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
         labels = len(terms.labels_of(party))
-        return _largest(terms.mechanism, sizes, labels, terms.epsilon, terms.delta)
+        return _largest(terms.priced, sizes, labels, terms.epsilon, terms.delta)
 
     def allowances(self, querier: str) -> dict[str, int]:
         """Return V of everybody who answers this querying party."""
         return {party: self.allowance(party, querier) for party in self.terms.voters(querier)}
 
-    def published(self, querier: str, queries: int) -> float:
-        """Return the largest epsilon a batch adds up to for a party; for an allowance, for life."""
+    def charged(self, querier: str, queries: int) -> float:
+        """Return the largest epsilon charged for a batch; for an allowance, for all of them.
+
+        A share of the budget, and not what bounds this querying party's labels: an answering model
+        may have learnt from labels that others received, and carries what those say of a party's
+        data into these. Only the whole budget is true for everybody (ACCOUNTING, section 11).
+        """
         spent = [
             _spent(
-                self.terms.mechanism,
+                self.terms.priced,
                 *self._sizes(party, querier),
                 self.allowance(party, querier) if self.terms.guarantee == "allowance" else queries,
                 self.terms.guarantee,
@@ -75,8 +83,26 @@ class Prices:
         ]
         return max(spent)
 
+    def if_known(self, querier: str, shares: int) -> float:
+        """Return what the budget becomes towards whoever knows so many of the sites' shares.
+
+        As many queries, or surprises, as the budget pays for, with the noise that then remains.
+        """
+        noise, terms = self.terms.shared, self.terms
+        if noise is None or shares >= len(terms.voters(querier)):
+            return math.inf
+        kind = "surprise_rdp" if terms.guarantee == "allowance" else "worst_case_rdp"
+        found = []
+        for sizes in {self._sizes(party, querier) for party in terms.voters(querier)}:
+            stated = _curve(noise, kind, *sizes)
+            settled = _settled(noise, terms.epsilon, terms.delta)
+            times = settled.filter(self.orders).room(stated, MOST)
+            curve = times * _curve(noise.without(shares), kind, *sizes)
+            found.append(float(np.max(epsilon(curve, self.orders, terms.delta))))
+        return max(found)
+
     def _curve(self, kind: str, party: str, querier: str) -> Floats:
-        return _curve(self.terms.mechanism, kind, *self._sizes(party, querier))
+        return _curve(self.terms.priced, kind, *self._sizes(party, querier))
 
     def _sizes(self, party: str, querier: str) -> tuple[int, int]:
         return len(self.terms.voters(querier)), len(self.terms.labels_of(party))
@@ -84,26 +110,41 @@ class Prices:
 
 # Parties of the same size have the same prices, and finding them takes a while.
 @lru_cache(maxsize=256)
-def _curve(mechanism: Mechanism, kind: str, voters: int, labels: int) -> Floats:
+def _curve(mechanism: Mechanism | SharedNoise, kind: str, voters: int, labels: int) -> Floats:
     curve: Floats = getattr(mechanism, kind)(voters, labels, DEFAULT_ORDERS)
     return curve
 
 
 @lru_cache(maxsize=1024)
 def _largest(
-    mechanism: Mechanism, voters: tuple[int, ...], labels: int, budget: float, delta: float
+    mechanism: Mechanism | SharedNoise,
+    voters: tuple[int, ...],
+    labels: int,
+    budget: float,
+    delta: float,
 ) -> int:
     """Return the largest equal share of an allowance, one for each size of electorate."""
     each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
-    within = Budget(epsilon=budget * (1 if len(voters) == 1 else 1 - _ROUNDING), delta=delta)
-    # Settled as the ledger settles it: at its order all shares must fit together.
-    settled = within.settled("shared", DEFAULT_ORDERS, mechanism.own_order)
+    within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
+    settled = replace(_settled(mechanism, budget, delta), epsilon=within)
     return settled.filter(DEFAULT_ORDERS).room(FACTOR * len(voters) * each, MOST)
+
+
+def _settled(mechanism: Mechanism | SharedNoise, budget: float, delta: float) -> Budget:
+    """Return a party's budget as the ledger settles it: at its order all shares must fit."""
+    # Shared: querying parties have electorates of different sizes, so curves of their own.
+    whole = Budget(epsilon=budget, delta=delta, rule="shared")
+    return whole.settled("shared", DEFAULT_ORDERS, mechanism.own_order)
 
 
 @lru_cache(maxsize=1024)
 def _spent(
-    mechanism: Mechanism, voters: int, labels: int, times: int, guarantee: str, delta: float
+    mechanism: Mechanism | SharedNoise,
+    voters: int,
+    labels: int,
+    times: int,
+    guarantee: str,
+    delta: float,
 ) -> float:
     if guarantee == "allowance":
         curve = FACTOR * times * _curve(mechanism, "surprise_rdp", voters, labels)
@@ -157,11 +198,9 @@ class Charges:
                     self._charge_queries(totals, party, querier, queries, batch)
 
     def _authorise(self, totals: Totals, party: str) -> None:
-        # Shared: querying parties have electorates of different sizes, so curves of their own.
-        budget = Budget(epsilon=self.terms.epsilon, delta=self.terms.delta, rule="shared")
-        self.ledger.fix_budget(
-            totals, budget, (party, None), conditional=False, own=self.terms.mechanism.own_order
-        )
+        terms = self.terms
+        budget = _settled(terms.priced, terms.epsilon, terms.delta)
+        self.ledger.fix_budget(totals, budget, (party, None), conditional=False)
 
     def _charge_queries(
         self, totals: Totals, party: str, querier: str, queries: int, batch: str

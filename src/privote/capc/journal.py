@@ -45,7 +45,7 @@ class _Journal:
         self.path = str(path)
         try:
             if self.path != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # shares are for its owner
             self._connection = sqlite3.connect(
                 path, timeout=30.0, isolation_level=None, check_same_thread=False

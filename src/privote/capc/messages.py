@@ -220,17 +220,29 @@ class Confirmed(Message):
 
 @dataclass(frozen=True)
 class Willing(Message):
-    """Answering party to querying party: ready to compute; ``hidden`` units of its model."""
+    """Answering party to querying party: ready to compute; ``hidden`` units of its model.
+
+    ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
+    the sites draw it.
+    """
 
     kind = "willing"
-    schema = {"batch": _batch, "hidden": _maybe(_int(1, 1 << 20))}  # noqa: RUF012
+    schema = {  # noqa: RUF012
+        "batch": _batch,
+        "hidden": _maybe(_int(1, 1 << 20)),
+        "noise": _maybe(_table),
+    }
     batch: str
     hidden: int | None = None
+    noise: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Masks(Message):
-    """Answering party to guardian: the masks (queries, labels) of its ballots."""
+    """Answering party to guardian: the masks (queries, labels) of its ballots.
+
+    Where the sites draw the noise, the guardian's half of this party's follows to the right.
+    """
 
     kind = "masks"
     schema = {"batch": _batch, "masks": _table}  # noqa: RUF012
@@ -325,8 +337,9 @@ def decode(data: bytes, limit: int = MOST_BYTES) -> Message:
     names = {field.name for field in fields(kind)}
     if set(head) != names:
         raise PeerError(f"{kind.kind}: its fields must be {sorted(names)}, got others")
-    if "masks" in names:
-        head["masks"] = _masks(head["masks"], tail)
+    array = next((name for name in ("masks", "noise") if head.get(name) is not None), None)
+    if array is not None:
+        head[array] = _words(array, head[array], tail)
     elif tail:
         raise PeerError(f"{kind.kind}: ends with {len(tail)} bytes that do not belong to it")
     if isinstance(head.get("parties"), list):
@@ -344,8 +357,8 @@ def _head(text: bytes) -> dict[str, Any]:
     return head
 
 
-def _masks(shape: Any, tail: bytes) -> IntArray:
+def _words(name: str, shape: Any, tail: bytes) -> IntArray:
     whole = isinstance(shape, list) and len(shape) == 2 and all(map(_int(1), shape))
     if not whole or shape[0] * shape[1] * 8 != len(tail):
-        raise PeerError("masks: the shape does not fit the bytes that follow")
+        raise PeerError(f"{name}: the shape does not fit the bytes that follow")
     return np.frombuffer(tail, "<i8").astype(np.int64).reshape(shape)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..errors import InputError, whole
 from .layout import single_response, single_response_rows
-from .sizes import check_flag, check_rows, check_size, label_table, weight_table
+from .sizes import check_flag, check_rows, check_size, count_table, label_table, weight_table
 
 IntArray = npt.NDArray[np.int64]
 Array = Any  # of numpy or jax.numpy
@@ -34,6 +34,7 @@ SIDES = (QUERIER, PEER)
 # Cells of one program, for which the engine takes about 500 MB a side; a decision compares up to
 # three times a cell, an allowance mostly selects.
 _DECIDED, _SELECTED = 1 << 15, 1 << 17
+_LOWEST = 1 << 62  # no party's surprises ever add up to this
 _ROWS = 1024  # of an allowance: its running sums are a product with (rows, rows)
 
 
@@ -184,7 +185,9 @@ class DecisionProgram(_Public):
     -----
     Querier: share (rows, labels) = 2 x sum of its shares. Peer (the guardian), with R = 2 x sum of
     masks and a public offset: vote = R + offset + N, and if ``gated`` above = R + offset + N2 and
-    below = N2 - R - offset. Output: label (rows, labels) in {1, 0, -1}.
+    below = N2 - R - offset. Output: label (rows, labels) in {1, 0, -1}. If ``shared``, share, R and
+    offset are in steps of the noise, N and N2 are the guardian's halves, and vote, above and below
+    are also inputs of the querier: its halves.
     """
 
     name: ClassVar[str] = "decision"
@@ -192,19 +195,23 @@ class DecisionProgram(_Public):
     rows: int
     labels: int
     gated: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         for size in ("rows", "labels"):
             check_size(size, getattr(self, size))
-        check_flag("gated", self.gated)
+        for flag in ("gated", "shared"):
+            check_flag(flag, getattr(self, flag))
         check_rows(self.rows, chunk_rows(self.name, self.labels))
 
     def inputs(self, side: str) -> Shapes:
         """Return the shapes of a side's inputs."""
         cells = (self.rows, self.labels)
+        names = ("vote", "above", "below") if self.gated else ("vote",)
+        noisy: Shapes = dict.fromkeys(names, cells)
         if _side(side) == QUERIER:
-            return {"share": cells}
-        return dict.fromkeys(("vote", "above", "below") if self.gated else ("vote",), cells)
+            return {"share": cells, **(noisy if self.shared else {})}
+        return noisy
 
     def outputs(self) -> Shapes:
         """Return the shape of the labels."""
@@ -232,6 +239,9 @@ class AllowanceProgram(_Public):
         All registered parties: one that is missing counts as the baseline.
     gated
         Whether the gate may abstain.
+    steps
+        None: the noise is the guardian's. Otherwise the sites': the querier holds a half of
+        ``vote`` and ``gate``, too, and so many steps of noise are one of the margin.
     grid
         What a full yes counts (1 for binary voting).
     by_ballot
@@ -241,6 +251,10 @@ class AllowanceProgram(_Public):
     has
         Which labels each party has, (parties, labels) of 0 and 1, public; None for all. A label
         that a party does not have counts as the baseline, free.
+    charged
+        The whole allowance of each party, (parties,), public. Where the two parts of ``left`` add
+        up to more, or to what no count can come to, the party counts as the baseline. None: not
+        looked at.
 
     Notes
     -----
@@ -250,7 +264,9 @@ class AllowanceProgram(_Public):
     labels), and left (parties,) = what is left after the batch - fresh.
 
     A party's ballot counts as long as the running sum of its surprises, this ballot included, is
-    within what it had left; from then on it counts as the baseline. In a batch of several chunks
+    within what it had left; from then on it counts as the baseline, for good: ``left`` is lowered
+    by all its surprises, refused ones too, and stays negative in later chunks and batches, so that
+    no later, smaller ballot slips in. In a batch of several chunks
     the querier leaves ``left`` out of all but the first (it is the output of the chunk before),
     and the peer's ``left`` of a chunk is its ``fresh`` of the chunk before. The peer's part of
     ``base`` is zeros and may be left out: it is there to make the guess a share of both sides, so
@@ -264,13 +280,15 @@ class AllowanceProgram(_Public):
     voters: int
     labels: int
     gated: bool = False
+    steps: int | None = None
     grid: int = 1
     by_ballot: bool = False
     baseline: bool = False
     has: tuple[tuple[int, ...], ...] | None = None
+    charged: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for size in ("rows", "parties", "voters", "labels"):
+        for size in ("rows", "parties", "voters", "labels") + (("steps",) if self.steps else ()):
             check_size(size, getattr(self, size))
         if whole("grid", self.grid) > 1 << 40:
             raise InputError(f"grid must be at most 2^40, got {self.grid}")
@@ -282,6 +300,8 @@ class AllowanceProgram(_Public):
             raise InputError("baseline must be False for whole ballots and for a grid, got True")
         if self.has is not None:
             object.__setattr__(self, "has", label_table(self.has, self.parties, self.labels))
+        if self.charged is not None:
+            object.__setattr__(self, "charged", count_table(self.charged, self.parties))
         check_rows(self.rows, chunk_rows(self.name, self.labels, parties=self.parties))
 
     def inputs(self, side: str) -> Shapes:
@@ -289,6 +309,8 @@ class AllowanceProgram(_Public):
         cells, ballots = (self.rows, self.labels), (self.rows, self.parties, self.labels)
         if _side(side) == QUERIER:
             base = {"base": cells} if self.baseline else {}
+            if self.steps is not None:
+                base |= dict.fromkeys(("vote", "gate") if self.gated else ("vote",), cells)
             return {"shares": ballots, "left": (self.parties,), **base}
         more = {"gate": cells} if self.gated else {}
         if self.baseline:
@@ -322,13 +344,21 @@ class AllowanceProgram(_Public):
         # All running sums at once, by a public triangle: no round of messages per query.
         triangle = np.tril(np.ones((self.rows, self.rows), np.int64))
         left = values["left"]
+        if self.charged is not None:
+            # Also a count so low that it would wrap to a high one is nobody's.
+            known = (np.array(self.charged, np.int64) - left >= 0) & (left + _LOWEST >= 0)
+            left = xp.where(known, left, -1)
         keep = left - triangle @ counts >= 0
         kept = xp.where(keep[:, :, None], surprises, 0)
-        spent = xp.where(keep, counts, 0).sum(axis=0) if self.by_ballot else kept.sum(axis=(0, 2))
         margin = 2 * kept.sum(axis=1) - self.voters * self.grid
         if over is not None:
             margin = xp.where(over, -margin, margin)
-        return {"label": self._decided(xp, margin, values), "left": left - spent - values["fresh"]}
+        if self.steps is not None:
+            margin = self.steps * margin
+        return {
+            "label": self._decided(xp, margin, values),
+            "left": left - counts.sum(axis=0) - values["fresh"],
+        }
 
     def _decided(self, xp: Any, margin: Array, values: Mapping[str, Array]) -> Array:
         yes = margin + values["vote"] >= 0

@@ -45,3 +45,13 @@ def label_table(value: Any, parties: int, labels: int) -> tuple[tuple[int, ...],
     if len(rows) != parties or any(len(row) != labels or max(row) > 1 for row in rows):
         raise InputError(f"has must be 0 or 1 of shape ({parties}, {labels}), got {value!r:.60}")
     return rows
+
+
+def count_table(value: Any, parties: int) -> tuple[int, ...]:
+    """Return a count for each party: (parties,) of whole numbers."""
+    table = tuple(whole("charged", one, 0) for one in value)
+    if len(table) != parties or max(table) > 1 << 40:
+        raise InputError(
+            f"charged must hold {parties} whole numbers of at most 2^40, got {value!r:.60}"
+        )
+    return table

@@ -22,9 +22,12 @@ from ..links import OptimalLink
 from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism, TauVoting
 from ..mechanisms.cells import CellMechanism
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
+from .shares import SharedNoise
 
 _GUARANTEES = ("allowance", "worst-case")
+_NOISES = ("guardian", "sites")
 _LARGEST_GRID = 1 << 40
+_LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 _NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
 
@@ -57,6 +60,10 @@ class Terms:
         The longest batch.
     hidden
         The largest hidden layer a model may have; None if models must be linear.
+    noise
+        Who draws it: ``"sites"`` (the answering ones, in shares: nobody knows the sum; binary
+        voting with a sigma) or ``"guardian"``, who then knows it: whoever sees labels and its
+        noise knows tallies.
     timeout
         Seconds to wait for a peer, a session of the secure engine included.
     """
@@ -76,6 +83,7 @@ class Terms:
     minimum: int = 2
     most_queries: int = 1000
     hidden: int | None = None
+    noise: str = "guardian"
     timeout: float = 120.0
     _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -96,6 +104,10 @@ class Terms:
             known = "' or '".join(_GUARANTEES)
             raise InputError(
                 f"guarantee must be '{known}' (nobody sees a tally), got {self.guarantee!r:.60}"
+            )
+        if self.noise not in _NOISES:
+            raise InputError(
+                f"noise must be '{_NOISES[0]}' or '{_NOISES[1]}', got {self.noise!r:.60}"
             )
         self._check_sites()
         self._check_mechanism()
@@ -142,6 +154,15 @@ class Terms:
                     f"coalition, got {self.mechanism.grid}"
                 )
             self.mechanism.weights(len(self.labels))  # refuses a grid that is too coarse
+        if self.noise == "sites":
+            SharedNoise.of(self.mechanism)  # refuses what has no shares
+        for of in (self.mechanism, self.mechanism.gate):
+            sigma = getattr(of, "sigma", None) or 0.0
+            if sigma * self.grid > _LARGEST_NOISE:
+                raise InputError(
+                    "mechanism: sigma must be at most 2^50 steps of the grid in a coalition, so "
+                    f"that noise fits 64 bits, got {sigma:g}"
+                )
 
     # -- who ---------------------------------------------------------------------------------------
 
@@ -176,6 +197,21 @@ class Terms:
         return self.mechanism
 
     @property
+    def shared(self) -> SharedNoise | None:
+        """The noise of the sites; None if it is the guardian's."""
+        return SharedNoise.of(self.mechanism) if self.noise == "sites" else None
+
+    @property
+    def priced(self) -> Mechanism | SharedNoise:
+        """What says what a query costs: the mechanism, or the noise that the sites draw for it."""
+        return self.shared or self.mechanism
+
+    @property
+    def parts(self) -> int:
+        """How many shares of noise a site draws for a label: none, the vote's, also the gate's."""
+        return 0 if self.shared is None else len(self.shared.links)
+
+    @property
     def grid(self) -> int:
         """What a full yes counts: 1, or the grid of tau voting."""
         return self.mechanism.grid or 1 if isinstance(self.mechanism, TauVoting) else 1
@@ -194,8 +230,8 @@ class Terms:
 
     @property
     def most_bytes(self) -> int:
-        """The longest message there can be: a batch of masks."""
-        return HEAD_BYTES + 8 * self.most_queries * len(self.labels)
+        """The longest message there can be: a batch of masks, and halves of noise beside them."""
+        return HEAD_BYTES + 8 * self.most_queries * len(self.labels) * (1 + self.parts)
 
     # -- as plain data -----------------------------------------------------------------------------
 
@@ -210,8 +246,8 @@ class Terms:
                 value = {party: list(self.labels_of(party)) for party in self.parties}
             elif isinstance(value, tuple):
                 value = list(value)
-            if value is not None and item.init:
-                out[item.name] = value
+            if value is not None and item.init and (item.name, value) != ("noise", "guardian"):
+                out[item.name] = value  # terms without the word have the guardian's noise
         return out
 
     @classmethod
@@ -249,7 +285,8 @@ class Terms:
         """
         on = ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers")
         plain = self.to_dict()
-        return self._digest("promise", {key: plain[key] for key in on})
+        noise = {"noise": plain["noise"]} if "noise" in plain else {}
+        return self._digest("promise", {key: plain[key] for key in on} | noise)
 
     def _digest(self, name: str, plain: dict[str, Any]) -> str:
         if name not in self._digests:

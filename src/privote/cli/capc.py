@@ -40,7 +40,7 @@ LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a lin
 
 @app.command()
 def guardian(site: SiteFile, json: LogJson = False) -> None:
-    """Keep the coalition's ledger and noise; runs until it is stopped.
+    """Keep the coalition's ledger, decide its batches; runs until it is stopped.
 
     Charges every batch before it is answered, one budget for each answering party. Sees masks,
     never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,13 +64,56 @@ def facts_of(
         "queries": queries,
         "labels": len(terms.labels),
         "mechanism": str(terms.mechanism),
-        "epsilon_by_party": costs,
-        "budget": terms.epsilon,
+        "charged_by_party": costs,
         "allowance_by_party": allowances,
         "surprise_unit": terms.mechanism.surprise_unit,
+        "noise": terms.noise,
+        "noise_if_known": _if_known(terms, name, answers, prices),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
+
+
+def _if_known(terms: Terms, name: str, answers: Answers, prices: Prices) -> dict[str, Any]:
+    """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain."""
+    voters, missing = answers.voters, answers.voters - len(answers.parties)
+    if terms.shared is None:
+        return {}
+    return {
+        str(known): {
+            "sigma": terms.shared.without(known).sigma(voters),
+            "epsilon": math.ceil(100 * prices.if_known(name, known)) / 100,
+        }
+        for known in sorted({2, missing, voters // 2})
+        if 2 <= known < voters
+    }
+
+
+def _noise(facts: dict[str, Any]) -> list[str]:
+    """Return what is said of who drew the noise, and towards whom it protects."""
+    if facts["noise"] == "guardian":
+        return [
+            "Noise: drawn by the guardian, which knows it. Towards the guardian nothing is "
+            "promised: whoever sees these labels and its noise knows the tallies."
+        ]
+    voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
+    said = {
+        int(known): f"sigma {left['sigma']:.3g}, epsilon {left['epsilon']:.4g}"
+        for known, left in facts["noise_if_known"].items()
+    }
+    lines = [
+        f"Noise: drawn by the {voters} answering sites, a share each; nobody knows the sum. Any "
+        f"{voters - 1} shares carry the sigma above: the epsilon holds towards every single site, "
+        "which knows its own share, and towards the guardian, if it knows no more than one.",
+    ]
+    if missing:
+        lines.append(f"The guardian drew the shares of who was missing, and knows them: {missing}.")
+    if missing in said:
+        lines.append(f"Were all batches like this, there would remain towards it {said[missing]}.")
+    return lines + [
+        f"If {known} sites tell their shares, there remain towards whom they tell: {left}."
+        for known, left in said.items()
+    ]
 
 
 def statement(facts: dict[str, Any]) -> str:
@@ -78,13 +122,12 @@ def statement(facts: dict[str, Any]) -> str:
     if facts["guarantee"] == "allowance":
         promise = (
             "Guarantee: allowance. Each answering site may depart from the baseline a fixed number "
-            "of times for this querying site, in all its batches together, past and future. The "
-            "epsilon below covers all of them; it is unconditional."
+            "of times for this querying site, in all its batches together, past and future."
         )
     else:
         promise = (
-            "Guarantee: worst case. The epsilon below is what this batch cost at most, whatever "
-            "the votes were; epsilons of several batches add up in the guardian's ledger."
+            "Guarantee: worst case. Every batch is charged what it costs at most, whatever the "
+            "votes are, and no batch is answered that would exceed the budget."
         )
     lines = [
         *held,
@@ -96,12 +139,15 @@ def statement(facts: dict[str, Any]) -> str:
         promise,
         "Protected: replacing all training data of one answering site, towards whoever sees the "
         "labels.",
+        f"  epsilon {facts['epsilon']:g} at delta {facts['delta']:g} for each site's data: all "
+        "batches of all querying sites together, past and future; unconditional.",
+        "No smaller number is stated for this querying site: an answering site may have learnt "
+        "from labels that others received, and so may these labels.",
         *(
-            f"  {party}: epsilon {cost:.4g} at delta {facts['delta']:g}" + _times(facts, party)
-            for party, cost in facts["epsilon_by_party"].items()
+            f"  {party}: {allowance} {facts['surprise_unit']}s may depart"
+            for party, allowance in facts["allowance_by_party"].items()
         ),
-        f"The terms allow epsilon {facts['budget']:g} for each site's data, all batches of all "
-        "querying sites together.",
+        *_noise(facts),
         "",
         f"Engine: {facts['engine']}"
         + (
@@ -114,13 +160,6 @@ def statement(facts: dict[str, Any]) -> str:
         + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _times(facts: dict[str, Any], party: str) -> str:
-    allowance = facts["allowance_by_party"].get(party)
-    if allowance is None:
-        return ""
-    return f", {allowance} {facts['surprise_unit']}s may depart"
 
 
 def allowance_said(facts: dict[str, Any]) -> str | None:
@@ -153,14 +192,11 @@ def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
         return
     if facts["stamp"]:
         typer.echo(facts["stamp"])
-    lasting = facts["guarantee"] == "allowance"
     shown = {
         "queries": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
         "guarantee": facts["guarantee"],
-        ("epsilon of a site, " + ("for life" if lasting else "this batch")): float(
-            facts["epsilon"]
-        ),
+        "epsilon of a site, all who ask": float(facts["epsilon"]),
         "delta": float(facts["delta"]),
         "may depart from the baseline": allowance_said(facts),
         "engine": facts["engine"],

@@ -141,7 +141,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
     from dataclasses import replace
 
     from privote.capc.terms import Terms
-    from privote.mechanisms import TauVoting
+    from privote.mechanisms import BinaryVoting, TauVoting
 
     if asked.parties < 2:
         raise InputError(f"--parties must be at least 2, got {asked.parties}")
@@ -152,6 +152,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
     built = mechanism.build(sigma=sigma)
     if isinstance(built, TauVoting):
         built = replace(built, grid=_GRID)
+    shareable = isinstance(built, BinaryVoting) and built.sigma is not None
     minimum = asked.parties // 2 + 1 if asked.minimum is None else asked.minimum
     return Terms(
         name="rehearsal",
@@ -169,6 +170,7 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
         minimum=max(2, minimum),
         most_queries=asked.queries,
         hidden=asked.hidden,
+        noise="sites" if shareable else "guardian",
         timeout=asked.timeout,
     )
 
@@ -250,7 +252,7 @@ def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, j
     typer.echo(
         f"{len(facts['parties'])} of {facts['voters']} sites labelled {len(labels)} scenes with "
         f"{facts['mechanism']}.\nGuarantee {facts['guarantee']}: epsilon {facts['epsilon']:.3g} at "
-        f"delta {facts['delta']:g} for each site's data."
+        f"delta {facts['delta']:g} for each site's data, all who ask together."
     )
     allowance = allowance_said(facts)
     if allowance is not None:

@@ -36,7 +36,7 @@ from .sessions import ballot_programs, ballot_session, slices, words
 class _Batch:
     querier: str
     queries: int
-    masks: IntArray | None = None
+    masks: IntArray | None = None  # of ballots; to the right of them the guardian's half of noise
 
 
 class AnsweringParty(Role):
@@ -140,19 +140,29 @@ class AnsweringParty(Role):
             raise RepeatedError(f"batch {confirmed.batch} was confirmed before")
         self._seen.add(confirmed.batch)
         self.timers.drop(confirmed.batch)
-        held.masks = words(self.entropy, held.queries, len(self.terms.labels))
+        labels = len(self.terms.labels)
+        held.masks = words(self.entropy, held.queries, labels * (1 + self.terms.parts))
         programs = ballot_programs(self.terms, held.queries, self.hidden)
+        willing = Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
         return [
-            Send(held.querier, QUERYING, Willing(confirmed.batch, self.hidden)),
+            Send(held.querier, QUERYING, willing),
             Compute(
                 ballot_session(confirmed.batch, self.name),
                 held.querier,
                 PEER,
                 programs,
-                [{**self._model, "mask": held.masks[rows]} for rows in slices(programs)],
+                [{**self._model, "mask": held.masks[rows, :labels]} for rows in slices(programs)],
                 self.terms.timeout,
             ),
         ]
+
+    def _noise(self, held: _Batch, half: IntArray) -> IntArray | None:
+        """Draw this party's share of the noise, and return what the given half leaves of it."""
+        noise, voters = self.terms.shared, len(self.terms.voters(held.querier))
+        if noise is None:
+            return None
+        share = noise.draw(voters, held.queries, len(self.terms.labels), self.entropy)
+        return np.asarray(share - half)  # modulo 2^64: either half alone is uniform
 
     def _on_computed(self, event: Computed) -> list[Action]:
         batch = event.session.partition(":")[0]

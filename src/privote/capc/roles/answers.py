@@ -27,8 +27,9 @@ class Answers:
     left_out
         Why, of everybody who did not take part.
     epsilon, delta, guarantee
-        For each answering party's data: what the batch cost ("worst-case") or what all batches
-        together cost at most, for this querying party ("allowance").
+        For each answering party's data: the whole budget, of all batches of all querying parties
+        together. No smaller number is true of one querying party alone, because answering models
+        may have learnt from labels that others received.
     resumed
         Whether an earlier batch's charge paid for it.
     simulated, engine

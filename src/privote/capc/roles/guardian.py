@@ -95,7 +95,7 @@ class Guardian(Role):
     def start(self) -> list[Action]:
         """Work out the prices, which may take a while, before anybody asks."""
         for querier in self.terms.queriers:
-            self._charges.prices.published(querier, 1)
+            self._charges.prices.charged(querier, 1)
         return []
 
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
@@ -156,7 +156,7 @@ class Guardian(Role):
             raise RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
         if held.decided or sender in held.gone:
             raise PeerError(f"the masks of {sender} for batch {message.batch} come too late")
-        wanted = (held.queries, len(self.terms.labels))
+        wanted = (held.queries, len(self.terms.labels) * (1 + self.terms.parts))
         if message.masks.shape != wanted:
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
@@ -240,21 +240,30 @@ class Guardian(Role):
         return {party: queries * count for party, count in each.items()}
 
     def _noise(self, held: _Batch, parties: tuple[str, ...]) -> tuple[IntArray, IntArray | None]:
-        terms = self.terms
-        bars = offsets(terms, held.querier, parties)
+        """Return this side's noise of the vote and, with a gate, of the gate."""
+        terms, shape = self.terms, (held.queries, len(self.terms.labels))
         voters = len(terms.voters(held.querier))
-        vote = vote_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
+        noise = terms.shared
+        if noise is not None:
+            halves = [held.masks[party][:, shape[1] :] for party in parties]
+            # It was charged before it was known who takes part: no share may be missing.
+            missing = range(voters - len(parties))
+            halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
+            both = zip(noise.gathered(halves), noise.bars(voters), strict=True)
+            vote, *gate = (part - bar for part, bar in both)
+            return vote, gate[0] if gate else None
+        vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
         if terms.mechanism.gate is None:
             return vote, None
-        gate = gate_noise(terms.cells, voters, bars, held.queries, self.entropy, terms.grid)
-        return vote, gate
+        return vote, gate_noise(terms.cells, voters, shape, self.entropy, terms.grid)
 
     def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
         vote, gate = self._noise(held, parties)
         masks = np.zeros_like(vote)
         for party in parties:
-            masks += held.masks[party]  # modulo 2^64
-        doubled = 2 * masks - offsets(self.terms, held.querier, parties)
+            masks += held.masks[party][:, : masks.shape[1]]  # modulo 2^64
+        steps = 1 if self.terms.shared is None else self.terms.shared.steps
+        doubled = steps * (2 * masks - offsets(self.terms, held.querier, parties))
         values = {"vote": doubled + vote}
         if gate is not None:
             values |= {"above": doubled + gate, "below": gate - doubled}
@@ -273,9 +282,11 @@ class Guardian(Role):
         fresh: IntArray,
     ) -> Compute:
         vote, gate = self._noise(held, parties)
-        masks = np.stack([held.masks[party] for party in parties], axis=1)
+        labels = len(self.terms.labels)
+        masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
+        allowances = self._charges.prices.allowances(held.querier)
         programs = allowance_programs(
-            self.terms, held.querier, held.queries, parties, held.baseline
+            self.terms, held.querier, held.queries, parties, held.baseline, allowances
         )
         # Between chunks the halves are of this session only; the last one is the journal's.
         halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]

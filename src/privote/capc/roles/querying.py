@@ -106,6 +106,7 @@ class QueryingParty(Role):
         self._waiting: deque[str] = deque()
         self._busy: set[str] = set()
         self._shares: dict[str, IntArray] = {}
+        self._noise: dict[str, IntArray] = {}  # this side's halves
         self._out: dict[str, str] = {}
         self._ready: Ready | None = None
         self._answers: Answers | None = None
@@ -125,7 +126,7 @@ class QueryingParty(Role):
     def start(self) -> list[Action]:
         """Greet the guardian."""
         # Prices may take a while, and nobody is waiting yet.
-        self._prices.published(self.name, len(self.rows))
+        self._prices.charged(self.name, len(self.rows))
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, self._hello())]
 
@@ -196,6 +197,11 @@ class QueryingParty(Role):
         most = self.terms.hidden
         if willing.hidden is not None and (most is None or willing.hidden > most):
             return self._leave_out(sender, f"its model has {willing.hidden} hidden units")
+        wanted = (len(self.rows), self.terms.parts * len(self.terms.labels))
+        if (wanted if self.terms.parts else None) != getattr(willing.noise, "shape", None):
+            return self._leave_out(sender, "its noise is not what the terms say")
+        if willing.noise is not None:
+            self._noise[sender] = willing.noise
         self.timers.drop(sender)
         programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
         inputs = [{"x": self.rows[rows]} for rows in slices(programs)]
@@ -258,19 +264,40 @@ class QueryingParty(Role):
         for party in ready.parties:
             total += self._shares[party]  # modulo 2^64
         programs = decision_programs(self.terms, len(self.rows))
-        inputs = [{"share": 2 * total[rows]} for rows in slices(programs)]
+        steps = 1 if self.terms.shared is None else self.terms.shared.steps
+        values = {"share": 2 * steps * total}
+        for half, names in zip(self._halves(ready), (("vote",), ("above", "below")), strict=False):
+            values |= dict.fromkeys(names, half)
+        inputs = [
+            {name: value[rows] for name, value in values.items()} for rows in slices(programs)
+        ]
         return self._compute(programs, inputs)
+
+    def _halves(self, ready: Ready) -> list[IntArray]:
+        """Return this side's halves of the noise of all who count: the vote's, perhaps the gate's.
+
+        Of nobody else: a half without its other half would drown the sum.
+        """
+        noise = self.terms.shared
+        return [] if noise is None else noise.gathered(self._noise[p] for p in ready.parties)
 
     def _allowance(self, ready: Ready) -> Compute:
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
         programs = allowance_programs(
-            self.terms, self.name, len(self.rows), ready.parties, self._base is not None
+            self.terms,
+            self.name,
+            len(self.rows),
+            ready.parties,
+            self._base is not None,
+            self._prices.allowances(self.name),
         )
         inputs: list[dict[str, IntArray]] = [{"shares": shares[rows]} for rows in slices(programs)]
         inputs[0]["left"] = self._left(ready.parties)  # later chunks go on from the one before
+        more = dict(zip(("vote", "gate"), self._halves(ready), strict=False))
         if self._base is not None:
-            for values, rows in zip(inputs, slices(programs), strict=True):
-                values["base"] = self._base[rows]
+            more["base"] = self._base
+        for values, rows in zip(inputs, slices(programs), strict=True):
+            values |= {name: value[rows] for name, value in more.items()}
         return self._compute(programs, inputs)
 
     def _left(self, parties: tuple[str, ...]) -> IntArray:
@@ -317,7 +344,7 @@ class QueryingParty(Role):
             parties=ready.parties,
             voters=len(self.terms.voters(self.name)),
             left_out=others,
-            epsilon=self._prices.published(self.name, len(self.rows)),
+            epsilon=self.terms.epsilon,
             delta=self.terms.delta,
             guarantee=self.terms.guarantee,
             resumed=self._grant.resumed,

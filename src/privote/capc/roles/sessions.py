@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -51,15 +51,21 @@ def decision_programs(terms: Terms, queries: int) -> list[DecisionProgram]:
     labels, gated = len(terms.labels), terms.mechanism.gate is not None
     most = chunk_rows("decision", labels)
     return [
-        DecisionProgram(rows=rows, labels=labels, gated=gated) for rows in _chunks(queries, most)
+        DecisionProgram(rows=rows, labels=labels, gated=gated, shared=terms.shared is not None)
+        for rows in _chunks(queries, most)
     ]
 
 
 def allowance_programs(
-    terms: Terms, querier: str, queries: int, parties: tuple[str, ...], baseline: bool
+    terms: Terms,
+    querier: str,
+    queries: int,
+    parties: tuple[str, ...],
+    baseline: bool,
+    allowances: Mapping[str, int],
 ) -> list[AllowanceProgram]:
     """Return the programs that decide a batch with allowances; what is left goes from one on."""
-    labels, has = len(terms.labels), terms.has(parties)
+    labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
     most = chunk_rows("allowance", labels, parties=len(parties))
     return [
         AllowanceProgram(
@@ -68,10 +74,12 @@ def allowance_programs(
             voters=len(terms.voters(querier)),
             labels=labels,
             gated=terms.mechanism.gate is not None,
+            steps=None if noise is None else noise.steps,
             grid=terms.grid,
             by_ballot=terms.by_ballot,
             baseline=baseline,
             has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
+            charged=tuple(allowances[party] for party in parties),
         )
         for rows in _chunks(queries, most)
     ]

@@ -1,0 +1,165 @@
+"""Attacks on a coalition by sites that learn, deviate or err."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import binomtest
+from tests.attacks.conftest import Outcome, scaled
+from tests.capc.coalitions import identity, models_for, simulation, terms_of
+
+import privote as pv
+from privote.capc.charges import Prices
+from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
+from privote.capc.roles.base import Compute, Received
+from privote.cli.capc_output import facts_of, statement
+
+# Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
+# (delta = 1e-5) if sites that answer it have learnt from what the first ones received: ACCOUNTING,
+# section 11.
+LEARNT = [(20, 8.0, 3, 11.29), (10, 4.0, 5, 8.63)]
+
+
+def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -> None:
+    tried = through = 0
+    for voters, sigma, askers, least in LEARNT:
+        terms = terms_of(
+            pv.BinaryVoting(sigma=sigma),
+            parties=voters,
+            labels=1,
+            queriers=tuple(f"q{n}" for n in range(askers)),
+            guarantee="allowance",
+            epsilon=20.0,
+        )
+        run = simulation(terms, np.ones((2, voters, 1)))
+        for querier in terms.queriers:
+            answers = run.ask_rows(querier, identity(2, 4))
+            facts = facts_of(terms, querier, answers, stamp="")
+            tried += 1
+            through += min(answers.epsilon, facts["epsilon"]) < least
+            assert "epsilon 20 at delta 1e-05" in statement(facts)
+    outcome("querying site sees more than the epsilon stated to it", tried, through)
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+def test_a_statement_has_no_smaller_epsilon_than_the_budget(guarantee: str) -> None:
+    terms = terms_of(queriers=("q0", "q1"), guarantee=guarantee, epsilon=200.0)
+    answers = simulation(terms, np.ones((2, 3, 2))).ask_rows("q0", identity(2, 4))
+    said = statement(facts_of(terms, "q0", answers, stamp=""))
+    numbers = [word for line in said.splitlines() for word in line.split("epsilon ")[1:]]
+    assert [float(text.split()[0]) for text in numbers] == [200.0]
+
+
+def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) -> None:
+    """A wrong mask moves the margin by 2: that must be the link with another bar, no more."""
+    queries, tried, through = scaled(2000, 50_000), 0, 0
+    for vote, off in ((1, 1), (0, -1)):
+        terms = terms_of(
+            labels=1, features=1, most_queries=queries, epsilon=1e7, bits=1, timeout=60.0
+        )
+
+        def post(letter: Letter, off: int = off) -> list[Letter]:
+            message = decode(letter.data)
+            if not isinstance(message, Masks) or letter.sender[0] != "p0":
+                return [letter]
+            wrong = replace(message, masks=message.masks + off)
+            return [Letter(letter.sender, letter.to, encode(wrong))]
+
+        run = simulation(terms, np.full((1, 3, 1), vote), post=post)
+        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        rare = np.exp(terms.cells.log_probs(np.array(5), 3)[0])
+        seen = int((labels != vote).sum())
+        tried, through = tried + 1, through + (seen == 0)
+        assert binomtest(seen, queries, rare).pvalue > 1e-6 or seen == 0
+    outcome("masks off by one make a label certain", tried, through)
+
+
+def loud(labels: int) -> tuple[Terms, int]:
+    """Return terms with next to no noise, and how many surprises they allow."""
+    terms = terms_of(
+        pv.BinaryVoting(sigma=0.3), labels=labels, guarantee="allowance", epsilon=900.0
+    )
+    (allowance,) = set(Prices(terms).allowances("q0").values())
+    return terms, allowance
+
+
+def test_a_smaller_ballot_does_not_slip_in_after_a_voter_ran_out(outcome: Outcome) -> None:
+    """Whoever is once over stays over, in later batches too."""
+    terms, allowance = loud(labels=4)
+    run = simulation(terms, np.ones((1, 3, 4)))
+    for _ in range(allowance // 4 + 1):  # the last of these ballots needs more than is left
+        run.ask_rows("q0", identity(1, 4))
+    few = models_for(terms, np.tile([1, 0, 0, 0], (1, 3, 1)))
+    run.models = few
+    for party in terms.parties:
+        run.start((party, ANSWERING))
+    assert allowance % 4 != 0, "something is left that a single yes would fit"
+    tries = scaled(5, 50)
+    through = sum(int(run.ask_rows("q0", identity(1, 4)).labels.any()) for _ in range(tries))
+    outcome("a smaller ballot slips in after its voter ran out", tries, through)
+
+
+def test_counts_raised_by_a_querying_site_are_nobodys(outcome: Outcome) -> None:
+    """More than was charged, or so little that it wraps: then the site counts as the baseline."""
+    through, edits = 0, (10**6, 2**62, 2**63 - 1, -(2**63) + 3, 2**40)
+    for edit in edits:
+        terms, allowance = loud(labels=4)
+        run = simulation(terms, np.ones((1, 3, 4)))
+        for _ in range(allowance // 4 + 1):
+            run.ask_rows("q0", identity(1, 4))
+        journal = run.querier_journal("q0")
+        raised = {party: (half + edit) % 2**64 for party, half in journal.half().items()}
+        with journal._transaction():
+            journal._run("UPDATE state SET half = ?", json.dumps(raised))
+        through += int(run.ask_rows("q0", identity(1, 4)).labels.any())
+    outcome("a querying site raises what is left above what was charged", len(edits), through)
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcome: Outcome) -> None:
+    """With its own noise in hand it could tell every label of a known tally beforehand."""
+    queries = scaled(2000, 20_000)
+    told = {}
+    for noise in ("guardian", "sites"):
+        terms = terms_of(
+            labels=1,
+            features=1,
+            guarantee=guarantee,
+            most_queries=queries,
+            epsilon=1e9,
+            bits=1,
+            noise=noise,
+        )
+        run = Watched(terms, models_for(terms, np.array([[[1], [1], [0]]])), seed=2)
+        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        # The guardian's inputs, and the tally it suspects; in worst-case masks are in the input.
+        steps = 1 if terms.shared is None else terms.shared.steps
+        own = np.concatenate([values["vote"] for values in run.mine])
+        if guarantee == "worst-case":
+            own = own - 2 * steps * run.masks()[:, :1] + steps * 3
+        told[noise] = float(np.mean((steps * 1 + own >= 0) == (labels == 1)))
+    assert told["guardian"] == 1.0, "this is what it can do where it draws the noise"
+    through = int(abs(told["sites"] - 0.5) > 4 * 0.5 / queries**0.5)
+    outcome("the guardian tells labels from a tally and its noise", queries, through * queries)
+
+
+class Watched(Simulation):
+    """A simulation that keeps what the guardian puts into a decision, and the masks it holds."""
+
+    mine: Sequence[Mapping[str, npt.NDArray[np.int64]]] = ()
+
+    def _join(self, seat: Any, compute: Compute) -> None:
+        if seat == ("pg", GUARDIAN):
+            self.mine = compute.inputs
+        super()._join(seat, compute)
+
+    def masks(self) -> npt.NDArray[np.int64]:
+        found = [e.message for e in self.seen["pg", GUARDIAN] if isinstance(e, Received)]
+        return np.asarray(sum(m.masks for m in found if isinstance(m, Masks)))
