@@ -88,8 +88,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     metric, embedding
         For neighbours: see :class:`privote.NeighbourBallots`.
     n_jobs, random_state
-        For training. Which part a record is in is secret, and the noise is cryptographic, whatever
-        the random state: two fits differ, unless ``fit(..., seed=...)`` makes a simulation.
+        For training. Parts and noise are secret, unless ``fit(..., seed=...)`` is a simulation.
 
     Attributes
     ----------
@@ -179,8 +178,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             read off private records.
         ledger, dataset, consumer
             Where the budget is kept, and under which names; see :func:`privote.label`. Every fit
-            is a new charge, unless ``electorate`` says otherwise. Under one ledger and data set
-            every fit has the same parts; without a ledger their key is forgotten.
+            is a new charge, unless ``electorate`` says otherwise. It keeps the parts, too.
         electorate
             A name under which the same records go on with what is left of their allowance in a
             later fit with the same ledger. Whoever gives it promises that every record has the
