@@ -6,7 +6,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import privote as pv
@@ -270,3 +270,29 @@ def test_bad_arguments():
         sanitize.smooth_sensitivity([1.0, 2.0], [1, 2, 3], 0.1)
     with pytest.raises(InputError, match="costs"):
         sanitize.smooth_sensitivity([1.0, math.inf], [1, 2], 0.1)
+
+
+@given(
+    order=st.floats(-2, 3).map(lambda x: 1 + 10.0**x),
+    near=st.floats(0.01, 0.99) | st.floats(-14, -2).map(lambda x: 1 - 10.0**x),
+    sigma_s=st.floats(-2, 3).map(lambda x: 10.0**x),
+    gamma=st.sampled_from([0.5, 0.05, 1e-9]),
+)
+@example(order=312.79, near=1 - 1e-13, sigma_s=0.2, gamma=0.05)
+def test_a_price_is_never_below_mpmath(
+    order: float, near: float, sigma_s: float, gamma: float
+) -> None:
+    # Towards the largest beta the cost is the inverse of a difference that has few digits left.
+    beta = near * sanitize.largest_beta(order)
+    try:
+        found = sanitize.release_cost(order, beta, sigma_s, gamma)
+    except InputError:  # refused, because no digit is left
+        assert near > 1 - 1e-9
+        return
+    with mpmath.workdps(60):
+        a, b, s, z = map(mpmath.mpf, (order, beta, sigma_s, sanitize.z_value(gamma)))
+        spread = 1 - a + a * mpmath.exp(-2 * b)
+        shift = (1 + z * s * mpmath.expm1(b)) / s
+        cost = a * mpmath.exp(-2 * b) * shift**2 / (2 * spread)
+        cost += (-a * b - mpmath.log(spread) / 2) / (a - 1)
+        assert found >= cost * (1 - mpmath.mpf(10) ** -12)

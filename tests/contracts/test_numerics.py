@@ -8,7 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from tests.contracts.cases import random_votes
@@ -155,6 +155,64 @@ def test_divergence_keeps_the_digits_of_tiny_costs() -> None:
         np.array([math.log(0.5) + math.log1p(2 * h), math.log(0.5) + math.log1p(-2 * h)]),
     )
     np.testing.assert_allclose(divergence(p, q, np.array([2.0, 10.0])), [4e-18, 2e-17], rtol=1e-6)
+
+
+def reference_cell(margin: int, voters: int, sigma: float, gate: pv.Gate | None) -> list[Any]:
+    """Return the probabilities of 0, 1 (and ABSTAIN), to hundreds of digits."""
+
+    def phi(z: Any) -> Any:
+        return mpmath.erfc(-z / mpmath.sqrt(2)) / 2
+
+    z = mpmath.mpf(margin) / (mpmath.sqrt(2) * mpmath.mpf(sigma))
+    if gate is None:
+        return [phi(-z), phi(z)]
+    top = mpmath.mpf(voters + abs(margin)) / 2
+    y = (top - mpmath.mpf(gate.threshold)) / mpmath.mpf(gate.sigma)
+    return [phi(-z) * phi(y), phi(z) * phi(y), phi(-y)]
+
+
+@given(
+    sigma=st.floats(-2, 4).map(lambda x: 10.0**x),
+    gate_sigma=st.floats(-2, 4).map(lambda x: 10.0**x),
+    share=st.none() | st.floats(0.0, 1.2),
+    voters=st.sampled_from([1, 2, 5, 50, 2001]),
+    place=st.floats(0, 1),
+    order=st.floats(0.0043, 3).map(lambda x: 10.0**x),
+)
+@example(sigma=0.07, gate_sigma=0.1, share=0.257838384, voters=5, place=1.0, order=1.2535176)
+def test_costs_of_a_vote_are_never_below_mpmath(
+    sigma: float, gate_sigma: float, share: float | None, voters: int, place: float, order: float
+) -> None:
+    gate = None if share is None else pv.Gate(threshold=share * voters, sigma=gate_sigma)
+    mech = pv.BinaryVoting(sigma=sigma, gate=gate)
+    here = 2 * round(place * (voters - 1)) - voters
+    margins = np.array([here, here + 2])
+    p, q = mech.log_probs(margins, voters)
+    found = [float(divergence(a, b, np.array([order]))[0]) for a, b in ((p, q), (q, p))]
+    with mpmath.workdps(120):
+        sides = [reference_cell(int(m), voters, sigma, gate) for m in margins]
+        a = mpmath.mpf(order)
+        for cost, (one, other) in zip(found, (sides, sides[::-1]), strict=True):
+            assert cost >= 0
+            total = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(one, other, strict=True))
+            expected = mpmath.log(total) / (a - 1)
+            # Below 1e-60 neither a sum over cells nor an epsilon can show it.
+            assert expected * (1 - 1e-9) - 1e-60 <= cost <= expected * (1 + 1e-6) + 1e-60
+    worst = mech.worst_case_rdp(voters, 1, np.array([order]))[0]
+    assert max(found) <= worst * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("order", [1.0006652181875832, 1.135169383392157, 1.4018278757830596])
+def test_costs_whose_squares_are_subnormal_are_not_negative(order: float) -> None:
+    rng = np.random.default_rng(0)
+    hair = 10 ** rng.uniform(-162.5, -159.5, 20_000)
+    # An answer that is all but certain, beside one that takes the sum into logarithms.
+    for far in (-3.0, -5000.0):
+        log_p = np.stack([-hair, np.full_like(hair, far), np.full_like(hair, -2000.0)], axis=-1)
+        log_q = log_p + np.array([0.0, 0.0, -1000.0])
+        log_q[:, 0] = -hair / 3
+        cost = divergence(log_p, log_q, np.array([order]))
+        assert (cost >= 0).all()
 
 
 # -- Powerset with up to 2^1000 classes -----------------------------------------------------------

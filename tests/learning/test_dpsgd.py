@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from privote.errors import InputError, MissingExtraError
 from privote.learning.dp_linear import DPLinear
-from privote.learning.dp_noise import Noise
+from privote.learning.dp_noise import Noise, TrainingPlan
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
@@ -120,6 +120,43 @@ def test_a_gradient_that_overflows_adds_nothing():
     rows[3] = 3e38 * (-1.0) ** np.arange(6)
     model = DPSGDClassifier(network="mlp", random_state=0, seed=0, **QUICK).fit(rows, Y)
     assert all(weight.isfinite().all() for weight in model.network_.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
+@pytest.mark.parametrize("make", [DPSGDClassifier, DPLinear])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_no_error_depends_on_which_rows_are_sampled(monkeypatch, make, adaptive):
+    monkeypatch.setattr(TrainingPlan, "noise_multiplier", lambda *_: 1.0)
+    monkeypatch.setattr(TrainingPlan, "epsilon", lambda *_: 8.0)
+    settings = {"steps": 2, "sample_rate": 0.3, "adaptive": adaptive}
+    rows = X.astype(np.float64)
+    for value in (3e38, 1e39, 1e200, 1.7e308):
+        rows[:3] = value * (-1.0) ** np.arange(6)
+        for seed in range(6):
+            model = make(**settings, seed=seed).fit(rows, Y)
+            assert np.isfinite(model.predict_proba(X)).all()
+    for value in (np.nan, np.inf):
+        rows[:3] = value
+        for seed in range(6):
+            with pytest.raises(ValueError, match=r"NaN|inf"):
+                make(**{**settings, "sample_rate": 1e-9}, seed=seed).fit(rows, Y)
+
+
+def test_features_that_overflow_are_as_quiet(monkeypatch):
+    monkeypatch.setattr(TrainingPlan, "noise_multiplier", lambda *_: 1.0)
+    monkeypatch.setattr(TrainingPlan, "epsilon", lambda *_: 8.0)
+    rows = X.copy()
+    rows[:3] = 3e38
+    for seed in range(4):
+        DPSGDClassifier(
+            network=lambda shape, labels: torch.nn.Sequential(
+                torch.nn.Linear(6, 4), torch.nn.Linear(4, labels)
+            ),
+            frozen=True,
+            steps=2,
+            sample_rate=0.3,
+            seed=seed,
+        ).fit(rows, Y)
 
 
 def test_chunks_make_no_difference(silent):
@@ -248,22 +285,30 @@ def test_layers_that_mix_records_are_replaced():
 
 
 class _Centred(torch.nn.Module):
-    """Subtracts the mean of the batch, which no validator knows."""
+    """Subtracts what it reads off the batch, which no validator knows."""
 
-    def __init__(self, inputs, labels):
+    def __init__(self, inputs, labels, read):
         super().__init__()
+        self.read = read
         self.head = torch.nn.Linear(inputs, labels)
         torch.nn.init.zeros_(self.head.weight)
 
     def forward(self, x):
-        return self.head(x - x.mean(dim=0))
+        seen = {
+            "mean": x.mean(dim=0),
+            "largest": x.max(dim=0).values,
+            "how many": x[:, :1] * len(x),
+        }
+        what, _, detached = self.read.partition(", ")
+        return self.head(x - (seen[what].detach() if detached else seen[what]))
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_networks_that_mix_records_in_their_own_way_are_refused(frozen, monkeypatch):
+@pytest.mark.parametrize("read", ["mean", "mean, detached", "largest, detached", "how many"])
+def test_networks_that_mix_records_in_their_own_way_are_refused(frozen, read, monkeypatch):
     monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
     model = DPSGDClassifier(
-        network=lambda shape, labels: _Centred(shape[0], labels), frozen=frozen, **QUICK
+        network=lambda shape, labels: _Centred(shape[0], labels, read), frozen=frozen, **QUICK
     )
     with pytest.raises(InputError, match="each row by itself"):
         model.fit(X, Y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import privote as pv
 from privote.errors import InputError
-from privote.learning.partition import partition
+from privote.learning.partition import partition, partition_key
 
 KEY = b"a secret of the hospital"
 
@@ -66,6 +68,31 @@ def test_the_key_decides() -> None:
     assert (one == two).mean() < 0.2
     assert np.array_equal(partition(300, 20, key=5), partition(300, 20, key=np.int64(5)))
     assert not np.array_equal(partition(300, 20, key=5), partition(300, 20, key=6))
+
+
+def test_a_key_is_a_secret_unless_there_is_a_seed(tmp_path: Path) -> None:
+    book = pv.Ledger.in_memory()
+    keys = [partition_key(None, "ward 7", None) for _ in range(2)]
+    keys += [partition_key(None, "ward 7", seed) for seed in (0, 1)]
+    keys += [partition_key(book, name, None) for name in ("ward 7", "ward 8")]
+    keys += [partition_key(tmp_path / name, "ward 7", None) for name in ("a.db", "b.db")]
+    assert len(set(keys)) == len(keys)
+    assert {len(key) for key in keys} == {32}
+    assert partition_key(None, "ward 7", 0) == partition_key(book, "ward 8", 0)
+    assert partition_key(tmp_path / "a.db", "ward 7", None) == keys[6]
+    # Nothing that the ledger shows holds it.
+    assert keys[6].hex() not in (tmp_path / "a.db").read_bytes().hex()
+
+
+def test_a_row_that_is_put_in_leaves_the_others_apart_by_chance() -> None:
+    # Without names: under a secret key, parts of rows are independent of where a row stands, so
+    # the others can be paired with the parts that they would have had.
+    sizes = np.zeros((3, 3, 2))
+    for key in range(3000):
+        for rows in (2, 3):
+            place = partition(rows, 3, key=key)[-2:]
+            sizes[place[0], place[1], rows - 2] += 1
+    assert np.abs(sizes / 3000 - 1 / 9).max() < 0.03
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """PATE as an estimator: private data in, a public student out."""
 
 import pickle
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -33,6 +34,18 @@ def pate(**settings):
 @pytest.fixture(scope="module")
 def fitted():
     return pate().fit(X, Y, X_PUBLIC, seed=0)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Return the parts of every fit so far."""
+    import privote.learning.pate as room
+
+    seen = []
+    monkeypatch.setattr(
+        room, "partition", lambda *a, **k: seen.append(partition(*a, **k)) or seen[-1]
+    )
+    return seen
 
 
 class Checked(PATEClassifier):
@@ -80,11 +93,12 @@ def test_the_student_learns_and_the_promise_holds(fitted):
     assert len(fitted.public_rows_) == fitted.release_.answered
 
 
-def test_noise_is_fresh_unless_a_seed_is_given_and_training_is_not():
-    one, two = (pate(queries=50).fit(X, Y, X_PUBLIC, seed=3) for _ in range(2))
+def test_noise_and_parts_are_fresh_unless_a_seed_is_given_and_training_is_not():
+    noisy = {"queries": 50, "mechanism": pv.BinaryVoting(sigma=40.0)}  # labels are near coin flips
+    one, two = (pate(**noisy).fit(X, Y, X_PUBLIC, seed=3) for _ in range(2))
     assert np.array_equal(one.release_.labels, two.release_.labels)
     assert one.release_.simulated
-    other = pate(queries=50).fit(X, Y, X_PUBLIC)
+    other = pate(**noisy).fit(X, Y, X_PUBLIC)
     assert np.array_equal(other.public_rows_, one.public_rows_)
     assert not np.array_equal(other.release_.labels, one.release_.labels)
     assert not other.release_.simulated
@@ -106,13 +120,7 @@ def test_one_record_reaches_one_voter_whatever_it_holds(monkeypatch):
         assert changed.sum() <= 1
 
 
-def test_groups_keep_a_person_with_one_teacher(monkeypatch):
-    import privote.learning.pate as room
-
-    parts = []
-    monkeypatch.setattr(
-        room, "partition", lambda *a, **k: parts.append(partition(*a, **k)) or parts[-1]
-    )
+def test_groups_keep_a_person_with_one_teacher(parts):
     people = np.arange(N) // 5
     pate(queries=5).fit(X, Y, X_PUBLIC, groups=people, seed=0)
     assert all(len(set(parts[0][people == person])) == 1 for person in range(0, N // 5, 13))
@@ -148,9 +156,39 @@ def test_records_that_may_sit_with_other_voters_are_charged_anew(tmp_path, voter
     pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, electorate="ward 7")
     with pytest.raises(pv.BudgetError, match="other charges"):
         pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, **other)
-    if voters == "teachers":
-        with pytest.raises(pv.BudgetError):
-            pate(**settings, random_state=1).fit(X, Y, X_PUBLIC, ledger=path, electorate="ward 7")
+
+
+def test_the_random_state_does_not_tell_which_part_a_record_is_in(parts):
+    for _ in range(2):
+        pate(queries=5, random_state=7).fit(X, Y, X_PUBLIC)
+    assert (parts[0] == parts[1]).mean() < 0.1
+    for random_state in (7, 8):
+        pate(queries=5, random_state=random_state).fit(X, Y, X_PUBLIC, seed=1)
+    assert np.array_equal(parts[2], parts[3])
+
+
+def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, parts):
+    path = tmp_path / "a.ledger"
+    setting = {"queries": 3, "mechanism": pv.BinaryVoting(sigma=200.0), "guarantee": "worst-case"}
+    with closing(pv.Ledger.open(path)) as book:
+        pate(**setting).fit(X, Y, X_PUBLIC, ledger=book, dataset="ward 7")
+    pate(**setting, random_state=1).fit(X, Y, X_PUBLIC, ledger=path, dataset="ward 7")
+    pate(**setting).fit(X, Y, X_PUBLIC, ledger=path, dataset="ward 8")
+    pate(**setting).fit(X, Y, X_PUBLIC, ledger=tmp_path / "b.ledger", dataset="ward 7")
+    assert np.array_equal(parts[0], parts[1])
+    assert (parts[0] == parts[2]).mean() < 0.1
+    assert (parts[0] == parts[3]).mean() < 0.1
+
+
+def test_a_statement_says_which_change_is_covered():
+    ids = [f"p{i}" for i in range(N)]
+    secret = pate(queries=5).fit(X, Y, X_PUBLIC, ids=ids).release_
+    assert "a record (replaced by any other, or one more or fewer)" in secret.statement()
+    known = "other contents under the same id, or one more or fewer"
+    assert known in pate(queries=5).fit(X, Y, X_PUBLIC, ids=ids, seed=0).release_.statement()
+    # A data-dependent promise is about these votes, and so about these parts.
+    setting = {"queries": 5, "guarantee": "data-dependent", "mechanism": pv.BinaryVoting(sigma=8.0)}
+    assert known in pate(**setting).fit(X, Y, X_PUBLIC, ids=ids).release_.protects
 
 
 def test_what_is_released_has_a_shape_that_is_public():

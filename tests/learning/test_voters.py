@@ -8,7 +8,7 @@ from privote.learning.voters import VoterNames
 
 
 def names(ids=None, groups=None, electorate="ward 7", **more):
-    return VoterNames(ids, groups, electorate, key=b"k" * 32, seed=0, **more)
+    return VoterNames(ids, groups, electorate, key=lambda: b"k" * 32, seed=0, **more)
 
 
 def test_records_are_called_by_their_ids_or_rows():
@@ -41,6 +41,31 @@ def test_a_name_says_which_scheme_it_is_from():
     ]
     every = [name for scheme in schemes for name in scheme]
     assert len(set(every)) == len(every)
+
+
+def test_whom_it_protects_says_which_change_is_covered():
+    person, record = "a person, with all their records", "a record"
+    secret = "(replaced by any other, or one more or fewer)"
+    assert names().protected("teachers", known=False) == f"{record} {secret}"
+    assert names(groups=[1]).protected("teachers", known=False) == f"{person} {secret}"
+    same = "(other contents under the same id, or one more or fewer)"
+    assert names(ids=[1]).protected("teachers", known=True) == f"{record} {same}"
+    assert names(groups=[1]).protected("teachers", known=True) == f"{person} {same}"
+    row = "(other contents in the same row)"
+    assert names().protected("teachers", known=True) == f"{record} {row}"
+    for known in (True, False):
+        found = names(groups=[1]).protected("neighbours", known=known)
+        assert found == f"{person} (replaced by any other; how many there are is public)"
+
+
+def test_a_key_is_asked_for_once_and_only_where_there_are_parts():
+    asked = []
+    who = VoterNames(None, None, None, key=lambda: asked.append(1) or b"k" * 32, seed=0)
+    who.of("neighbours", 3)
+    assert not asked
+    assert who.of("teachers", 3)
+    assert who.key == b"k" * 32
+    assert len(asked) == 1
 
 
 def test_bad_names_are_refused():

@@ -451,3 +451,22 @@ def test_pickled_release_leaves_the_sealed_behind() -> None:
     release = pv.label(VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5)
     assert vars(release.sealed)
     assert not vars(pickle.loads(pickle.dumps(release)).sealed)
+
+
+def test_a_secret_follows_from_the_key_alone_and_is_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    first = pv.Ledger.open(path)
+    found = {(p, d): first.secret(p, d) for p in ("partition", "other") for d in ("a", "b")}
+    assert len(set(found.values())) == 4
+    assert all(len(secret) == 32 for secret in found.values())
+    first.close()
+    again = pv.Ledger.open(path)
+    assert {at: again.secret(*at) for at in found} == found
+    assert again.published() == []
+    assert pv.Ledger.in_memory().secret("partition", "a") != found["partition", "a"]
+    with pytest.raises(pv.InputError, match="dataset"):
+        again.secret("partition", " ")
+    again.close()
+    for file in tmp_path.iterdir():
+        assert not any(secret in file.read_bytes() for secret in found.values())
+        assert not any(secret.hex().encode() in file.read_bytes() for secret in found.values())

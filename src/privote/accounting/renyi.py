@@ -76,7 +76,8 @@ def _excess(ratio: Floats, order: Floats) -> Floats:
     value = np.asarray(_expm2(order * ratio) - order * _expm2(ratio))
     if (ratio < -1.0).any():  # where x itself would be large, or infinite, and nothing cancels
         value = np.where(ratio < -1.0, np.expm1(order * ratio) - order * np.expm1(ratio), value)
-    return value
+    # For |r| near 1e-161 the squares are subnormal, and their difference may round below 0.
+    return np.maximum(value, 0.0)
 
 
 def _log_sum_of_large(log_q: Floats, ratio: Floats, order: Floats) -> Floats:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -204,8 +205,7 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
         The chance that the number is below f. At 1/2 nothing is added (z_gamma = 0).
     """
     order, beta, sigma_s = _order(order), positive("beta", beta), positive("sigma_s", sigma_s)
-    spread = 1 - order + order * math.exp(-2 * beta)
-    if spread <= 0:
+    if _spread(order, -beta) <= 0:
         raise InputError(
             f"beta must be below {largest_beta(order):.6g} at order {order:g} "
             f"(1 - order + order exp(-2 beta) > 0), got {beta:g}"
@@ -213,9 +213,14 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
     return _gaussian_cost(order, -beta, sigma_s, z_value(gamma))
 
 
+def _spread(order: float, t: float) -> float:
+    """Return 1 - order + order e^{2t}, rounded down: near 0 the cost is its inverse."""
+    return 1 + order * math.expm1(2 * t) - 4 * order * sys.float_info.epsilon
+
+
 def _gaussian_cost(order: float, t: float, sigma_s: float, z: float) -> float:
     """Return the divergence at scale ratio e^t and the largest difference of means there."""
-    spread = 1 - order + order * math.exp(2 * t)
+    spread = _spread(order, t)
     shift = (1 + z * sigma_s * math.expm1(abs(t))) / sigma_s
     mean = order * min(1.0, math.exp(2 * t)) * shift**2 / (2 * spread)
     return mean + (order * t - 0.5 * math.log(spread)) / (order - 1)

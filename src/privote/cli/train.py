@@ -152,7 +152,7 @@ def train(
     ] = "random",
     random_state: Annotated[
         int,
-        typer.Option(help="For partition and training, not for noise.", rich_help_panel=_VOTERS),
+        typer.Option(help="For training, not for parts or noise.", rich_help_panel=_VOTERS),
     ] = 0,
     jobs: Annotated[
         int | None, typer.Option(help="Processes to train in.", rich_help_panel=_VOTERS)

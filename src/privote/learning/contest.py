@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .. import metrics
 from ..errors import BudgetError
 from .linear_student import LinearStudent
-from .partition import partition
+from .partition import partition, partition_key
 from .pate import PATEClassifier
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
@@ -36,7 +36,7 @@ class Contest:
     n_teachers
         Parts of the private records, for PATE and for the single teacher.
     random_state
-        For partition and training.
+        For training.
     seed
         Makes every private model a simulation; None draws secure noise.
     """
@@ -66,9 +66,8 @@ class Contest:
 
     def one_teacher(self) -> dict[str, Any]:
         """Return the row of a model trained on one part, as each teacher is; not private."""
-        part = partition(
-            self.X_private.shape[0], self.n_teachers, ids=self.ids, key=self.random_state
-        )
+        key = partition_key(None, "", self.seed)
+        part = partition(self.X_private.shape[0], self.n_teachers, ids=self.ids, key=key)
         mine = np.flatnonzero(part == np.bincount(part).argmax())
         model = LinearStudent().fit(self.X_private[mine], self.Y_private[mine])
         return self.judge("one teacher (not private)", model.predict_proba(self.X_test))

@@ -42,6 +42,8 @@ class DPSGDClassifier(NetworkClassifier):
 
     Nothing about the private rows leaves but the weights: no loss is recorded, and nothing is
     standardised by them. Scale features by public rows before. How many rows there are is public.
+    NaN and infinity are refused before training, and a value beyond single precision is cut to the
+    largest there is: whether a row was sampled never decides about an error.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ class DPSGDClassifier(NetworkClassifier):
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
         )
         self._check()
-        rows = Rows(X)
+        rows = Rows(X, bounded=True)
         labels = check_labels(y, len(rows))
         noise = Noise(self.seed)
         multiplier = plan.noise_multiplier(self.epsilon, self.delta)
@@ -161,7 +163,7 @@ class DPSGDClassifier(NetworkClassifier):
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
             network = self._start(rows.shape, labels.shape[1])
             if self.frozen:
-                seen = Rows(image_features(network, rows, scaling))
+                seen = Rows(np.nan_to_num(image_features(network, rows, scaling)))
                 head = last_layer(network)
                 trained = self._train(
                     head, seen, labels, Scaling.none(seen.shape), multiplier, noise

@@ -2,11 +2,17 @@
 
 Whatever decides about a record besides the record itself must be public. So a transformer is cloned
 and fitted on the public pool, and a function is taken as it is and must be public already.
+
+A function that looked at the rows that come with a row would let one record move others. Comparing
+a few rows cannot rule that out, so a function gets one row at a time and never two private rows
+together; only what is known to map each row by itself gets more. What a comparison of public rows
+does show (rows that are mixed, a memory of earlier rows) is refused, because it would be of no use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +26,26 @@ Embedding = Callable[[Any], Any]
 
 _ROWS = 4096  # embedded at once: a public size
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
+_COMPARED = 64  # public rows on which a map is tried
+# scikit-learn's transformers that are known to map each row by itself, once they are fitted.
+_ROW_BY_ROW = (
+    "Binarizer",
+    "FrozenEstimator",
+    "GaussianRandomProjection",
+    "MaxAbsScaler",
+    "MinMaxScaler",
+    "Normalizer",
+    "PCA",
+    "Pipeline",
+    "PowerTransformer",
+    "QuantileTransformer",
+    "RobustScaler",
+    "SparseRandomProjection",
+    "StandardScaler",
+    "TfidfTransformer",
+    "TruncatedSVD",
+    "VarianceThreshold",
+)
 
 
 def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
@@ -31,22 +57,26 @@ def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
         ``None``; ``"pca:64"``: principal components of the pool; for words, ``"tfidf"``: TF-IDF
         less the pool's mean, or ``"lsa:64"``: principal components of TF-IDF; a scikit-learn
         transformer, which is cloned and fitted on ``X_public``; or a function, which must be public
-        and map each row by itself.
+        and map each row by itself. Functions, and transformers that are not known to do so, get one
+        row at a time.
     X_public
         The pool (rows, features).
     """
     if embedding is None:
         return None
     chosen = _named(embedding, X_public.shape) if isinstance(embedding, str) else embedding
+    known = False
     if hasattr(chosen, "fit") and hasattr(chosen, "transform"):
-        chosen = clone(chosen).fit(X_public).transform
+        fitted = clone(chosen).fit(X_public)
+        known, chosen = _is_row_by_row(fitted), fitted.transform
     if not callable(chosen):
         raise InputError(
             "embedding must be None, 'tfidf', 'pca:K', 'lsa:K', a transformer or a function, "
             f"got {embedding!r:.60}"
         )
-    _check_rowwise(chosen, X_public)
-    return chosen  # type: ignore[no-any-return]
+    apart = partial(_one_by_one, chosen)
+    _check_rowwise(chosen, apart, X_public)
+    return chosen if known else apart
 
 
 def embed(mapping: Embedding | None, X: Any) -> Any:
@@ -54,8 +84,41 @@ def embed(mapping: Embedding | None, X: Any) -> Any:
     if mapping is None:
         return X
     starts = range(0, X.shape[0], _ROWS)
-    parts = [_single(mapping(X[start : start + _ROWS])) for start in starts]
+    return _stacked([_single(mapping(_some(X, start, start + _ROWS))) for start in starts])
+
+
+def _some(X: Any, start: int, stop: int) -> Any:
+    """Return some rows by themselves: a view would lead to all the others."""
+    rows = X[start:stop]
+    return rows.copy() if isinstance(rows, np.ndarray) else rows
+
+
+def _one_by_one(mapping: Embedding, X: Any) -> Any:
+    """Return rows in the embedding, each asked for alone."""
+    found = [_single(mapping(_some(X, row, row + 1))) for row in range(X.shape[0])]
+    shapes = {rows.shape for rows in found}
+    if any(len(shape) != 2 or shape[0] != 1 for shape in shapes) or len(shapes) != 1:
+        raise InputError(
+            "embedding must map one row to one row, and all to the same number of features, got "
+            f"shapes {', '.join(map(str, sorted(shapes)))}"
+        )
+    return _stacked(found)
+
+
+def _stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
+
+
+def _is_row_by_row(fitted: Any) -> bool:
+    """Return True if a fitted transformer is known to map each row by itself."""
+    kind = type(fitted)
+    if kind is _Centre:
+        return True
+    if kind.__module__.split(".")[0] != "sklearn" or kind.__name__ not in _ROW_BY_ROW:
+        return False
+    if kind.__name__ == "Pipeline":
+        return all(step == "passthrough" or _is_row_by_row(step) for _, step in fitted.steps)
+    return _is_row_by_row(fitted.estimator) if kind.__name__ == "FrozenEstimator" else True
 
 
 class _Centre(TransformerMixin, BaseEstimator):
@@ -94,19 +157,23 @@ def _single(rows: Any) -> Any:
     return np.asarray(rows, dtype=np.float32)
 
 
-def _check_rowwise(mapping: Embedding, X_public: Any) -> None:
-    """Refuse a map under which a row's place depends on the rows that come with it."""
-    few = X_public[:8]
-    together, alone = (_dense(part) for part in (mapping(few), mapping(few[:1])))
+def _check_rowwise(mapping: Embedding, apart: Embedding, X_public: Any) -> None:
+    """Refuse a map that is seen to mix rows, or to remember them: by public rows alone."""
+    few = X_public[:: max(1, -(-X_public.shape[0] // _COMPARED))]
+    together = _dense(mapping(_some(few, 0, few.shape[0])))
     if together.ndim != 2 or len(together) != few.shape[0]:
         raise InputError(
             f"embedding must map {few.shape[0]} rows to as many, got shape {together.shape}"
         )
-    if not np.allclose(together[:1], alone, rtol=1e-3, atol=1e-4 * np.abs(together).max(initial=0)):
-        raise InputError(
-            "embedding must map each row by itself: the first public row goes elsewhere when "
-            "others come with it"
-        )
+    alone, again = _dense(apart(few)), _dense(apart(few[::-1]))[::-1]
+    far = 1e-4 * np.abs(together).max(initial=0)
+    for other, when in ((alone, "others come with it"), (again, "others went before it")):
+        same = np.isclose(together, other, rtol=1e-3, atol=far, equal_nan=True).all(axis=1)
+        if not same.all():
+            raise InputError(
+                f"embedding must map each row by itself: public row {int(np.argmin(same))} of "
+                f"{len(same)} goes elsewhere when {when}"
+            )
 
 
 def _dense(rows: Any) -> npt.NDArray[np.float64]:

@@ -26,9 +26,15 @@ _VALUES = 1 << 22  # of a batch in prediction: 16 MiB
 
 
 class Rows:
-    """Rows of ``X`` as float32 batches; bytes (uint8) become numbers from 0 to 1."""
+    """Rows of ``X`` as float32 batches; bytes (uint8) become numbers from 0 to 1.
 
-    def __init__(self, X: Any) -> None:
+    With ``bounded``, for private rows that are sampled: NaN and infinity are looked for in all rows
+    at once, and a finite value that float32 cannot hold becomes the nearest that it can. Otherwise
+    the rows that happen to be read would decide whether there is an error. Rows on disk are not
+    read before; there NaN becomes 0.
+    """
+
+    def __init__(self, X: Any, *, bounded: bool = False) -> None:
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         if len(X.shape) not in (2, 4) or min(X.shape[1:]) < 1:
@@ -42,6 +48,10 @@ class Rows:
             raise InputError(f"X must hold numbers, got an array of type {X.dtype}")
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
+        self._bounded = bounded
+        held = self._X.data if sp.issparse(self._X) else self._X
+        if bounded and isinstance(held, np.ndarray) and not np.isfinite(held).all():
+            raise InputError("X must be finite, it holds NaN or infinity")
 
     def __len__(self) -> int:
         return int(self._X.shape[0])
@@ -49,7 +59,11 @@ class Rows:
     def __getitem__(self, index: Any) -> Batch:
         part = self._X[index]
         part = part.toarray() if sp.issparse(part) else np.asarray(part)
-        batch = part.astype(np.float32)
+        if self._bounded:
+            with np.errstate(over="ignore", invalid="ignore"):
+                batch = np.nan_to_num(part.astype(np.float32))
+        else:
+            batch = part.astype(np.float32)
         if part.dtype == np.uint8 and len(self.shape) == 3:
             batch /= np.float32(255)
         if not np.isfinite(batch).all():

@@ -26,11 +26,10 @@ from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..ledger import Budget, Ledger
 from ..mechanisms import BinaryVoting, Mechanism
-from ..release import PERSON, RECORD
 from .neighbour_labelling import NeighbourAnswers, NeighbourLabelling, train_neighbour_student
 from .neighbour_plan import NeighbourPlan
 from .neighbour_voters import neighbour_voters
-from .partition import partition
+from .partition import part_names, partition, partition_key
 from .probabilities import label_probabilities
 from .rounds import PoolLabelling, Rows, Schedule
 from .student import check_labels, train_student
@@ -89,8 +88,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     metric, embedding
         For neighbours: see :class:`privote.NeighbourBallots`.
     n_jobs, random_state
-        For the partition and for training. The noise is cryptographic whatever the random state;
-        ``fit(..., seed=...)`` makes a simulation.
+        For training. Parts and noise are secret, unless ``fit(..., seed=...)`` is a simulation.
 
     Attributes
     ----------
@@ -174,19 +172,19 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         ids, groups
             (records,) names of the records, or of the people they belong to; a person's records
             then reach one teacher, or are one neighbour, and the promise is for persons. Without
-            names a record is its row number.
+            names a record is its row. ``release_.protects`` says which change is covered.
         classes
             Needed if y has one axis: the classes there are. They are public, so they must not be
             read off private records.
         ledger, dataset, consumer
             Where the budget is kept, and under which names; see :func:`privote.label`. Every fit
-            is a new charge, unless ``electorate`` says otherwise.
+            is a new charge, unless ``electorate`` says otherwise. It keeps the parts, too.
         electorate
             A name under which the same records go on with what is left of their allowance in a
             later fit with the same ledger. Whoever gives it promises that every record has the
             same id (or group, or row) in all of these fits: then it is with the same voter.
         seed
-            An integer makes a simulation that protects nobody.
+            An integer makes a simulation that protects nobody: noise and parts are then known.
         progress
             Called as ``progress(what, done, total)``.
         """
@@ -206,7 +204,11 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
         who = VoterNames(
-            ids, groups, electorate, key=random.bytes(32), seed=int(random.randint(2**31))
+            ids,
+            groups,
+            electorate,
+            key=lambda: partition_key(ledger, dataset, seed),
+            seed=int(random.randint(2**31)),
         )
         pool, mechanism, plan = self._voters(X, Y, X_public, who, say)
         order = random.permutation(X_public.shape[0]).astype(np.int64)
@@ -227,7 +229,9 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             consumer=consumer,
             voter_ids=None if ledger is None else names,
             seed=seed,
-            protects=RECORD if groups is None else PERSON,
+            protects=who.protected(
+                self.voters, known=seed is not None or self.guarantee == "data-dependent"
+            ),
         ) as guardian:
             if plan is not None:
                 found = NeighbourLabelling(
@@ -312,6 +316,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
                 f"n_teachers must be at most the records there are ({X.shape[0]}), "
                 f"got {self.n_teachers}"
             )
+        part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         teachers = train(
             self.teacher,

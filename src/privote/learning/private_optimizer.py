@@ -106,24 +106,41 @@ def check_apart(network: Any, shape: tuple[int, ...]) -> None:
     """Refuse a network whose answer about one row depends on another row of the batch.
 
     Then clipping a record's gradient would not bound what that record does. Made-up rows are asked
-    about; what goes into the last layer counts too, since that layer may start at zero.
+    about; what goes into the last layer counts too, since that layer may start at zero. A slope
+    shows what training mixes; values show what is mixed without a slope, as by ``detach``.
     """
-    seen: list[Any] = []
-    hook = last_layer(network).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     rows = torch.rand((2, *shape), requires_grad=True)
-    try:
-        seen.append(network(rows))
-    finally:
-        hook.remove()
+    seen = _asked(network, rows)
     if any(len(values) != 2 for values in seen):
         raise InputError("network must give one row of logits for each row of the batch")
     first = sum((values[0] * torch.rand_like(values[0])).sum() for values in seen)
     (slope,) = torch.autograd.grad(first, rows, allow_unused=True)
-    if slope is not None and slope[1].any():
+    training = network.training
+    network.eval()  # dropout goes by places in the batch
+    with torch.no_grad():
+        together, alone = (_asked(network, batch) for batch in (rows, rows[:1]))
+    network.train(training)
+    if (slope is not None and slope[1].any()) or not all(map(_leads_to, together, alone)):
         raise InputError(
             "network must answer about each row by itself, but one row of a batch changes what it "
             "says about another: no private training is possible with it"
         )
+
+
+def _asked(network: Any, rows: Any) -> list[Any]:
+    """Return what goes into the last layer, and the logits."""
+    seen: list[Any] = []
+    hook = last_layer(network).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        return [network(rows), *seen]
+    finally:
+        hook.remove()
+
+
+def _leads_to(together: Any, alone: Any) -> bool:
+    """Return True if the first of several rows is what it is alone, but for rounding."""
+    far = 1e-5 * float(together.abs().max())
+    return len(alone) == 1 and bool(torch.allclose(together[:1], alone, rtol=1e-4, atol=far))
 
 
 def add_gradients(module: Any, optimizer: PrivateOptimizer, batch: Any, truth: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from ..ballots import Ballots, BallotSource
 from ..errors import InputError
 from ..mechanisms import Mechanism
+from ..release import PERSON, RECORD
 from .rounds import Rows
 
 
@@ -25,13 +27,34 @@ class VoterNames:
         groups: Sequence[Any] | None,
         electorate: str | None,
         *,
-        key: bytes,
+        key: Callable[[], bytes],
         seed: int,
     ) -> None:
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
             raise InputError(f"electorate must be a name, got {electorate!r}")
         self.ids, self.groups, self.electorate = ids, groups, electorate
-        self.key, self.seed = key, seed
+        self._key, self.seed = key, seed
+
+    @cached_property
+    def key(self) -> bytes:
+        """The partition's key: asked for once, and only where there are parts."""
+        return self._key()
+
+    def protected(self, voters: str, *, known: bool) -> str:
+        """Return whom the promise is to, and which change it covers.
+
+        ``known`` says that the partition itself is given: by a seed, or because the promise is
+        about these votes.
+        """
+        if voters == "neighbours":
+            change = "replaced by any other; how many there are is public"
+        elif not known:
+            change = "replaced by any other, or one more or fewer"
+        elif self.ids is None and self.groups is None:
+            change = "other contents in the same row"
+        else:
+            change = "other contents under the same id, or one more or fewer"
+        return f"{RECORD if self.groups is None else PERSON} ({change})"
 
     def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.

@@ -279,6 +279,14 @@ class Ledger:
         """Return a voter's keyed digest: the same name is found again, and none can be read off."""
         return self._chain.seal(canonical(["voter", name]))[:32]
 
+    def secret(self, purpose: str, dataset: str) -> bytes:
+        """Return 32 bytes that follow from the ledger's key alone: the same for a data set, always.
+
+        For what must stay the same over runs and known to nobody, such as a partition's key.
+        """
+        check_name("dataset", dataset)
+        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, dataset])))
+
     # -- reading -----------------------------------------------------------------------------------
 
     def published(self) -> list[dict[str, Any]]:
