@@ -6,15 +6,14 @@ import csv
 import json
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.errors import InputError
 from privote.release import Release
 
@@ -174,9 +173,9 @@ def read_baseline(path: Path) -> npt.NDArray[Any]:
         raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
     try:
         if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
+            return read_npy(path)
         return read_table(path)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
 
 
@@ -187,8 +186,8 @@ def read_names(path: Path) -> list[str]:
     file: a text with one name a line. Texts or integers; blanks around a name do not count.
     """
     try:
-        names = _NAME_READERS.get(path.suffix, _lines)(path)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        names = _NAME_READERS.get(path.suffix, _lines)(check_file(path))
+    except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"--voter-ids {str(path)!r} cannot be read: {error}") from None
     return [str(name).strip() for name in names]
 
@@ -208,12 +207,13 @@ def _column(path: Path) -> list[str]:
 
 
 def _array(path: Path) -> list[Any]:
-    data: Any = np.load(path, allow_pickle=False)
     if path.suffix == ".npz":
-        with data:
-            if "voter_ids" not in data:
-                raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(data.files)}")
-            data = data["voter_ids"]
+        arrays = ArrayFile(path)
+        if "voter_ids" not in arrays:
+            raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(arrays.names)}")
+        data = arrays["voter_ids"]
+    else:
+        data = read_npy(path)
     if data.ndim != 1 or data.dtype.kind not in "iuU":
         raise ValueError(
             f"names must be one axis of texts or integers, got {data.dtype} of shape {data.shape}"
