@@ -6,11 +6,13 @@ import math
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
 
 _NO_NUMBERS = (bool, np.timedelta64)  # though Python, and numpy, count them among the integers
+_JOINERS = "\u200c\u200d"  # inside words of some scripts
 _SHOWN = 60  # letters of a value in a message
 _LEAST, _MOST = 1e-150, 1e150  # a square, or one over it, is still a number
 
@@ -71,6 +73,20 @@ def shown(value: Any) -> str:
     except Exception:  # an integer of more digits than Python prints, or an object's own fault
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else "?"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def printable(text: str) -> str:
+    """Return a text as a terminal may get it: what would steer it is spelled out instead.
+
+    Names come from files, and files from strangers: an escape sequence would colour, hide or
+    overwrite what else is on the screen, and a line break would forge a line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in _JOINERS or category(c) == "Zs" else ascii(c)[1:-1]
+        for c in text
+    )
 
 
 def finite(name: str, value: Any) -> float:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome
+from tests.attacks.conftest import Outcome, full
+from typer.testing import CliRunner
 
 import privote as pv
 from privote import calibrate
 from privote.ballots import SparseBallots, check_threshold
+from privote.capc.site import read_toml
+from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
 from privote.guardian.seats import check_wanted
@@ -169,3 +174,60 @@ def test_strange_numbers_are_one_sentence(outcome: Outcome) -> None:
                 wrong.append(f"{name} = {shown}: {type(error).__name__}: {str(error)[:80]}")
     print(*wrong, sep="\n")
     outcome("a number of a strange kind or size", tried, len(wrong))
+
+
+SIZES = ("1000000000", "1000000000000", "1000000000000000000", "9" * 400, "9" * 5000, "-1", "0")
+MECHANISMS: dict[str, tuple[str, ...]] = {
+    "binary": ("--sigma", "7"),
+    "binary with a gate": ("--sigma", "7", "--gate-threshold", "30", "--gate-sigma", "9"),
+    "optimal link": ("--link-cost", "0.01", "--link-order", "4"),
+    "slow link": ("--link-cost", "1e-13", "--link-order", "4"),
+    "tau": ("--sigma", "9", "--tau", "1.8"),
+    "powerset": ("--sigma", "2"),
+    "small sets": ("--sigma", "2", "--max-positives", "3"),
+    "plurality": ("--sigma", "4"),
+}
+
+
+def _plan(mechanism: str, *words: str) -> Any:
+    kind = {"optimal link": "binary", "slow link": "binary", "small sets": "powerset"}
+    name = kind.get(mechanism, mechanism.split()[0])
+    sizes = {"--voters": "50", "--labels": "4", "--epsilon": "8", "--delta": "1e-5"}
+    sizes |= dict(zip(words[::2], words[1::2], strict=True))
+    flags = [word for pair in sizes.items() for word in pair]
+    arguments = ["plan", "--mechanism", name, *MECHANISMS[mechanism], *flags, "--json"]
+    with time_limit():
+        return CliRunner().invoke(app, arguments)
+
+
+def test_plans_of_any_size_are_an_answer_or_one_sentence(outcome: Outcome) -> None:
+    wrong, tried = [], 0
+    asked = [(option, size) for option in ("--voters", "--labels") for size in SIZES]
+    asked += [("--delta", value) for value in ("1e400", "nan", "0", "1", "1e-320", "-1")]
+    asked += [("--epsilon", value) for value in ("1e308", "nan", "inf", "1e-320", "-1")]
+    for number, mechanism in enumerate(MECHANISMS):
+        for option, value in asked:
+            if number and not full() and value != SIZES[1]:
+                continue  # a refusal is the same for all of them
+            tried += 1
+            done = _plan(mechanism, option, value)
+            fine = done.exit_code in (0, 2, 3) and not isinstance(done.exception, MemoryError)
+            said = done.stderr.strip().splitlines()
+            usage = bool(said) and said[0].startswith("Usage")  # what is no number at all
+            if done.exit_code == 0:
+                fine = fine and json.loads(done.stdout)["voters"] > 0
+            elif not usage:
+                found = json.loads(done.stdout or "{}")
+                fine = fine and len(said) == 1 and said[0] == f"error: {found.get('error')}"
+                fine = fine and found.get("exit_code") == done.exit_code and len(said[0]) < 400
+            if not fine:
+                wrong.append(f"{mechanism} {option} {value[:20]}: {done.exit_code}, {said[-1:]}")
+    print(*wrong, sep="\n")
+    outcome("a plan of a strange size", tried, len(wrong))
+
+
+@pytest.mark.parametrize("depth", [2000, 100_000])
+def test_deep_terms_are_one_sentence(depth: int, tmp_path: Path) -> None:
+    (tmp_path / "terms.toml").write_text("a = " + "[" * depth + "]" * depth)
+    with pytest.raises(pv.InputError, match=r"nested too deep|at most"):
+        read_toml(tmp_path / "terms.toml")

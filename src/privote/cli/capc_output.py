@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from privote.errors import InputError
+
+from .output import say
 
 if TYPE_CHECKING:
     from privote.capc.charges import Prices
@@ -152,7 +152,7 @@ def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
         print_json({**facts, "output": str(output)})
         return
     if facts["stamp"]:
-        typer.echo(facts["stamp"])
+        say(facts["stamp"])
     lasting = facts["guarantee"] == "allowance"
     shown = {
         "queries": facts["queries"],

@@ -36,13 +36,20 @@ def check_new(
     """
     if suffixes and path.suffix not in suffixes:
         raise InputError(f"{option} must end in {' or '.join(suffixes)}, got {path.name!r}")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a loop of links, a name too long
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{option} {str(path)!r:.200} cannot be written: {why}") from None
     if path.is_dir():
         raise InputError(f"{option} must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():
         raise InputError(
             f"{option} {str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
         )
-    if path.resolve() in {other.resolve() for other in keep}:
+    if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
         raise InputError(f"{option} {str(path)!r} is what this command reads: name another file")
     if path.exists() and not force:
         raise InputError(f"{option} {str(path)!r} exists; give --force to replace it")
@@ -197,13 +204,15 @@ def _lines(path: Path) -> list[str]:
 
 
 def _column(path: Path) -> list[str]:
+    from privote.datasets.tables import name_in
+
     with path.open(newline="", encoding="utf-8-sig") as stream:
         table = csv.DictReader(stream)
         if "voter" not in (table.fieldnames or ()):
             raise ValueError(
                 f"it has no column 'voter'; it has: {', '.join(table.fieldnames or ())}"
             )
-        return [row["voter"] or "" for row in table]
+        return [name_in(row["voter"] or "") for row in table]
 
 
 def _array(path: Path) -> list[Any]:
