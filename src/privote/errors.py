@@ -75,12 +75,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, lines: bool = False) -> str:
     """Return a text as a terminal may get it: what would steer it is spelled out instead.
 
     Names come from files, and files from strangers: an escape sequence would colour, hide or
-    overwrite what else is on the screen, and a line break would forge a line.
+    overwrite what else is on the screen, and a line break would forge a line. With ``lines`` the
+    text is privote's own and its line breaks stay.
     """
+    if lines:
+        return "\n".join(map(printable, text.split("\n")))
     if text.isprintable():
         return text
     return "".join(

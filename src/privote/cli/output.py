@@ -18,7 +18,7 @@ _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines that may hold names from outside; what would steer a terminal is spelled out."""
-    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    typer.echo(printable(text, lines=True), err=err)
 
 
 def print_json(payload: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
     made = Table(
         box=None,
         show_header=False,
-        title=Text(printable(title), style="bold"),
+        title=Text(printable(title, lines=True), style="bold"),
         title_justify="left",
         padding=(0, 2, 0, 0),
     )
@@ -73,7 +73,7 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         # Text, not str: a file named "[bold]" must stay what it is.
         made.add_row(Text(printable(name)), Text(shown))
     # Below the table, not its own caption, which would be folded to its width.
-    _print(made, *([] if caption is None else [Text(printable(caption), style="dim")]))
+    _print(made, *([] if caption is None else [Text(printable(caption, lines=True), style="dim")]))
 
 
 def _print(*renderables: Any) -> None:

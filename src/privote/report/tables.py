@@ -143,8 +143,8 @@ def table(
     # Text, not str: a label named "[bold]" must stay what it is.
     made = Table(
         box=SIMPLE_HEAD,
-        title=None if title is None else Text(printable(title), style="bold"),
-        caption=None if caption is None else Text(printable(caption), style="dim"),
+        title=None if title is None else Text(printable(title, lines=True), style="bold"),
+        caption=None if caption is None else Text(printable(caption, lines=True), style="dim"),
         title_justify="left",
         caption_justify="left",
         header_style="bold",
@@ -153,7 +153,7 @@ def table(
     for column in shown:
         right = is_numeric(rows, column.key)
         made.add_column(
-            Text(printable(column.title)),
+            Text(printable(column.title, lines=column.heading is not None)),
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
