@@ -207,7 +207,8 @@ def test_plans_of_any_size_are_an_answer_or_one_sentence(outcome: Outcome) -> No
     asked += [("--epsilon", value) for value in ("1e308", "nan", "inf", "1e-320", "-1")]
     for number, mechanism in enumerate(MECHANISMS):
         for option, value in asked:
-            if number and not full() and value != SIZES[1]:
+            small = value == SIZES[1] and mechanism != "tau" and "gate" not in mechanism
+            if number and not full() and not small:
                 continue  # a refusal is the same for all of them
             tried += 1
             done = _plan(mechanism, option, value)
