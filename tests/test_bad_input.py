@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "max_positives 0": (
         lambda: pv.PowersetVoting(sigma=1.0, max_positives=0),
         pv.InputError,
-        "max_positives must be None or an integer of at least 1, got 0",
+        "max_positives must be an integer of at least 1, got 0",
     ),
     "quota 1": (lambda: pv.BinaryVoting(sigma=1.0, quota=1.0), pv.InputError, "quota must lie"),
     "two bars": (

@@ -12,6 +12,7 @@ import zarr
 
 import privote as pv
 from privote import votefiles
+from privote.arrayfiles import ArrayFile
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: n
 
 def test_mapped_npz_is_not_loaded(tmp_path: Path, votes: np.ndarray) -> None:
     votefiles.write_packed(tmp_path / "v.npz", votes)
-    assert isinstance(votefiles._map_member(tmp_path / "v.npz", "votes.npy"), np.memmap)
+    assert isinstance(ArrayFile(tmp_path / "v.npz").read("votes", mapped=True), np.memmap)
 
 
 def test_packed_cannot_hold_missing(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
-from .errors import BallotError, InputError, whole
+from .errors import BallotError, InputError, numbers, shown, whole
 
 Threshold = float | npt.ArrayLike | None
 
+MOST = 10**12  # of queries, voters or labels: sums and squares of sizes stay exact
 _BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
 
 
@@ -128,7 +129,7 @@ class Ballots:
         """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
         sizes, bits = _array("shape", shape), _array("votes", bits)
         if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
-            raise BallotError(f"shape of packed votes must be 3 integers, got {sizes.tolist()!r}")
+            raise BallotError(f"shape of packed votes must be 3 integers, got {shown(shape)}")
         queries, voters, labels = (int(size) for size in sizes)
         check_shape((queries, voters, labels))
         need = -(-queries * voters * labels // 8)
@@ -294,11 +295,11 @@ def block_queries(voters: int, labels: int) -> int:
 
 def check_head(queries: int, available: int) -> int:
     """Return ``queries`` if that many are there."""
-    if isinstance(queries, bool) or not isinstance(queries, int | np.integer):
-        raise InputError(f"queries must be an integer, got {queries!r}")
+    if isinstance(queries, bool | np.timedelta64) or not isinstance(queries, int | np.integer):
+        raise InputError(f"queries must be an integer, got {shown(queries)}")
     if not 1 <= queries <= available:
         raise InputError(
-            f"queries must lie in 1..{available} (the votes hold {available}), got {queries}"
+            f"queries must lie in 1..{available} (the votes hold {available}), got {shown(queries)}"
         )
     return int(queries)
 
@@ -320,20 +321,22 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
             f"votes must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
         )
     for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
-            raise BallotError(f"{axis} must be an integer, got {size!r:.60}")
+        if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer):
+            raise BallotError(f"{axis} must be an integer, got {shown(size)}")
         if size < 1:
-            raise BallotError(f"votes must have at least one of its {axis}, got shape {shape}")
+            raise BallotError(f"votes must have at least one of its {axis}, got {shown(shape)}")
+        if size > MOST:
+            raise BallotError(f"{axis} must be at most {MOST}, got {shown(size)}")
     return int(shape[0]), int(shape[1]), int(shape[2])
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
     try:
-        bar = np.asarray(threshold, dtype=np.float64)
-    except (TypeError, ValueError):
+        bar = numbers("threshold", [] if threshold is None else threshold)
+    except InputError:
         raise InputError(
-            f"threshold must be a number or one per label, got {threshold!r}"
+            f"threshold must be a number or one per label, got {shown(threshold)}"
         ) from None
     if bar.shape not in ((), (labels,)):
         raise InputError(

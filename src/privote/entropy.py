@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError
+from .errors import InputError, shown
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,9 +37,11 @@ class Entropy:
 
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None and (
-            isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0
+            isinstance(seed, bool | np.timedelta64)
+            or not isinstance(seed, int | np.integer)
+            or seed < 0
         ):
-            raise InputError(f"seed must be None or an integer >= 0, got {seed!r}")
+            raise InputError(f"seed must be None or an integer >= 0, got {shown(seed)}")
         self._generator = None if seed is None else np.random.Generator(np.random.Philox(int(seed)))
 
     @property

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
-from .errors import InputError, positive, whole
+from .errors import InputError, positive, shown, whole
 
 Floats = npt.NDArray[np.float64]
 
+_MOST_MARGINS = 50_000
 _FLOOR = -700.0  # the optimal link stops at probability e^-700: nothing is gained beyond
 _FARTHEST = 1 << 14  # margins beyond the voters' up to which an optimal link is worked out
 
@@ -48,8 +49,11 @@ class GaussianLink:
             raise InputError("quota and false_alarm both place the bar: give one of them")
         for name in ("quota", "false_alarm"):
             value = getattr(self, name)
-            if value is not None and not 0 < positive(name, value) < 1:
-                raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+            if value is None:
+                continue
+            object.__setattr__(self, name, positive(name, value))
+            if not getattr(self, name) < 1:
+                raise InputError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
 
     @property
     def has_bar(self) -> bool:
@@ -65,7 +69,9 @@ class GaussianLink:
     def log_probs(self, margin: npt.NDArray[Any], voters: int) -> Floats:
         """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins may be real."""
         # (c - t) from the margin: exact for integers, so equal votes give equal probabilities.
-        over = (np.asarray(margin, np.float64) + voters - 2 * self.bar(voters)) / 2
+        over = np.asarray(margin, np.float64) / 2
+        if self.has_bar:  # else the bar is at margin 0, and nothing is lost beside a large n
+            over = (np.asarray(margin, np.float64) + voters - 2 * self.bar(voters)) / 2
         z = math.sqrt(2) * over / self.sigma
         return np.stack([log_ndtr(-z), log_ndtr(z)], axis=-1)
 
@@ -89,6 +95,25 @@ class OptimalLink:
         if self.order <= 1:
             raise InputError(f"order must be above 1, got {self.order}")
 
+    def reach(self, voters: int) -> int:
+        """Return up to which margin the link is tabulated; refuse what would take for ever.
+
+        A whole vote moves the arcsine of sqrt(p) by about sqrt(cost / (2 order)) until p is near 0
+        or 1, where steps grow with the logit; so the way there takes about ``most`` margins.
+        """
+        most = math.pi * math.sqrt(self.order / (2 * self.cost))
+        if min(voters, most) > _MOST_MARGINS:
+            raise InputError(
+                f"cost must be larger for {voters} voters: at cost {self.cost:g} and order "
+                f"{self.order:g} an optimal link takes {most:.3g} votes to decide, and at most "
+                f"{_MOST_MARGINS} are tabulated; give sigma instead"
+            )
+        return min(voters, 3 * _MOST_MARGINS)
+
+    def decided(self, voters: int) -> int:
+        """Return the margin from which on another vote changes nothing, or all voters."""
+        return min(voters, len(_optimal_table(self.cost, self.order, self.reach(voters))[0]) + 1)
+
     def log_probs(self, margin: npt.NDArray[Any], voters: int) -> Floats:
         """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers.
 
@@ -102,8 +127,8 @@ class OptimalLink:
             )
         size = np.abs(margin)
         most = voters if size.max(initial=0) <= voters else max(voters, _FARTHEST)
-        lose, win = _optimal_table(self.cost, self.order, most)
-        size = np.minimum(size, most)
+        lose, win = _optimal_table(self.cost, self.order, self.reach(most))
+        size = np.minimum(size, len(lose) - 1)
         up = margin >= 0
         return np.stack(
             [np.where(up, lose[size], win[size]), np.where(up, win[size], lose[size])], axis=-1
@@ -237,10 +262,12 @@ def _widest(low: float, order: float, cost: float, *, mirrored: bool) -> float:
 
 @lru_cache(maxsize=64)
 def _optimal_table(cost: float, order: float, voters: int) -> tuple[Floats, Floats]:
-    """Return log Pr[minority], log Pr[majority] by absolute margin 0..voters."""
+    """Return log Pr[minority], log Pr[majority] by absolute margin 0..voters.
+
+    It ends where both chains have reached the floor; beyond, its last entry holds.
+    """
     logits = [0.0, _widest(0.0, order, cost, mirrored=True)]
     while len(logits) <= voters and min(logits[-2:]) < -_FLOOR:
         logits.append(_widest(logits[-2], order, cost, mirrored=False))
-    logits += [-_FLOOR] * (voters + 1 - len(logits))
     pairs = np.array([_pair(logit) for logit in logits[: voters + 1]])
     return pairs[:, 0], pairs[:, 1]

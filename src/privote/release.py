@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._version import __version__
+from .arrayfiles import ArrayFile
 from .errors import InputError
 from .mechanisms import ABSTAIN
 from .mechanisms.base import describe
@@ -401,12 +401,12 @@ class Release:
     def load(cls, path: str | os.PathLike[str]) -> Release:
         """Read what :meth:`save` wrote. Runs no code from the file."""
         try:
-            with np.load(path, allow_pickle=False) as data:
-                labels, facts = data["labels"], json.loads(str(data["facts"]))
+            data = ArrayFile(path)
+            labels, facts = data["labels"], json.loads(str(data["facts"]))
             for derived in ("answered", "labels", "abstained", "digest"):
                 facts.pop(derived, None)
             if isinstance(facts["allowance"], list):
                 facts["allowance"] = tuple(facts["allowance"])
             return cls(labels=labels, **facts)
-        except (OSError, TypeError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None

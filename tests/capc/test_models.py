@@ -174,5 +174,5 @@ def test_a_place_that_is_not_there_is_named(tmp_path):
     model = SiteModel.of((np.ones((1, 2)), 0.0))
     with pytest.raises(InputError, match="no folder"):
         model.save(tmp_path / "nowhere" / "model.npz")
-    with pytest.raises(InputError, match="not there"):
+    with pytest.raises(InputError, match="does not exist"):
         SiteModel.load(tmp_path / "model.npz")

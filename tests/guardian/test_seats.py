@@ -139,7 +139,7 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     "wanted", [-1, 1.5, True, "5", [1, 2], [[1]], [1, [2]], [1, -2, 3], np.nan, [None] * 3]
 )
 def test_an_allowance_is_one_integer_or_one_a_voter(wanted: Any) -> None:
-    with pytest.raises(InputError, match=r"one per voter \(3\), none negative, got"):
+    with pytest.raises(InputError, match=r"one per voter \(3\), none negative and all below"):
         check_wanted(wanted, 3)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
+from ..errors import InputError, numbers, shown
 
 Floats = npt.NDArray[np.float64]
 Orders = Sequence[float] | Floats
@@ -37,20 +38,13 @@ def check_orders(orders: Orders | None) -> Floats:
     """Return ``orders`` as a checked 1-D array; ``None`` means ``DEFAULT_ORDERS``."""
     if orders is None:
         return DEFAULT_ORDERS
-    array = np.atleast_1d(_numbers("orders", orders))
+    array = np.atleast_1d(numbers("orders", orders))
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"orders must be a non-empty 1-D sequence, got shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 1).all()):
         bad = array[~(np.isfinite(array) & (array > 1))][0]
         raise InputError(f"orders must be finite and above 1, got {bad}")
     return array
-
-
-def _numbers(name: str, values: npt.ArrayLike) -> Floats:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers, got {values!r:.60}") from None
 
 
 def _expm2(x: Floats) -> Floats:
@@ -134,14 +128,15 @@ def two_sided(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
 
 def check_delta(delta: float) -> float:
     """Return ``delta`` if it is a probability strictly between 0 and 1."""
-    if not (isinstance(delta, int | float | np.floating) and 0 < float(delta) < 1):
-        raise InputError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    # Compared before and after the cast: a fraction may round to 0 or 1.
+    if not (isinstance(delta, Real) and 0 < delta < 1 and 0 < float(delta) < 1):
+        raise InputError(f"delta must lie strictly between 0 and 1, got {shown(delta)}")
     return float(delta)
 
 
 def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
     orders = check_orders(orders)
-    curve = _numbers("rdp", rdp)
+    curve = numbers("rdp", rdp)
     if curve.ndim == 0 or curve.shape[-1] != len(orders):
         raise InputError(
             f"rdp must have one value per order on its last axis ({len(orders)}), "

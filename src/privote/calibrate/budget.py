@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..accounting.allowance import largest_allowance, largest_count
 from ..accounting.renyi import check_delta, check_orders
 from ..errors import InputError, positive
-from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
-from ..mechanisms.base import check_electorate
-from ..mechanisms.cells import CellMechanism
+from ..mechanisms import Mechanism
 
 
 def queries_for(
@@ -76,15 +72,6 @@ def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
     The plainest measure of how much the noise hurts: a mechanism that misses this often will serve
     a divided electorate worse.
     """
-    check_electorate(voters, labels)
-    votes = np.zeros((1, voters, labels), np.bool_)
-    votes[:, :, 0] = True
-    if isinstance(mechanism, PowersetVoting):
-        hit = mechanism.outcome_probabilities(votes)[0][(0,)]
-    elif isinstance(mechanism, PluralityVoting):
-        hit = mechanism.outcome_probabilities(votes)[0, 0]
-    elif isinstance(mechanism, CellMechanism):
-        hit = mechanism.outcome_probabilities(votes)[0, 0, 1]
-    else:
+    if not isinstance(mechanism, Mechanism):
         raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
-    return float(1 - hit)
+    return 1 - mechanism.unanimous(voters, labels)

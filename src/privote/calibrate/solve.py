@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
 from ..accounting.allowance import FACTOR
 from ..accounting.renyi import check_delta
-from ..errors import BudgetError, InputError, positive
+from ..ballots import MOST
+from ..errors import BudgetError, InputError, positive, whole
 from ..mechanisms import Mechanism, TauVoting
 from ..mechanisms.base import check_electorate
 from .budget import check_surprises
@@ -108,8 +107,8 @@ def tau_for(
     shown = make(1.0)
     if not isinstance(shown, TauVoting):
         raise InputError(f"make must return a TauVoting, got {shown!r}")
-    whole = float(labels ** (1 / shown.norm))
-    fits, exceeds = _bracket(price, budget, 1.0, (_LEAST_TAU, whole), rising=True)
+    longest = float(labels ** (1 / shown.norm))
+    fits, exceeds = _bracket(price, budget, 1.0, (_LEAST_TAU, longest), rising=True)
     if fits is None:
         assert exceeds is not None
         raise BudgetError(
@@ -128,8 +127,7 @@ def _price(
     surprises_per_query: float | None,
 ) -> Callable[[float], float]:
     """Return the epsilon of the wanted queries as a function of sigma, or of tau."""
-    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 1:
-        raise InputError(f"wanted must be an integer of at least 1, got {wanted!r}")
+    whole("wanted", wanted, most=MOST)
     if guarantee not in ("worst-case", "allowance"):
         raise InputError(f"guarantee must be worst-case or allowance, got {guarantee!r}")
     if (guarantee == "allowance") != (surprises_per_query is not None):

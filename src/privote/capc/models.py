@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
+from ..arrayfiles import ArrayFile
 from ..errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -113,22 +114,15 @@ class SiteModel:
     def load(cls, path: str | Path) -> SiteModel:
         """Read a model that :meth:`save` wrote; nothing in the file is run."""
         try:
-            with np.load(Path(path), allow_pickle=False) as file:
-                names = set(file.files)
-                layers = 1 + ("weights1" in names)
-                wanted = {"labels", "thresholds"} | {
-                    f"{kind}{place}" for kind in ("weights", "bias") for place in range(layers)
-                }
-                if names != wanted:
-                    raise InputError(
-                        f"{path} must hold {sorted(wanted)}, got {sorted(names)!r:.80}"
-                    )
-                arrays = {name: file[name] for name in wanted}
-        except (OSError, ValueError, EOFError) as error:
-            if isinstance(error, InputError):
-                raise
-            if isinstance(error, FileNotFoundError):
-                raise InputError(f"{path} must be a model's file, but it is not there") from None
+            file = ArrayFile(path)
+            layers = 1 + ("weights1" in file)
+            wanted = {"labels", "thresholds"} | {
+                f"{kind}{place}" for kind in ("weights", "bias") for place in range(layers)
+            }
+            if set(file.names) != wanted:
+                raise InputError(f"it must hold {sorted(wanted)}, got {sorted(file.names)!r:.80}")
+            arrays = {name: file[name] for name in wanted}
+        except InputError as error:
             raise InputError(f"{path} must be a model saved as .npz: {error}") from None
         return cls(
             layers=tuple((arrays[f"weights{i}"], arrays[f"bias{i}"]) for i in range(layers)),

@@ -191,12 +191,16 @@ def read_terms(file: Path) -> Terms:
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file that is not too large to be one."""
     try:
+        if not file.is_file():  # a pipe would wait for ever
+            raise InputError(f"{file}: cannot be read: it is no file, or not there")
         if file.stat().st_size > _MOST_BYTES:
             raise InputError(f"{file}: must be at most {_MOST_BYTES} bytes")
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError(f"{file}: is not TOML that anyone means: nested too deep") from None
+    except ValueError as error:  # syntax, encoding, and numbers beyond all digits
         raise InputError(f"{file}: is not TOML: {error}") from None
 
 

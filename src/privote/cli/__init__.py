@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from privote._version import __version__
-from privote.errors import PrivoteError
+from privote.errors import PrivoteError, printable
 
 from .audit import audit
 from .capc import app as capc
@@ -35,7 +35,7 @@ class _Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except PrivoteError as error:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {printable(str(error))}", err=True)
             raise typer.Exit(error.exit_code) from None
 
 

@@ -21,6 +21,7 @@ from privote.mechanisms import (
 )
 
 from . import options
+from .output import say
 
 
 def audit(
@@ -200,6 +201,6 @@ def _show(findings: list[dict[str, Any]], broken: list[dict[str, Any]], size: _S
         "broken; 1 means that the stated cost is the true one.",
     )
     for found in broken:
-        typer.echo(found["summary"])
+        say(found["summary"])
     count = f"{len(broken)} of {len(findings)}"
-    typer.echo(f"{count} audits found a violation." if broken else "All audits passed.")
+    say(f"{count} audits found a violation." if broken else "All audits passed.")

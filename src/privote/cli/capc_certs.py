@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
+from .output import say
 
 if TYPE_CHECKING:
     from privote.capc.transport.certs import Certificate
@@ -151,7 +152,7 @@ def revoke(
         print_json({"revoked": [each.fingerprint for each in gone], "name": name})
         return
     for each in gone:
-        typer.echo(f"Revoked {name}: {each.fingerprint}")
+        say(f"Revoked {name}: {each.fingerprint}")
 
 
 @app.command(name="list")
@@ -187,9 +188,9 @@ def list_them(
             shown, title="Certificates", caption=f"Fingerprints: first {_SHOWN} of 64 digits."
         )
     else:
-        typer.echo(f"No certificate is pinned in {trust}.")
+        say(f"No certificate is pinned in {trust}.")
     for each in gone:
-        typer.echo(f"revoked: {each}")
+        say(f"revoked: {each}")
 
 
 def _row(each: Certificate, held: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from privote.errors import InputError
+
+from .output import say
 
 if TYPE_CHECKING:
     from privote.capc.charges import Prices
@@ -191,7 +191,7 @@ def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
         print_json({**facts, "output": str(output)})
         return
     if facts["stamp"]:
-        typer.echo(facts["stamp"])
+        say(facts["stamp"])
     shown = {
         "queries": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",

@@ -16,6 +16,7 @@ from privote.mechanisms import (
 )
 
 from . import options
+from .output import say
 
 OWNERS = "for the owner's eyes: these numbers depend on the votes"
 _HEADINGS = {
@@ -104,7 +105,7 @@ def compare(
     for place, (name, mechanism) in enumerate(mechanisms.items(), start=1):
         # A line each, also where there is no terminal for a bar: a mechanism takes seconds, however
         # few votes there are, because its worst case is over all votes.
-        typer.echo(f"{place}/{len(mechanisms)}  {name}", err=True)
+        say(f"{place}/{len(mechanisms)}  {name}", err=True)
         rows.append(_row(fitting, name, mechanism, seed))
     _show(rows, ballots.shape, fitting, json=json)
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.errors import InputError
 from privote.release import Release
 from privote.scratch import Scratch
@@ -37,13 +36,20 @@ def check_new(
     """
     if suffixes and path.suffix not in suffixes:
         raise InputError(f"{option} must end in {' or '.join(suffixes)}, got {path.name!r}")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a loop of links, a name too long
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{option} {str(path)!r:.200} cannot be written: {why}") from None
     if path.is_dir():
         raise InputError(f"{option} must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():
         raise InputError(
             f"{option} {str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
         )
-    if path.resolve() in {other.resolve() for other in keep}:
+    if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
         raise InputError(f"{option} {str(path)!r} is what this command reads: name another file")
     if path.exists() and not force:
         raise InputError(f"{option} {str(path)!r} exists; give --force to replace it")
@@ -170,9 +176,9 @@ def read_baseline(path: Path) -> npt.NDArray[Any]:
         raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
     try:
         if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
+            return read_npy(path)
         return read_table(path)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
 
 
@@ -183,8 +189,8 @@ def read_names(path: Path) -> list[str]:
     file: a text with one name a line. Texts or integers; blanks around a name do not count.
     """
     try:
-        names = _NAME_READERS.get(path.suffix, _lines)(path)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        names = _NAME_READERS.get(path.suffix, _lines)(check_file(path))
+    except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"--voter-ids {str(path)!r} cannot be read: {error}") from None
     return [str(name).strip() for name in names]
 
@@ -194,22 +200,25 @@ def _lines(path: Path) -> list[str]:
 
 
 def _column(path: Path) -> list[str]:
+    from privote.datasets.tables import name_in
+
     with path.open(newline="", encoding="utf-8-sig") as stream:
         table = csv.DictReader(stream)
         if "voter" not in (table.fieldnames or ()):
             raise ValueError(
                 f"it has no column 'voter'; it has: {', '.join(table.fieldnames or ())}"
             )
-        return [row["voter"] or "" for row in table]
+        return [name_in(row["voter"] or "") for row in table]
 
 
 def _array(path: Path) -> list[Any]:
-    data: Any = np.load(path, allow_pickle=False)
     if path.suffix == ".npz":
-        with data:
-            if "voter_ids" not in data:
-                raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(data.files)}")
-            data = data["voter_ids"]
+        arrays = ArrayFile(path)
+        if "voter_ids" not in arrays:
+            raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(arrays.names)}")
+        data = arrays["voter_ids"]
+    else:
+        data = read_npy(path)
     if data.ndim != 1 or data.dtype.kind not in "iuU":
         raise ValueError(
             f"names must be one axis of texts or integers, got {data.dtype} of shape {data.shape}"

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import typer
 
+from privote.errors import printable
+
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines that may hold names from outside; what would steer a terminal is spelled out."""
+    typer.echo(printable(text, lines=True), err=err)
 
 
 def print_json(payload: Mapping[str, Any]) -> None:
@@ -57,16 +64,16 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
     made = Table(
         box=None,
         show_header=False,
-        title=Text(title, style="bold"),
+        title=Text(printable(title, lines=True), style="bold"),
         title_justify="left",
         padding=(0, 2, 0, 0),
     )
     for name, value in facts.items():
         shown = f"{value:.6g}" if isinstance(value, float) else cell(value)
         # Text, not str: a file named "[bold]" must stay what it is.
-        made.add_row(Text(name), Text(shown))
+        made.add_row(Text(printable(name)), Text(shown))
     # Below the table, not its own caption, which would be folded to its width.
-    _print(made, *([] if caption is None else [Text(caption, style="dim")]))
+    _print(made, *([] if caption is None else [Text(printable(caption, lines=True), style="dim")]))
 
 
 def _print(*renderables: Any) -> None:

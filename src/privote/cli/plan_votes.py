@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 import typer
 
+from privote.arrayfiles import read_npy
 from privote.errors import InputError
 
 from . import options
@@ -84,8 +84,8 @@ def plan_on_votes(
 
 def _read_truth(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+        return read_npy(path)
+    except InputError as error:
         raise InputError(f"--truth {str(path)!r} cannot be read: {error}") from None
 
 

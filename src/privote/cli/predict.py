@@ -101,9 +101,11 @@ def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: obje
 
     import numpy as np
 
+    from privote.datasets.tables import write_header
+
     with path.open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, ["row", *names, *(f"{name} probability" for name in names)])
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["row", *names, *(f"{name} probability" for name in names)])
-        both = zip(np.asarray(answers), np.asarray(chance), strict=True)
-        for row, (said, how) in enumerate(both):
+        pairs = zip(np.asarray(answers), np.asarray(chance), strict=True)
+        for row, (said, how) in enumerate(pairs):
             writer.writerow([row, *said.tolist(), *(f"{p:.6g}" for p in how)])

@@ -167,8 +167,8 @@ def _write(outcome: Outcome, pate: PATEClassifier) -> None:
         privacy=pate.privacy_,
     )
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
+        tables.write_header(stream, ["row", *outcome.label_names])
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["row", *outcome.label_names])
         rows = np.column_stack([pate.public_rows_, outcome.release.labels])
         writer.writerows(rows.tolist())
     write_statement(outcome.release, folder / "statement.txt")

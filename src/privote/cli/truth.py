@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -42,19 +42,18 @@ def read_array(path: Path, option: str, *names: str) -> Array:
     """
     if path.suffix not in _FILES:
         raise InputError(f"{option} must end in one of {', '.join(_FILES)}, got {path.name!r}")
-    if not path.exists():
-        raise InputError(f"{option} {str(path)!r} does not exist")
+    check_file(path, option)
     try:
         if path.suffix == ".csv":
             return read_table(path)
         if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
-        with np.load(path, allow_pickle=False) as data:
-            name = next((name for name in names if name in data.files), None)
-            if name is not None:
-                return np.asarray(data[name])
-            held = ", ".join(data.files)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return read_npy(path)
+        data = ArrayFile(path)
+        name = next((name for name in names if name in data), None)
+        if name is not None:
+            return data[name]
+        held = ", ".join(data.names)
+    except (OSError, ValueError) as error:
         raise InputError(f"{option} {str(path)!r} cannot be read: {error}") from None
     wanted = " or ".join(map(repr, names))
     raise InputError(f"{option} {str(path)!r} has no array {wanted}; it has: {held}")
@@ -62,15 +61,14 @@ def read_array(path: Path, option: str, *names: str) -> Array:
 
 def _names(path: Path) -> list[str]:
     try:
-        with np.load(path, allow_pickle=False) as data:
-            return list(data.files)
-    except (OSError, ValueError, zipfile.BadZipFile):
+        return list(ArrayFile(path).names)
+    except InputError:
         return []  # whoever reads the votes says what is wrong
 
 
 def read_table(path: Path) -> Array:
     """Read a CSV file; under the header ``query,...`` without its first column."""
-    with path.open(encoding="utf-8") as stream:
+    with check_file(path).open(encoding="utf-8") as stream:
         first = stream.readline().split(",")
     if first == [""]:
         raise ValueError("it is empty")

@@ -11,7 +11,7 @@ import typer
 
 from privote.learning.tuning import Trial, Tuning
 
-from .output import print_json, print_table
+from .output import print_json, print_table, say
 from .progress import working
 from .tune_options import TuneFlags
 from .tune_page import (
@@ -88,7 +88,7 @@ def _said(tuning: Tuning, chosen: Trial | None, output: TuneFlags) -> str:
 
 
 def _show(tuning: Tuning, said: str, output: TuneFlags) -> None:
-    typer.echo(f"NOT PRIVATE. {tuning.note}\n")
+    say(f"NOT PRIVATE. {tuning.note}\n")
     print_table(
         rows_of(tuning, output.metric),
         columns=columns_of(tuning, output.metric),
@@ -102,6 +102,6 @@ def _show(tuning: Tuning, said: str, output: TuneFlags) -> None:
         columns=released_columns(tuning),
         title=f"{output.metric} of the labels released for as many queries as fit",
     )
-    typer.echo(said)
+    say(said)
     if output.report is not None:
-        typer.echo(f"Report: {output.report}")
+        say(f"Report: {output.report}")

@@ -13,7 +13,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from privote.errors import PrivoteError
+from privote.errors import InputError, PrivoteError
+
+from .output import print_json
 
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -58,10 +60,18 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is said in the words of the command line."""
         try:
-            return super().invoke(ctx)
+            return self._invoke(ctx)
         except PrivoteError as error:
             error.args = (spelled(str(error), self._spelling()),)
+            if ctx.params.get("json"):  # a program reads stdout, where it expects an object
+                print_json({"error": str(error), "exit_code": error.exit_code})
             raise
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MemoryError:
+            raise InputError("sizes like these need more memory than there is") from None
 
     def _spelling(self) -> dict[str, str]:
         """Return how this verb spells each argument that it has an option for."""

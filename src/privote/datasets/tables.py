@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
+from privote.arrayfiles import ArrayFile, check_file, check_room, why
 from privote.errors import InputError, missing_extra
 
 from .records import MISSING, MultiLabelData
 
 SUFFIXES = (".csv", ".parquet", ".npz")
 Column = npt.NDArray[Any]
+# How a formula begins in one spreadsheet or another, in either width.
+_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
 def table(
@@ -42,9 +44,7 @@ def table(
     features
         Columns that are features, all numbers; by default every other column.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(f"there is no file {str(path)!r}")
+    file = check_file(path, "table")
     if file.suffix == ".npz":
         return _arrays(file, labels)
     readers = {".csv": _csv, ".parquet": _parquet}
@@ -71,13 +71,15 @@ def table(
 
 
 def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
-    try:
-        with np.load(file, allow_pickle=False) as data:
-            held = {name: data[name] for name in data.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"{file.name} cannot be read: {error}") from None
+    data = ArrayFile(file)
+    held = {name: data[name] for name in data.names}
     if "X" not in held:
         raise InputError(f"{file.name} must have the array 'X', it has {_few(held)}")
+    for name, axes in (("X", 2), ("Y", 2), ("label_names", 1), ("ids", 1), ("groups", 1)):
+        if name in held and held[name].ndim != axes:
+            raise InputError(
+                f"{file.name}: array {name!r} must have {axes} axes, got shape {held[name].shape}"
+            )
     rows = len(held["X"])
     Y = held.get("Y", np.zeros((rows, 0), np.int8))
     names = [str(name) for name in held.get("label_names", labels)]
@@ -93,11 +95,48 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     )
 
 
+def cell_of(name: str) -> str:
+    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
+    A plain number stays what it is.
+    """
+    begins = name.lstrip("'")[:1]
+    if not begins or begins not in _FORMULAS or _is_number(name):
+        return name
+    return f"'{name}"
+
+
+def write_header(stream: TextIO, names: Iterable[str]) -> None:
+    """Write the first line of a CSV file, so that :func:`table` reads these very names."""
+    cells = [cell_of(name) for name in names]
+    # Else the writer leaves a carriage return bare, and readers end the line there.
+    odd = any("\r" in cell or "\n" in cell for cell in cells)
+    made = csv.writer(
+        stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
+    )
+    made.writerow(cells)
+
+
+def name_in(cell: str) -> str:
+    """Return the name that :func:`cell_of` made this cell of."""
+    begins = cell.lstrip("'")[:1]
+    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _csv(file: Path) -> dict[str, Column]:
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.reader(stream)
-            header = next(reader, [])
+            header = [name_in(cell) for cell in next(reader, [])]
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file.name} cannot be read: {error}") from None
@@ -118,27 +157,33 @@ def _parquet(file: Path) -> dict[str, Column]:
     except ImportError:
         raise missing_extra("files", "reading Parquet") from None
     try:
-        found = pq.read_table(file)
+        held = pq.ParquetFile(file, page_checksum_verification=True)
+        sizes = held.metadata
+        check_room(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
+        found = held.read()
+        return {name: found[name].to_numpy() for name in found.column_names}
+    except InputError:
+        raise
     except Exception as error:  # whatever Arrow calls it
-        raise InputError(f"{file.name} cannot be read: {error}") from None
-    return {name: found[name].to_numpy() for name in found.column_names}
+        raise InputError(f"{file.name} cannot be read: {why(error)}") from None
 
 
 def _numbers(file: Path, name: str, column: Column) -> npt.NDArray[np.float32]:
-    out = np.empty(len(column), np.float32)
+    out = np.empty(len(column), np.float64)
     for row, value in enumerate(column.tolist()):
         try:
             out[row] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"{file.name}, column {name!r}, row {row}: a feature must be a number, got "
                 f"{value!r}; name the features with --columns (features=), or the column that "
                 "names records or persons with --id-column or --group-column"
             ) from None
-    if not np.isfinite(out).all():
-        row = int(np.flatnonzero(~np.isfinite(out))[0])
+    wide = ~(np.abs(out) <= np.finfo(np.float32).max)  # before the cast, and NaN too
+    if wide.any():
+        row = int(np.flatnonzero(wide)[0])
         raise InputError(f"{file.name}, column {name!r}, row {row}: must be a finite number")
-    return out
+    return out.astype(np.float32)
 
 
 def _labels(
@@ -151,7 +196,7 @@ def _labels(
                 continue
             try:
                 number = float(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 number = np.nan
             if number not in (0.0, 1.0, -1.0):
                 raise InputError(

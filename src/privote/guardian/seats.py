@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
-from ..errors import InputError
+from ..errors import InputError, shown
 from ..ledger.totals import Account
 from ..mechanisms import Mechanism
 
@@ -177,10 +177,12 @@ def check_wanted(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
         array = np.asarray(wanted)
     except ValueError:  # ragged
         array = np.asarray(None)
-    if array.dtype.kind not in "iu" or array.shape not in ((), (voters,)) or array.min() < 0:
+    whole = array.dtype.kind in "iu" and array.shape in ((), (voters,))
+    # Before the cast, which would wrap around: a large unsigned number would become negative.
+    if not whole or array.min() < 0 or array.max() > np.iinfo(np.int64).max:
         raise InputError(
-            f"allowance must be one integer or one per voter ({voters}), none negative, "
-            f"got {wanted!r:.60}"
+            f"allowance must be one integer or one per voter ({voters}), none negative and all "
+            f"below 2**63, got {shown(wanted)}"
         )
     return np.broadcast_to(array, (voters,)).astype(np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, BallotSource
+from ..ballots import MOST, Ballots, BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import InputError, whole
@@ -67,6 +67,10 @@ class Mechanism(ABC):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most on any votes: (orders,)."""
+
+    @abstractmethod
+    def unanimous(self, voters: int, labels: int) -> float:
+        """Return how often a label that every voter wants, and nothing else, is released as 1."""
 
     def total_cost(self, tally: Any, orders: Floats, bound: str) -> Floats:
         """Price a whole tally: (orders,)."""
@@ -172,9 +176,9 @@ class Mechanism(ABC):
 
 
 def check_electorate(voters: int, labels: int) -> None:
-    """Refuse sizes that are not positive integers."""
-    whole("voters", voters)
-    whole("labels", labels)
+    """Refuse sizes that are not positive integers, or that no electorate has."""
+    whole("voters", voters, most=MOST)
+    whole("labels", labels, most=MOST)
 
 
 def describe(parameters: dict[str, Any]) -> str:

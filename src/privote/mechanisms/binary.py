@@ -17,7 +17,7 @@ from ..blocks import Block, DenseBlock
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
 from .base import check_electorate
-from .cells import CellMechanism, CellTally
+from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 
 _TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
@@ -58,7 +58,8 @@ class BinaryVoting(CellMechanism):
             raise InputError(f"link must be a privote.OptimalLink, got {self.link!r}")
         if self.sigma is not None:
             link = GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
-            object.__setattr__(self, "sigma", link.sigma)
+            for name in ("sigma", "quota", "false_alarm"):
+                object.__setattr__(self, name, getattr(link, name))
             if self.gate is not None and link.has_bar and self.quota != 0.5:
                 raise UnavailableError(
                     "a gate asks how many agree with the majority, so it goes with the bar at one "
@@ -85,6 +86,11 @@ class BinaryVoting(CellMechanism):
         """Return the margins (queries, labels)."""
         missing = self.counts_missing(block.missing)
         return CellTally(block.margins(missing_is_no=not missing), block.voters, missing)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        """Return how often a label that every voter wants, and nothing else, is released as 1."""
+        check_electorate(voters, labels)
+        return float(np.exp(self.log_probs(np.array(voters), voters)[1]))
 
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
@@ -227,8 +233,10 @@ def _worst_vote(mech: BinaryVoting, voters: int, orders: tuple[float, ...]) -> F
     array = np.array(orders)
     if voters <= _SCAN_VOTERS or mech.link is not None:
         worst = np.zeros(len(array))
-        for start in range(-voters, voters + 1, 1000):
-            margins = np.arange(start, min(start + 1000, voters + 1))
+        # Where a link has nowhere left to go, a vote changes nothing and costs nothing.
+        end = voters if mech.link is None else mech.link.decided(voters)
+        for start in range(-end, end + 1, 1000):
+            margins = np.arange(start, min(start + 1000, end + 1))
             worst = np.maximum(
                 worst, _directed_costs(mech, margins, voters, True, array).max(axis=(0, 1, 2))
             )
@@ -236,20 +244,34 @@ def _worst_vote(mech: BinaryVoting, voters: int, orders: tuple[float, ...]) -> F
         return worst
     assert mech.sigma is not None
     link = GaussianLink(sigma=mech.sigma, quota=mech.quota, false_alarm=mech.false_alarm)
-    centres, scale = [2 * link.bar(voters) - voters], math.sqrt(2) * mech.sigma
-    if mech.gate is not None:
+    bar, scale = 2 * link.bar(voters) - voters, math.sqrt(2) * mech.sigma
+    if mech.gate is None:
+        # Margins from the bar, where the cost is: exact beside any number of voters.
+        centres, low, high = [0.0], -voters - bar, voters - bar
+        plain = GaussianLink(sigma=mech.sigma)
+
+        def log_probs(margins: npt.NDArray[Any]) -> Floats:
+            return plain.log_probs(margins, voters)
+
+    else:
+        if voters > SEARCHED_VOTERS:  # the bound that needs no search is the smaller one
+            return np.full(len(array), np.inf)
         edge = 2 * mech.gate.threshold - voters
-        centres += [0.0, edge, -edge]
+        centres, low, high = [bar, 0.0, edge, -edge], -voters, voters
         scale = min(scale, 2 * mech.gate.sigma)
+
+        def log_probs(margins: npt.NDArray[Any]) -> Floats:
+            return mech.log_probs(margins, voters)
+
     worst = np.zeros(len(array))
     for shift in (1.0, 2.0):
         worst = np.maximum(
             worst,
             supremum(
-                lambda m: mech.log_probs(m, voters),
+                log_probs,
                 shift,
-                -voters,
-                voters,
+                low,
+                high,
                 centres=centres,
                 scale=scale,
                 orders=array,

@@ -20,6 +20,10 @@ from ..entropy import Entropy
 from ..links import Link
 from .base import ABSTAIN, Labels, Mechanism
 
+# Beyond, the tallies around a gate lie too far from zero for a search among floats, and a worst
+# case is the bound that holds for any number of voters.
+SEARCHED_VOTERS = 1 << 30
+
 
 @dataclass(frozen=True)
 class CellTally:

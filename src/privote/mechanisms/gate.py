@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from ..errors import InputError, positive
+from ..errors import finite, positive
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,13 +28,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("gate sigma", self.sigma))
-        if (
-            isinstance(self.threshold, bool)
-            or not isinstance(self.threshold, Real)
-            or not np.isfinite(float(self.threshold))
-        ):
-            raise InputError(f"gate threshold must be a finite count, got {self.threshold!r}")
-        object.__setattr__(self, "threshold", float(self.threshold))
+        object.__setattr__(self, "threshold", finite("gate threshold", self.threshold))
 
     def log_probs(self, top: npt.NDArray[Any]) -> Floats:
         """Return log Pr[abstain], log Pr[answer] on the last axis: (..., 2)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,8 +11,10 @@ import numpy.typing as npt
 
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import BallotError, InputError
+from ..errors import BallotError, InputError, whole
 from .classes import ClassMechanism
+
+_MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +42,8 @@ class PowersetVoting(ClassMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        limit = self.max_positives
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1
-        ):
-            raise InputError(
-                f"max_positives must be None or an integer of at least 1, got {limit!r}"
-            )
-        if limit is not None:
-            object.__setattr__(self, "max_positives", int(limit))
+        if self.max_positives is not None:
+            object.__setattr__(self, "max_positives", whole("max_positives", self.max_positives))
 
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""
@@ -126,6 +120,15 @@ class PowersetVoting(ClassMechanism):
 def _sizes(labels: int, max_positives: int | None) -> tuple[int, ...]:
     """Return how many sets there are of each size, as exact integers."""
     top = labels if max_positives is None else min(labels, max_positives)
-    if top == labels and max_positives is None and labels > 64:
+    bits = labels if top == labels else min(labels, top * labels.bit_length())
+    if bits > _MOST_BITS or (top < labels and top * bits > 64 * _MOST_BITS):
+        raise InputError(
+            f"labels must be fewer for powerset voting: {labels} labels make a number of sets with "
+            f"about {bits} binary digits, and at most {_MOST_BITS} are counted"
+        )
+    if top == labels and labels > 64:
         return (1 << labels,)  # only the sum is needed, and a thousand binomials are slow
-    return tuple(math.comb(labels, size) for size in range(top + 1))
+    sizes = [1]
+    for size in range(top):
+        sizes.append(sizes[-1] * (labels - size) // (size + 1))
+    return tuple(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,12 +16,14 @@ from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
-from ..errors import InputError, positive, whole
+from ..errors import InputError, positive, shown, whole
 from ..links import GaussianLink, Link
 from .base import check_electorate
-from .cells import CellMechanism, CellTally
+from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate
 
+_EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, a bound on both
+_RUNS = 200  # of sizes of a ballot, where there are very many
 _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
 
 
@@ -62,10 +65,10 @@ class TauVoting(CellMechanism):
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         object.__setattr__(self, "tau", positive("tau", self.tau))
         if whole("norm", self.norm) > 2:
-            raise InputError(f"norm must be 1 or 2, got {self.norm!r}")
+            raise InputError(f"norm must be 1 or 2, got {shown(self.norm)}")
         object.__setattr__(self, "norm", int(self.norm))
         if self.grid is not None:
-            object.__setattr__(self, "grid", whole("grid", self.grid))
+            object.__setattr__(self, "grid", whole("grid", self.grid, most=2**53))
 
     @property
     def _link(self) -> Link:
@@ -85,22 +88,33 @@ class TauVoting(CellMechanism):
         """
         if self.grid is None:
             raise InputError("grid must be given for whole weights, got None")
-        bound = Fraction(self.tau) * self.grid
-        steps = [0]
-        for size in range(1, labels + 1):
-            most = bound // size if self.norm == 1 else math.isqrt(bound**2 // size)
-            steps.append(min(self.grid, most))
-        if steps[-1] == 0:
+        self.check_grid(labels)
+        return np.array([0, *(self._steps(size) for size in range(1, labels + 1))], np.int64)
+
+    def check_grid(self, labels: int) -> None:
+        """Refuse a grid that rounds the weight of the largest ballot down to nothing."""
+        if self._steps(labels) == 0:
             raise InputError(
                 f"grid must be fine enough for a weight above 0 at {labels} ones with "
                 f"tau={self.tau:g}, got {self.grid}"
             )
-        return np.array(steps, np.int64)
+
+    def _steps(self, size: int) -> int:
+        """Return the weight of a ballot with so many ones, in whole steps of the grid."""
+        assert self.grid is not None
+        bound = Fraction(self.tau) * self.grid
+        return min(self.grid, bound // size if self.norm == 1 else math.isqrt(bound**2 // size))
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""
         weighted = block.weighted(self.weights(block.labels))
         return CellTally(2 * weighted - block.voters, block.voters, False)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        """Return how often a label that every voter wants, and nothing else, is released as 1."""
+        check_electorate(voters, labels)
+        margin = 2 * (self.weights(1)[1] * voters) - voters
+        return float(np.exp(self.log_probs(np.array(margin), voters)[1]))
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the labels that cost most to lose and to gain, within the norm."""
@@ -230,8 +244,14 @@ class TauVoting(CellMechanism):
         def squared(shifts: Floats) -> Floats:
             return shifts[:, None] ** 2 * unit
 
-        gaussian = heaviest_change(self.weights(labels), labels, squared, squared)
-        if bound == "gaussian":
+        if labels > _EVERY_SIZE:
+            # Votes are not negative, so two ballots are no further apart than sqrt(2) norms; in
+            # the l1 norm s votes of min(1, tau / s) have squares of at most tau in all.
+            longest = min(float(labels), self.tau**2 if self.norm == 2 else self.tau)
+            gaussian = unit * min(2 * longest, float(labels))
+        else:
+            gaussian = heaviest_change(self.weights(labels), labels, squared, squared)
+        if bound == "gaussian" or (self.gate is not None and voters > SEARCHED_VOTERS):
             return gaussian
         return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
 
@@ -276,6 +296,8 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
         gate = 0.0 if mech.gate is None else 0.5 / mech.gate.sigma**2
         return np.array([sup(None, d) + array * gate * d * d for d in shifts])
 
+    if labels > _EVERY_SIZE:
+        return _heaviest_twice(mech, labels, vote_and_gate)
     weights = mech.weights(labels)
     distinct = np.unique(weights[1:])
     if len(distinct) <= _EXACT_LABELS:
@@ -288,3 +310,21 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
         return np.asarray(prices[np.minimum(at, len(rungs) - 1)])
 
     return heaviest_change(weights, labels, rounded_up, rounded_up)
+
+
+def _heaviest_twice(mech: TauVoting, labels: int, cost: Callable[[Floats], Floats]) -> Floats:
+    """Bound the costliest replacement by twice the costliest ballot, whatever both share.
+
+    A label in both ballots moves by less than the larger of its weights, and ``cost`` does not
+    decrease with the shift; so s g(w_s) + t g(w_t) covers every overlap. Sizes come in runs: all
+    of a run are priced as its largest size at its smallest one's weight. A grid only rounds
+    weights down.
+    """
+    if mech.grid is not None:
+        mech.check_grid(labels)
+    steps = np.unique(np.ceil(np.geomspace(1, labels + 1, _RUNS)))
+    first, last = steps[:-1], steps[1:] - 1
+    weights = np.minimum(1.0, mech.tau / first ** (1 / mech.norm))
+    distinct, place = np.unique(weights, return_inverse=True)
+    prices = cost(distinct)[place.reshape(-1)]
+    return np.asarray(2 * (last[:, None] * prices).max(axis=0))

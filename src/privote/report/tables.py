@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from privote.errors import InputError
+from privote.errors import InputError, printable
 
 Row = Mapping[str, Any]
 
@@ -118,7 +118,7 @@ def cell(value: Any, digits: int = 3) -> str:
         return f"{int(value):,}"
     if isinstance(value, Real):
         return _number(float(value), digits)
-    return " ".join(str(value).split())
+    return printable(" ".join(str(value).split()))
 
 
 def table(
@@ -143,8 +143,8 @@ def table(
     # Text, not str: a label named "[bold]" must stay what it is.
     made = Table(
         box=SIMPLE_HEAD,
-        title=None if title is None else Text(title, style="bold"),
-        caption=None if caption is None else Text(caption, style="dim"),
+        title=None if title is None else Text(printable(title, lines=True), style="bold"),
+        caption=None if caption is None else Text(printable(caption, lines=True), style="dim"),
         title_justify="left",
         caption_justify="left",
         header_style="bold",
@@ -153,7 +153,10 @@ def table(
     for column in shown:
         right = is_numeric(rows, column.key)
         made.add_column(
-            Text(column.title), justify="right" if right else "left", no_wrap=right, overflow="fold"
+            Text(printable(column.title, lines=column.heading is not None)),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
         )
     for row in rows:
         made.add_row(*(_styled(row.get(column.key), column.digits) for column in shown))

@@ -1,0 +1,604 @@
+"""Files from strangers: whatever they hold, one sentence comes out, or the votes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import shutil
+import signal
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from tests.attacks.conftest import Outcome, scaled
+
+import privote as pv
+from privote import votefiles
+from privote.capc.models import SiteModel
+from privote.capc.site import read_toml
+from privote.cli.files import read_baseline, read_names
+from privote.cli.truth import read_array
+from privote.datasets.tables import table
+from privote.errors import PrivoteError
+
+VOTES = np.random.default_rng(0).random((40, 5, 3)) < 0.3
+Make = Callable[[Path], Path]
+_LIMIT = 20  # seconds: nothing here takes one
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(_LIMIT)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def got_through(read: Callable[[Path], Any], path: Path, want: Any = None) -> str | None:
+    """Return what is wrong with how a file was read; None if it was refused, or read rightly."""
+    try:
+        with time_limit():
+            got = read(path)
+    except PrivoteError as error:
+        return None if "\n" not in str(error) and len(str(error)) < 700 else f"words: {error}"
+    except BaseException as error:  # what this is about
+        return f"{type(error).__name__}: {error}"
+    if want is not None and not np.array_equal(got, want):
+        return "other votes"
+    return None
+
+
+def cube(path: Path) -> Any:
+    ballots = votefiles.read(path)
+    assert ballots.queries * ballots.voters * ballots.labels < 1 << 28
+    return ballots.to_array()
+
+
+def _npy(folder: Path) -> Path:
+    np.save(folder / "v.npy", VOTES)
+    return folder / "v.npy"
+
+
+def _npz(folder: Path) -> Path:
+    np.savez(folder / "v.npz", votes=VOTES)
+    return folder / "v.npz"
+
+
+def _compressed(folder: Path) -> Path:
+    np.savez_compressed(folder / "v.npz", votes=VOTES.astype(np.int8))
+    return folder / "v.npz"
+
+
+def _packed(folder: Path) -> Path:
+    votefiles.write_packed(folder / "v.npz", VOTES)
+    return folder / "v.npz"
+
+
+def _zarr(folder: Path, version: int = 3, **how: Any) -> Path:
+    array = zarr.create_array(
+        str(folder / "v.zarr"),
+        shape=VOTES.shape,
+        dtype="int8",
+        chunks=(8, 5, 3),
+        zarr_format=version,
+        **how,
+    )
+    array[:] = VOTES.astype(np.int8)
+    return folder / "v.zarr"
+
+
+def _zarr2(folder: Path) -> Path:
+    return _zarr(folder, 2)
+
+
+def _shards(folder: Path) -> Path:
+    return _zarr(folder, shards=(16, 5, 3))
+
+
+def _group(folder: Path) -> Path:
+    group = zarr.open_group(str(folder / "v.zarr"), mode="w")
+    group.create_array("votes", shape=VOTES.shape, dtype="int8")[:] = VOTES.astype(np.int8)
+    return folder / "v.zarr"
+
+
+def _columns(kind: str = "int64") -> dict[str, Any]:
+    queries, voters, labels = VOTES.shape
+    return {
+        "query": np.repeat(np.arange(queries), voters).astype(kind),
+        "voter": np.tile(np.arange(voters), queries).astype(kind),
+        **{f"label_{i}": VOTES[:, :, i].reshape(-1) for i in range(labels)},
+    }
+
+
+def _parquet(folder: Path) -> Path:
+    written = pa.table(_columns())
+    pq.write_table(written, folder / "v.parquet", row_group_size=60, write_page_checksum=True)
+    return folder / "v.parquet"
+
+
+def _truth_csv(folder: Path) -> Path:
+    lines = ["query,a,b", *(f"{i},{i % 2},{i % 3 % 2}" for i in range(30))]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    return folder / "t.csv"
+
+
+def _names_csv(folder: Path) -> Path:
+    (folder / "n.csv").write_text("voter,site\n" + "".join(f"v{i},s{i}\n" for i in range(20)))
+    return folder / "n.csv"
+
+
+def _names_npz(folder: Path) -> Path:
+    np.savez(folder / "n.npz", voter_ids=np.array([f"voter {i}" for i in range(20)]))
+    return folder / "n.npz"
+
+
+def _rows_npz(folder: Path) -> Path:
+    rows = np.random.default_rng(1).random((30, 4)).astype(np.float32)
+    np.savez_compressed(folder / "r.npz", X=rows, Y=(rows > 0.5).astype(np.int8))
+    return folder / "r.npz"
+
+
+def _rows_parquet(folder: Path) -> Path:
+    pq.write_table(pa.table({"a": np.arange(30.0), "b": np.arange(30)}), folder / "r.parquet")
+    return folder / "r.parquet"
+
+
+def _rows_csv(folder: Path) -> Path:
+    (folder / "r.csv").write_text("a,b\n" + "".join(f"{i},{i / 7:.3f}\n" for i in range(30)))
+    return folder / "r.csv"
+
+
+def _release(folder: Path) -> Path:
+    mechanism = pv.BinaryVoting(sigma=4.0)
+    pv.label(VOTES, epsilon=8, delta=1e-5, mechanism=mechanism).save(folder / "l.npz")
+    return folder / "l.npz"
+
+
+def _model(folder: Path) -> Path:
+    model = SiteModel(
+        layers=((np.ones((4, 2)), np.zeros(2)),), labels=("a", "b"), thresholds=np.full(2, 0.5)
+    )
+    model.save(folder / "m.npz")
+    return folder / "m.npz"
+
+
+def _toml(folder: Path) -> Path:
+    (folder / "t.toml").write_text('name = "a"\n[terms]\nlabels = ["a", "b"]\nvoters = [1, 2]\n')
+    return folder / "t.toml"
+
+
+# How it is made, how it is read, and what a read that succeeds must give, where a checksum says.
+FORMATS: dict[str, tuple[Make, Callable[[Path], Any], Any]] = {
+    "npy": (_npy, cube, None),
+    "npz": (_npz, cube, VOTES),
+    "compressed npz": (_compressed, cube, VOTES),
+    "packed npz": (_packed, cube, VOTES),
+    "zarr 3": (_zarr, cube, None),
+    "zarr 2": (_zarr2, cube, None),
+    "zarr shards": (_shards, cube, None),
+    "zarr group": (_group, cube, None),
+    "parquet": (_parquet, cube, None),
+    "truth csv": (_truth_csv, lambda path: read_array(path, "--truth"), None),
+    "truth npz": (_npz, lambda path: read_array(path, "--truth", "votes"), VOTES),
+    "baseline": (_npy, read_baseline, None),
+    "names csv": (_names_csv, read_names, None),
+    "names npz": (_names_npz, read_names, None),
+    "rows npz": (_rows_npz, table, None),
+    "rows parquet": (_rows_parquet, table, None),
+    "rows csv": (_rows_csv, table, None),
+    "release": (_release, pv.Release.load, None),
+    "site model": (_model, SiteModel.load, None),
+    "toml": (_toml, read_toml, None),
+}
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut the end off, flip bytes, repeat or drop a part."""
+    kind, size = rng.integers(5), max(1, len(content))
+    place = int(rng.integers(size))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        end = place + int(rng.integers(1, 40))
+        return content[:place] + content[end:]
+    if kind == 2:
+        end = place + int(rng.integers(1, 40))
+        return content[:end] + content[place:]
+    out = bytearray(content)
+    for at in rng.integers(size, size=1 if kind == 3 else int(rng.integers(2, 30))):
+        if at < len(out):
+            out[at] = int(rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))]))
+    return bytes(out)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_files_are_one_sentence(name: str, tmp_path: Path, outcome: Outcome) -> None:
+    make, read, want = FORMATS[name]
+    whole = make(tmp_path)
+    assert got_through(read, whole, want) is None
+    files = sorted(f for f in whole.rglob("*") if f.is_file()) if whole.is_dir() else [whole]
+    rng = np.random.default_rng(len(name))
+    tried, wrong = scaled(40, 1000), []
+    for _ in range(tried):
+        file = files[int(rng.integers(len(files)))]
+        before = file.read_bytes()
+        # A new file, not the old one written over: that may still be mapped.
+        file.unlink()
+        file.write_bytes(damaged(before, rng))
+        found = got_through(read, whole, want)
+        if found is not None:
+            wrong.append(found)
+        file.unlink()
+        file.write_bytes(before)
+    print(*wrong[:5], sep="\n")
+    outcome(f"a damaged file: {name}", tried, len(wrong))
+
+
+class Witness:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def _evil_v2(path: Path, witness: Path, codec: Any = None, dtype: str = "|O") -> None:
+    path.mkdir()
+    facts = {
+        "zarr_format": 2,
+        "shape": [1, 2, 3],
+        "chunks": [1, 2, 3],
+        "dtype": dtype,
+        "fill_value": 0,
+        "order": "C",
+        "filters": [codec or {"id": "pickle"}],
+        "compressor": None,
+    }
+    (path / ".zarray").write_text(json.dumps(facts))
+    (path / "0.0.0").write_bytes(pickle.dumps(Witness(witness)))
+
+
+def _evil_v3(path: Path, witness: Path, codecs: list[Any], dtype: Any = "int8") -> None:
+    (path / "c/0/0").mkdir(parents=True)
+    facts = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [1, 2, 3],
+        "data_type": dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 2, 3]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": codecs,
+    }
+    (path / "zarr.json").write_text(json.dumps(facts))
+    (path / "c/0/0/0").write_bytes(pickle.dumps(Witness(witness)))
+
+
+def _evil_group(path: Path, witness: Path) -> None:
+    """A group whose copy of the metadata says other than the array's own."""
+    group = zarr.open_group(str(path), mode="w", zarr_format=2)
+    group.create_array("votes", shape=(1, 2, 3), dtype="int8", chunks=(1, 2, 3))
+    zarr.consolidate_metadata(str(path), zarr_format=2)
+    _evil_v2(path / "other", witness)
+    facts = json.loads((path / ".zmetadata").read_text())
+    facts["metadata"]["votes/.zarray"] = json.loads((path / "other/.zarray").read_text())
+    (path / ".zmetadata").write_text(json.dumps(facts))
+    shutil.copy(path / "other/0.0.0", path / "votes/0.0.0")
+
+
+_SHARD = {
+    "name": "sharding_indexed",
+    "configuration": {
+        "chunk_shape": [1, 2, 3],
+        "codecs": [{"name": "numcodecs.pickle"}],
+        "index_codecs": [{"name": "bytes"}, {"name": "crc32c"}],
+    },
+}
+EVIL: dict[str, Callable[[Path, Path], None]] = {
+    "v2 pickle": _evil_v2,
+    "v2 pickle as numbers": lambda path, at: _evil_v2(path, at, dtype="|i1"),
+    "v2 msgpack": lambda path, at: _evil_v2(path, at, {"id": "msgpack2"}),
+    "v2 object without filters": lambda path, at: _evil_v2(path, at, {"id": "vlen-utf8"}),
+    "v2 codec that is no object": lambda path, at: _evil_v2(path, at, "pickle", "|i1"),
+    "v2 categories": lambda path, at: _evil_v2(path, at, {"id": "categorize"}, "|i1"),
+    "v3 pickle": lambda path, at: _evil_v3(path, at, [{"name": "numcodecs.pickle"}]),
+    "v3 pickle by word": lambda path, at: _evil_v3(path, at, ["numcodecs.pickle"]),
+    "v3 object": lambda path, at: _evil_v3(
+        path, at, [{"name": "vlen-bytes"}], "variable_length_bytes"
+    ),
+    "v3 shard": lambda path, at: _evil_v3(path, at, [_SHARD]),
+    "v3 type": lambda path, at: _evil_v3(path, at, [{"name": "bytes"}], {"name": "object"}),
+    "consolidated": _evil_group,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_zarr_runs_no_code(tmp_path: Path, outcome: Outcome) -> None:
+    wrong = []
+    for number, (name, make) in enumerate(EVIL.items()):
+        path, witness = tmp_path / f"{number}.zarr", tmp_path / f"ran-{number}"
+        make(path, witness)
+        found = got_through(cube, path)
+        if found is not None or witness.exists():
+            wrong.append(f"{name}: {found}; ran {witness.exists()}")
+    print(*wrong, sep="\n")
+    outcome("a Zarr array that runs code", len(EVIL), len(wrong))
+
+
+def test_codecs_are_judged_before_a_chunk_is_read(tmp_path: Path) -> None:
+    for number, make in enumerate(EVIL.values()):
+        make(tmp_path / f"{number}.zarr", tmp_path / "ran")
+    for path in sorted(tmp_path.glob("*.zarr"))[:-1]:
+        if (path / "votes").exists():
+            continue  # its own metadata is harmless, and is what counts
+        with pytest.raises(pv.BallotError, match=r"plain numbers|packed by"):
+            votefiles.read(path)
+
+
+def _strange(kind: str, path: Path) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "empty":
+        path.write_bytes(b"")
+
+
+READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    **{f"votes {s}": (s, cube) for s in (".npy", ".npz", ".zarr", ".parquet")},
+    **{
+        f"truth {s}": (s, lambda p: read_array(p, "--truth", "t")) for s in (".npy", ".npz", ".csv")
+    },
+    **{f"baseline {s}": (s, read_baseline) for s in (".npy", ".csv")},
+    **{f"names {s}": (s, read_names) for s in (".npy", ".npz", ".csv", ".txt")},
+    **{f"rows {s}": (s, table) for s in (".npz", ".csv", ".parquet")},
+    "release": (".npz", pv.Release.load),
+    "site model": (".npz", SiteModel.load),
+    "toml": (".toml", read_toml),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder", "empty", "long name"])
+def test_what_is_no_file_is_one_sentence(kind: str, tmp_path: Path, outcome: Outcome) -> None:
+    wrong = []
+    for number, (name, (suffix, read)) in enumerate(READERS.items()):
+        path = tmp_path / f"{'x' * 300 if kind == 'long name' else number}{suffix}"
+        _strange(kind, path)
+        found = None
+        if kind in ("pipe", "device"):  # it may wait, or fill the memory: not in this process
+            found = _apart(read, path)
+        elif not (kind == "empty" and suffix in (".txt", ".toml")):
+            found = got_through(read, path)
+        if found is not None:
+            wrong.append(f"{name}: {found}")
+    print(*wrong, sep="\n")
+    outcome(f"no file but a {kind}", len(READERS), len(wrong))
+
+
+def _apart(read: Callable[[Path], Any], path: Path) -> str | None:
+    """Return what is wrong with a reading in a process of its own, short of memory and time."""
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)
+        found: str | None = "it broke"
+        try:
+            read(path)
+            found = "it was read"
+        except PrivoteError:
+            found = None
+        finally:
+            os._exit(0 if found is None else 1)
+    _, status = os.waitpid(child, 0)
+    return None if status == 0 else f"status {status}"
+
+
+def _header(shape: Any, descr: str = "|b1", version: int = 1, pad: int = 0) -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text += b" " * pad + b"\n"
+    count = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + count + text
+
+
+def _zip_of(path: Path, packing: int = zipfile.ZIP_STORED, **members: bytes) -> None:
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def _bomb(path: Path) -> None:
+    """Three gigabytes of zeros in three megabytes."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    head = packer.compress(_header((3 << 10, 1 << 10, 1 << 10))) + packer.flush(zlib.Z_FULL_FLUSH)
+    part = packer.compress(bytes(1 << 24)) + packer.flush(zlib.Z_FULL_FLUSH)
+    _zip_of(path, votes=head + 192 * part + packer.flush())
+    content = bytearray(path.read_bytes())
+    for mark, method, size in ((b"PK\x03\x04", 8, 22), (b"PK\x01\x02", 10, 24)):
+        place = content.rindex(mark) if mark[2] == 1 else content.index(mark)
+        content[place + method] = zipfile.ZIP_DEFLATED
+        unpacked = len(_header((3 << 10, 1 << 10, 1 << 10))) + (3 << 30)
+        content[place + size : place + size + 4] = struct.pack("<I", unpacked)
+    path.write_bytes(content)
+
+
+def _lying_size(path: Path) -> None:
+    """A directory that says less than there is."""
+    _zip_of(path, zipfile.ZIP_DEFLATED, votes=_header((100, 10, 10)) + bytes(10_000))
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"PK\x01\x02")
+    content[place + 24 : place + 28] = struct.pack("<I", 200)
+    path.write_bytes(content)
+
+
+def _twice(path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")
+        for value in (b"\0", b"\1"):
+            archive.writestr("votes.npy", _header((1, 1, 1)) + value)
+
+
+def _packed_shape(shape: Any, dtype: str = "int64") -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        np.savez(path, votes=np.zeros(2, np.uint8), shape=np.array(shape, dtype))
+
+    return make
+
+
+def _text(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content) and None
+
+
+def _long_header(path: Path) -> None:
+    """A header of three gigabytes, most of it a hole."""
+    path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 3 << 30))
+    os.truncate(path, (3 << 30) + 100)
+
+
+def _hollow_zarr(shape: list[int], chunks: list[int]) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        _evil_v3(path, path / "none", [{"name": "bytes"}])
+        facts = json.loads((path / "zarr.json").read_text()) | {"shape": shape}
+        facts["chunk_grid"]["configuration"]["chunk_shape"] = chunks
+        (path / "zarr.json").write_text(json.dumps(facts))
+        shutil.rmtree(path / "c")
+
+    return make
+
+
+def _metadata(**said: str) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        pq.write_table(pa.table(_columns()).replace_schema_metadata(said), path)
+
+    return make
+
+
+def _runs(rows: int) -> Callable[[Path], None]:
+    """A row group of equal values: a few bytes a million rows."""
+
+    def make(path: Path) -> None:
+        part = pa.array(np.zeros(rows, np.int8))
+        names = ("query", "voter", *(f"label_{i}" for i in range(30)))
+        pq.write_table(pa.table(dict.fromkeys(names, part)), path, row_group_size=rows)
+
+    return make
+
+
+def _zarr_file(name: str, content: bytes) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        path.mkdir()
+        (path / name).write_bytes(content)
+
+    return make
+
+
+def _pipe_chunk(path: Path) -> None:
+    _evil_v3(path, path / "none", [{"name": "bytes"}])
+    (path / "c/0/0/0").unlink()
+    os.mkfifo(path / "c/0/0/0")
+
+
+BOMBS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "zip bomb": (".npz", _bomb),
+    "a directory that lies": (".npz", _lying_size),
+    "two arrays of one name": (".npz", _twice),
+    "header of gigabytes": (".npy", _long_header),
+    "shape beyond the file": (".npy", _text(_header((10**9, 10**6, 100)) + b"\1" * 64)),
+    "shape beyond integers": (".npy", _text(_header((10**400, 1, 1)) + b"\1" * 64)),
+    "empty shape beyond memory": (".npy", _text(_header((0, 10**18, 3)))),
+    "negative shape": (".npy", _text(_header((-2, -2, 3)) + bytes(12))),
+    "shape of bools": (".npy", _text(_header((True, True, True)) + b"\1")),
+    "deep header": (".npy", _text(_header("(" * 9000))),
+    "wide header": (".npy", _text(_header((1, 1, 1), pad=60_000) + b"\1")),
+    "objects": (".npy", _text(_header((1, 1, 1), "|O") + pickle.dumps(1))),
+    "texts without letters": (".npy", _text(_header((10**12,), "<U0"))),
+    "npz shape beyond the file": (".npz", lambda p: _zip_of(p, votes=_header((10**9, 99, 99)))),
+    "npz packed otherwise": (
+        ".npz",
+        lambda p: _zip_of(p, zipfile.ZIP_LZMA, votes=_header((1, 1, 1)) + b"\1"),
+    ),
+    "negative packed shape": (".npz", _packed_shape([-1, -1, 16])),
+    "unsigned packed shape": (".npz", _packed_shape([2**64 - 1, 1, 1], "uint64")),
+    "hollow zarr": (".zarr", _hollow_zarr([10**9, 10**4, 10**3], [1, 10**4, 10**3])),
+    "wide zarr": (".zarr", _hollow_zarr([2, 10**6, 10**6], [1, 1, 1])),
+    "zarr chunk beyond memory": (".zarr", _hollow_zarr([2, 2, 2], [10**6, 10**6, 10**6])),
+    "zarr of negative sides": (".zarr", _hollow_zarr([-2, -2, 2], [1, 1, 1])),
+    "zarr chunk that is a pipe": (".zarr", _pipe_chunk),
+    "deep metadata": (".zarr", _zarr_file("zarr.json", b'{"a":' * 100_000)),
+    "metadata that is no object": (".zarr", _zarr_file(".zarray", b"[1]")),
+    "parquet metadata": (".parquet", _metadata(queries="many", voters="5")),
+    "parquet voters beyond memory": (".parquet", _metadata(queries="40", voters="1" + "0" * 14)),
+    "parquet queries beyond time": (".parquet", _metadata(queries="9" * 15, voters="5")),
+    "parquet sizes beyond integers": (".parquet", _metadata(queries="9" * 5000, voters="5")),
+    "parquet runs": (".parquet", _runs(5_000_000)),
+}
+
+
+def test_sizes_that_nothing_backs_are_refused(tmp_path: Path, outcome: Outcome) -> None:
+    wrong = []
+    for number, (name, (suffix, make)) in enumerate(BOMBS.items()):
+        path = tmp_path / f"{number}{suffix}"
+        make(path)
+        found = _apart(cube, path)
+        if found is not None:
+            wrong.append(f"{name}: {found}")
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    print(*wrong, sep="\n")
+    outcome("a file that claims more than it has", len(BOMBS), len(wrong))
+
+
+ORDERS = ("sorted", "reversed", "shuffled", "one late row")
+TYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+def test_parquet_keeps_every_ballot_in_every_order(tmp_path: Path, outcome: Outcome) -> None:
+    rng, wrong, tried = np.random.default_rng(0), [], 0
+    for kind in TYPES:
+        for order in ORDERS:
+            for size in (7, 60, 1000) if order == "sorted" else (7, 1000)[: scaled(1, 2)]:
+                columns = _columns(kind)
+                rows = np.arange(len(columns["query"]))
+                if order == "reversed":
+                    rows = rows[::-1]
+                elif order == "shuffled":
+                    rows = rng.permutation(rows)
+                elif order == "one late row":
+                    rows = np.append(rows[1:], 0)
+                path = tmp_path / "v.parquet"
+                path.unlink(missing_ok=True)
+                made = pa.table({name: column[rows] for name, column in columns.items()})
+                pq.write_table(made, path, row_group_size=size)
+                found = got_through(cube, path, VOTES)
+                if order == "sorted" and found is None:
+                    assert np.array_equal(cube(path), VOTES)  # kept, not refused
+                tried += 1
+                if found is not None:
+                    wrong.append(f"{kind}, {order}, {size}: {found}")
+    print(*wrong, sep="\n")
+    outcome("a Parquet file in another order", tried, len(wrong))

@@ -1,0 +1,116 @@
+"""Names from strangers: no formula in a spreadsheet, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.attacks.conftest import Outcome
+from typer.testing import CliRunner
+
+from privote.cli import app
+from privote.cli.files import read_names
+from privote.cli.output import print_facts, print_table, say
+from privote.cli.predict import _write_csv
+from privote.datasets.tables import cell_of, name_in, table
+from privote.errors import printable
+
+FORMULAS = (
+    "=1+1",
+    "=cmd|'/C calc'!A0",
+    "+1+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "'=1",
+    "''@x",
+    "\uff1d1+1",
+)
+STEERING = (
+    "\x1b[2J",
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://example.org\x1b\\click\x1b]8;;\x1b\\",
+    "a\rerror: none",
+    "a\nerror: none",
+    "a\x08\x08b",
+    "\x9b31m",
+    "\u202egnp.exe",
+    "a\u2028b",
+    "\x00",
+    "\x7f",
+    "\ud800",
+)
+
+
+def test_no_name_becomes_a_formula(tmp_path: Path, outcome: Outcome) -> None:
+    _write_csv(tmp_path / "p.csv", FORMULAS, np.zeros((1, len(FORMULAS))), -np.ones((1, 11), int))
+    with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as stream:
+        header, row = list(csv.reader(stream))
+    wrong = [cell for cell in header if cell[:1] in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"]
+    print(*map(repr, wrong), sep="\n")
+    assert row[1:12] == ["-1"] * 11  # a number stays a number
+    assert tuple(table(tmp_path / "p.csv").feature_names or ())[1:12] == FORMULAS
+    outcome("a label's name that is a formula", len(FORMULAS), len(wrong))
+
+
+def test_names_of_voters_come_back(tmp_path: Path) -> None:
+    names = [name.strip() for name in FORMULAS if name.strip() == name]
+    with (tmp_path / "v.csv").open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["voter"], *([cell_of(name)] for name in names)])
+    assert read_names(tmp_path / "v.csv") == names
+
+
+@given(st.text())
+def test_a_cell_gives_its_name_back(name: str) -> None:
+    assert name_in(cell_of(name)) == name
+
+
+@pytest.mark.parametrize("name", ["-1", "+5", "-0.5e3", "plain", "", "a=b", "d'or"])
+def test_numbers_and_plain_names_are_written_as_they_are(name: str) -> None:
+    assert cell_of(name) == name
+
+
+def _steers(text: str) -> bool:
+    return any(not c.isprintable() for c in text if c not in "\n ")
+
+
+def test_nothing_steers_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], outcome: Outcome
+) -> None:
+    wrong = []
+    for name in STEERING:
+        line = name.replace("\n", "")  # of privote's own words the lines stay
+        print_table([{name: name, "n": 1}], title=line, caption=line)
+        print_facts({name: name}, title=line, caption=line)
+        say(f"label {line}")
+        shown = [capsys.readouterr().out]
+        file = tmp_path / "rows.csv"
+        header = name.encode("utf-8", "replace").decode()
+        with file.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows([[header, "b"], ["1", "2"]])
+        words = ["train", str(file), "--labels", "absent", "--public", str(file)]
+        words += ["--epsilon", "1", "--delta", "1e-5", "--output", str(tmp_path / "out")]
+        done = CliRunner().invoke(app, words)
+        shown.append(done.stderr)
+        wrong += [f"{name!r}: {text!r:.200}" for text in shown if _steers(text)]
+        wrong += [f"{name!r}: a forged line" for text in shown if "\nerror: none" in text]
+    print(*wrong, sep="\n")
+    outcome("a name that steers the terminal", len(STEERING), len(wrong))
+
+
+def test_words_of_every_script_stay_words() -> None:
+    for name in (
+        "Lungenödem",
+        "肺水肿",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "12\u202f345",
+        "ορθός",
+        "🫁",
+    ):
+        assert printable(name) == name

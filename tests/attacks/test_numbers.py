@@ -1,0 +1,234 @@
+"""Numbers of every size and kind: an answer, or one sentence, and soon."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.attacks.conftest import Outcome, full
+from typer.testing import CliRunner
+
+import privote as pv
+from privote import calibrate
+from privote.ballots import SparseBallots, check_threshold
+from privote.capc.site import read_toml
+from privote.cli import app
+from privote.entropy import Entropy
+from privote.errors import PrivoteError
+from privote.guardian.seats import check_wanted
+
+_LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
+
+STRANGE: list[Any] = [
+    *(
+        True,
+        False,
+        None,
+        "8",
+        b"8",
+        "many",
+        1j,
+        [],
+        [1, 2],
+        {},
+        object(),
+        np.array(8),
+        np.array([8]),
+    ),
+    *(math.nan, math.inf, -math.inf, np.float64("nan"), np.float32("inf"), np.bool_(True)),
+    *(0, -1, -(10**18), 10**12 + 1, 10**18, 2**63, 2**64 - 300, 10**400, 10**5000, -(10**400)),
+    *(np.uint64(2**64 - 300), np.uint64(2**63), np.int8(-1), np.uint8(0), np.int64(2**62)),
+    *(0.5, 1.5, 1e308, 1e-308, 5e-324, -0.0, 1e160, 1e-160, 7.000000001),
+    *(Decimal(8), Decimal("NaN"), Fraction(1, 3), Fraction(10**400), Fraction(1, 10**400)),
+    *(np.datetime64("2020"), np.timedelta64(8), np.str_("8")),
+]
+VOTES = np.zeros((4, 3, 2), np.bool_)
+_BINARY = pv.BinaryVoting(sigma=7.0)
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    "sigma": lambda x: pv.BinaryVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
+    "sigma of tau": lambda x: pv.TauVoting(sigma=x, tau=1.8).worst_case_rdp(50, 3, [2.0]),
+    "tau": lambda x: pv.TauVoting(sigma=7.0, tau=x).worst_case_rdp(50, 3, [2.0]),
+    "norm": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, norm=x),
+    "grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=x).weights(3),
+    "sigma of powerset": lambda x: pv.PowersetVoting(sigma=x).release(VOTES),
+    "max_positives": lambda x: pv.PowersetVoting(sigma=2.0, max_positives=x).release(VOTES),
+    "sigma of plurality": lambda x: pv.PluralityVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
+    "quota": lambda x: pv.BinaryVoting(sigma=7.0, quota=x).release(VOTES),
+    "false_alarm": lambda x: pv.BinaryVoting(sigma=7.0, false_alarm=x).release(VOTES),
+    "link cost": lambda x: pv.BinaryVoting(link=pv.OptimalLink(cost=x, order=4.0)).release(VOTES),
+    "link order": lambda x: pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=x)).release(VOTES),
+    "gate threshold": lambda x: pv.BinaryVoting(
+        sigma=7.0, gate=pv.Gate(threshold=x, sigma=3.0)
+    ).release(VOTES),
+    "gate sigma": lambda x: pv.BinaryVoting(
+        sigma=7.0, gate=pv.Gate(threshold=2, sigma=x)
+    ).worst_case_rdp(50, 3, [2.0]),
+    "voters": lambda x: _BINARY.worst_case_rdp(x, 20, [2.0]),
+    "labels": lambda x: _BINARY.worst_case_rdp(20, x, [2.0]),
+    "voters of surprise": lambda x: _BINARY.surprise_rdp(x, 20, [2.0]),
+    "voters of a link": lambda x: pv.BinaryVoting(
+        link=pv.OptimalLink(cost=0.01, order=4.0)
+    ).worst_case_rdp(x, 20, [2.0]),
+    "voters of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(x, 2, [2.0]),
+    "labels of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(50, x, [2.0]),
+    "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(
+        50, x, [2.0]
+    ),
+    "labels of powerset": lambda x: _missed(pv.PowersetVoting(sigma=2.0), x),
+    "labels of small sets": lambda x: _missed(pv.PowersetVoting(sigma=2.0, max_positives=3), x),
+    "labels of plurality": lambda x: _missed(pv.PluralityVoting(sigma=2.0), x),
+    "orders": lambda x: _BINARY.worst_case_rdp(20, 2, x),
+    "an order": lambda x: _BINARY.worst_case_rdp(20, 2, [2.0, x]),
+    "delta": lambda x: pv.epsilon(np.ones(1), [2.0], x),
+    "rdp": lambda x: pv.epsilon(x, [2.0], 1e-5),
+    "epsilon": lambda x: calibrate.queries_for(_BINARY, 50, 3, x, 1e-5),
+    "delta of a plan": lambda x: calibrate.queries_for(_BINARY, 50, 3, 8.0, x),
+    "wanted": lambda x: calibrate.sigma_for(
+        lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x
+    ),
+    "surprises_per_query": lambda x: calibrate.queries_until_out(_BINARY, 3, 10, x),
+    "missed": lambda x: calibrate.unanimous_miss(_BINARY, x, 3),
+    "allowance": lambda x: _counts(check_wanted(x, 3)),
+    "allowances": lambda x: _counts(check_wanted([1, 2, x], 3)),
+    "unsigned allowances": lambda x: _counts(check_wanted(_unsigned(x), 2)),
+    "threshold": lambda x: check_threshold(x, 3),
+    "thresholds": lambda x: check_threshold([0.5, 0.5, x], 3),
+    "seed": lambda x: Entropy(x).bytes(3),
+    "head": lambda x: pv.Ballots.of(VOTES).head(x),
+    "clip": lambda x: pv.Ballots.of(VOTES).clip(x).to_array(),
+    "a vote": lambda x: pv.Ballots.of([[[x, 0]]]).to_array(),
+    "packed shape": lambda x: pv.Ballots.from_packed(np.zeros(3, np.uint8), [x, 1, 1]),
+    "sparse queries": lambda x: SparseBallots([0], [0], [[1]], queries=x, voters=2),
+    "sparse voters": lambda x: SparseBallots([0], [0], [[1]], queries=2, voters=x),
+    "sparse query": lambda x: _places(SparseBallots([x], [0], [[1]], queries=9, voters=2)),
+    "sparse voter": lambda x: _places(SparseBallots([0], [x], [[1]], queries=9, voters=2)),
+    "epsilon of a release": lambda x: pv.label(VOTES, epsilon=x, delta=1e-5, mechanism=_BINARY),
+    "delta of a release": lambda x: pv.label(VOTES, epsilon=8, delta=x, mechanism=_BINARY),
+    "queries": lambda x: pv.label(
+        VOTES, epsilon=8, delta=1e-5, mechanism=_BINARY, queries=x, guarantee="worst-case"
+    ),
+}
+
+
+def _missed(mechanism: pv.Mechanism, labels: Any) -> float:
+    return calibrate.unanimous_miss(mechanism, 50, labels)
+
+
+def _unsigned(value: Any) -> Any:
+    try:
+        return np.array([1, value], np.uint64)
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _counts(found: Any) -> None:
+    assert found is None or (found >= 0).all(), f"allowances {found}"
+
+
+def _places(ballots: SparseBallots) -> None:
+    for block in ballots.blocks():
+        query, voter, _ = block.speakers()
+        assert (query >= 0).all()
+        assert (voter >= 0).all()
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(_LIMIT)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_strange_numbers_are_one_sentence(outcome: Outcome) -> None:
+    wrong, tried = [], 0
+    for name, take in TAKERS.items():
+        for value in STRANGE:
+            tried += 1
+            try:
+                with time_limit():
+                    take(value)
+            except PrivoteError as error:
+                if len(str(error)) > 400 or "\n" in str(error):
+                    wrong.append(f"{name} = {str(value)[:40]!r}: {len(str(error))} letters")
+            except OverflowError as error:
+                wrong.append(f"{name}: {error}")
+            except BaseException as error:  # what this is about
+                shown = "an integer" if isinstance(value, int) else repr(value)[:40]
+                wrong.append(f"{name} = {shown}: {type(error).__name__}: {str(error)[:80]}")
+    print(*wrong, sep="\n")
+    outcome("a number of a strange kind or size", tried, len(wrong))
+
+
+SIZES = ("1000000000", "1000000000000", "1000000000000000000", "9" * 400, "9" * 5000, "-1", "0")
+MECHANISMS: dict[str, tuple[str, ...]] = {
+    "binary": ("--sigma", "7"),
+    "binary with a gate": ("--sigma", "7", "--gate-threshold", "30", "--gate-sigma", "9"),
+    "optimal link": ("--link-cost", "0.01", "--link-order", "4"),
+    "slow link": ("--link-cost", "1e-13", "--link-order", "4"),
+    "tau": ("--sigma", "9", "--tau", "1.8"),
+    "powerset": ("--sigma", "2"),
+    "small sets": ("--sigma", "2", "--max-positives", "3"),
+    "plurality": ("--sigma", "4"),
+}
+
+
+def _plan(mechanism: str, *words: str) -> Any:
+    kind = {"optimal link": "binary", "slow link": "binary", "small sets": "powerset"}
+    name = kind.get(mechanism, mechanism.split()[0])
+    sizes = {"--voters": "50", "--labels": "4", "--epsilon": "8", "--delta": "1e-5"}
+    sizes |= dict(zip(words[::2], words[1::2], strict=True))
+    flags = [word for pair in sizes.items() for word in pair]
+    arguments = ["plan", "--mechanism", name, *MECHANISMS[mechanism], *flags, "--json"]
+    with time_limit():
+        return CliRunner().invoke(app, arguments)
+
+
+def test_plans_of_any_size_are_an_answer_or_one_sentence(outcome: Outcome) -> None:
+    wrong, tried = [], 0
+    asked = [(option, size) for option in ("--voters", "--labels") for size in SIZES]
+    asked += [("--delta", value) for value in ("1e400", "nan", "0", "1", "1e-320", "-1")]
+    asked += [("--epsilon", value) for value in ("1e308", "nan", "inf", "1e-320", "-1")]
+    for number, mechanism in enumerate(MECHANISMS):
+        for option, value in asked:
+            small = value == SIZES[1] and mechanism != "tau" and "gate" not in mechanism
+            if number and not full() and not small:
+                continue  # a refusal is the same for all of them
+            tried += 1
+            done = _plan(mechanism, option, value)
+            fine = done.exit_code in (0, 2, 3) and not isinstance(done.exception, MemoryError)
+            said = done.stderr.strip().splitlines()
+            usage = bool(said) and said[0].startswith("Usage")  # what is no number at all
+            if done.exit_code == 0:
+                fine = fine and json.loads(done.stdout)["voters"] > 0
+            elif not usage:
+                found = json.loads(done.stdout or "{}")
+                fine = fine and len(said) == 1 and said[0] == f"error: {found.get('error')}"
+                fine = fine and found.get("exit_code") == done.exit_code and len(said[0]) < 400
+            if not fine:
+                wrong.append(f"{mechanism} {option} {value[:20]}: {done.exit_code}, {said[-1:]}")
+    print(*wrong, sep="\n")
+    outcome("a plan of a strange size", tried, len(wrong))
+
+
+@pytest.mark.parametrize("depth", [2000, 100_000])
+def test_deep_terms_are_one_sentence(depth: int, tmp_path: Path) -> None:
+    (tmp_path / "terms.toml").write_text("a = " + "[" * depth + "]" * depth)
+    with pytest.raises(pv.InputError, match=r"nested too deep|at most"):
+        read_toml(tmp_path / "terms.toml")

@@ -1,0 +1,137 @@
+"""Worst cases of electorates and ballots that nobody could list: still upper bounds, and soon."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.accounting.worst_case import supremum
+from privote.calibrate import unanimous_miss
+from privote.links import GaussianLink
+from privote.mechanisms import binary
+
+ORDERS = np.array([1.5, 4.0, 32.0, 512.0])
+
+
+@pytest.mark.parametrize("bar", [{}, {"quota": 0.3}, {"false_alarm": 0.01}])
+@pytest.mark.parametrize("sigma", [0.7, 7.0, 500.0])
+def test_binary_costs_the_same_however_many_vote(bar: dict[str, float], sigma: float) -> None:
+    mechanism = pv.BinaryVoting(sigma=sigma, **bar)
+    many = mechanism.worst_case_rdp(10**5, 20, ORDERS)
+    most = mechanism.worst_case_rdp(10**12, 20, ORDERS)
+    np.testing.assert_allclose(most, many, rtol=1e-4)
+    assert (most <= mechanism.worst_case_rdp(10**12, 20, ORDERS, bound="gaussian")).all()
+    assert (most >= mechanism.worst_case_rdp(1999, 20, ORDERS) * (1 - 1e-12)).all()
+
+
+def test_a_gate_among_very_many_voters_costs_what_needs_no_search() -> None:
+    mechanism = pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=6e11, sigma=30.0))
+    np.testing.assert_array_equal(
+        mechanism.worst_case_rdp(10**12, 3, ORDERS),
+        mechanism.worst_case_rdp(10**12, 3, ORDERS, bound="gaussian"),
+    )
+    clipped = pv.TauVoting(sigma=7.0, tau=1.5, gate=pv.Gate(threshold=6e11, sigma=30.0))
+    np.testing.assert_array_equal(
+        clipped.worst_case_rdp(10**12, 3, ORDERS),
+        clipped.worst_case_rdp(10**12, 3, ORDERS, bound="gaussian"),
+    )
+
+
+@pytest.mark.parametrize("cost", [1.0, 0.01])
+def test_an_optimal_link_is_searched_where_it_still_moves(cost: float) -> None:
+    mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=cost, order=4.0))
+    every = binary._directed_costs(mechanism, np.arange(-3000, 3001), 3000, True, ORDERS)
+    np.testing.assert_array_equal(
+        mechanism.worst_case_rdp(3000, 1, ORDERS), every.max(axis=(0, 1, 2))
+    )
+    most = mechanism.worst_case_rdp(10**12, 1, ORDERS)
+    assert (most >= every.max(axis=(0, 1, 2))).all()
+    assert most[1] <= cost * (1 + 1e-9)
+    # Beyond the table's end its last entry holds, for odd and even margins.
+    far = np.array([10**11, 10**11 + 1, -(10**11)])
+    log_probs = mechanism.log_probs(far, 10**12)
+    assert log_probs[:, 0].tolist() == [-700.0, -700.0, log_probs[2, 0]]
+    assert log_probs[0].tolist() == log_probs[2, ::-1].tolist()
+
+
+def test_a_link_that_never_decides_is_refused_at_once() -> None:
+    with pytest.raises(pv.InputError, match=r"cost must be larger for 1000000000 voters"):
+        pv.BinaryVoting(link=pv.OptimalLink(cost=1e-12, order=4.0)).worst_case_rdp(10**9, 20)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("labels", [1001, 10**12])
+def test_ballots_of_very_many_labels_are_bounded(norm: int, labels: int) -> None:
+    mechanism = pv.TauVoting(sigma=9.0, tau=1.8, norm=norm)
+    bound = mechanism.worst_case_rdp(100, labels, ORDERS)
+    assert (bound <= mechanism.worst_case_rdp(100, labels, ORDERS, bound="gaussian")).all()
+    link, rng = GaussianLink(sigma=9.0), np.random.default_rng(0)
+    for size in {1, 2, 3, 4, labels // 2, *np.geomspace(1, labels // 2, 5).astype(int).tolist()}:
+        other = int(rng.integers(1, labels - size + 1))
+        total = np.zeros(len(ORDERS))
+        for ones in (size, other):  # two ballots without a label in common
+            weight = min(1.0, 1.8 / ones ** (1 / norm))
+            total += ones * supremum(
+                lambda m: link.log_probs(m, 100),
+                2 * weight,
+                -100,
+                100,
+                centres=[0.0],
+                scale=math.sqrt(2) * 9.0,
+                orders=ORDERS,
+            )
+        assert (total <= bound * (1 + 1e-5)).all(), (size, other)
+
+
+def test_a_grid_of_very_many_labels_is_bounded_and_checked() -> None:
+    fine = pv.TauVoting(sigma=9.0, tau=1.8, grid=10**9)
+    plain = pv.TauVoting(sigma=9.0, tau=1.8)
+    np.testing.assert_array_equal(
+        fine.worst_case_rdp(100, 10**6, ORDERS), plain.worst_case_rdp(100, 10**6, ORDERS)
+    )
+    with pytest.raises(pv.InputError, match="grid must be fine enough"):
+        pv.TauVoting(sigma=9.0, tau=1.8, grid=10).worst_case_rdp(100, 10**6, ORDERS)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pv.BinaryVoting(sigma=7.0),
+        pv.BinaryVoting(sigma=7.0, quota=0.6),
+        pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=8, sigma=3.0)),
+        pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
+        pv.TauVoting(sigma=7.0, tau=0.8),
+        pv.TauVoting(sigma=7.0, tau=0.8, norm=1, grid=64),
+        pv.PowersetVoting(sigma=2.0),
+        pv.PowersetVoting(sigma=4.0, max_positives=2, gate=pv.Gate(threshold=8, sigma=3.0)),
+        pv.PluralityVoting(sigma=6.0, gate=pv.Gate(threshold=8, sigma=3.0)),
+    ],
+    ids=str,
+)
+def test_a_unanimous_label_without_a_vote_is_the_same_as_with_one(mechanism: pv.Mechanism) -> None:
+    votes = np.zeros((1, 12, 5), np.bool_)
+    votes[:, :, 0] = True
+    found = mechanism.outcome_probabilities(votes)
+    hit = found[0][(0,)] if isinstance(found, list) else np.ravel(found[0])[_place(mechanism)]
+    assert mechanism.unanimous(12, 5) == pytest.approx(hit, rel=1e-12)
+    assert unanimous_miss(mechanism, 10**12, 20) == pytest.approx(0, abs=1e-6)
+
+
+def _place(mechanism: pv.Mechanism) -> int:
+    return 0 if mechanism.name == "plurality" else 1
+
+
+def test_sets_are_counted_exactly_or_not_at_all() -> None:
+    few = pv.PowersetVoting(sigma=2.0, max_positives=3)
+    assert few.classes(10) == 1 + 10 + 45 + 120
+    assert few.classes(10**12) == sum(math.comb(10**12, size) for size in range(4))
+    assert pv.PowersetVoting(sigma=2.0, max_positives=70).classes(70) == 2**70
+    for mechanism in (
+        pv.PowersetVoting(sigma=2.0),
+        pv.PowersetVoting(sigma=2.0, max_positives=10**6),
+    ):
+        with pytest.raises(pv.InputError, match="labels must be fewer for powerset voting"):
+            mechanism.classes(10**9)
