@@ -39,6 +39,23 @@ class BudgetError(PrivoteError):
     exit_code = 3
 
 
+class ChargedError(PrivoteError):
+    """The budget is charged and labels were released, but what was to be made of them was not.
+
+    ``draft`` is the file in which the labels are; resuming finishes from it, for nothing more.
+    """
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, draft: Any = None) -> None:
+        super().__init__(message)
+        self.draft = draft
+
+
+class ChargedInterruptError(ChargedError, KeyboardInterrupt):
+    """The same, because somebody interrupted the work."""
+
+
 class LedgerError(PrivoteError):
     """The ledger is broken, unreadable or was tampered with."""
 

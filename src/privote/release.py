@@ -50,6 +50,8 @@ _MEANING = {
     ),
 }
 
+_DERIVED = ("answered", "labels", "abstained", "digest")  # facts that follow from the labels
+
 
 def check_protects(value: Any) -> str:
     """Return whom the promise is to, if that is one line of text."""
@@ -369,10 +371,14 @@ class Release:
         try:
             with np.load(path, allow_pickle=False) as data:
                 labels, facts = data["labels"], json.loads(str(data["facts"]))
-            for derived in ("answered", "labels", "abstained", "digest"):
-                facts.pop(derived, None)
-            if isinstance(facts["allowance"], list):
-                facts["allowance"] = tuple(facts["allowance"])
-            return cls(labels=labels, **facts)
+            return cls.of_facts(labels, facts)
         except (OSError, TypeError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
+
+    @classmethod
+    def of_facts(cls, labels: npt.NDArray[np.int8], facts: dict[str, Any]) -> Release:
+        """Return the release that :meth:`facts` is about."""
+        own = {name: value for name, value in facts.items() if name not in _DERIVED}
+        if isinstance(own["allowance"], list):
+            own["allowance"] = tuple(own["allowance"])
+        return cls(labels=labels, **own)

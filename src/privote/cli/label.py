@@ -81,6 +81,7 @@ def label(
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     force: options.Force = False,
+    resume: options.Resume = False,
     show_sealed: Annotated[
         bool,
         typer.Option("--show-sealed", help="Also show the numbers that must not be published."),
@@ -97,6 +98,10 @@ def label(
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only).
 
+    The output's place is claimed before anything is charged, and labels are on disk as soon as they
+    are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
+    finishes from there, at no further charge.
+
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     The .npz file also holds the bill; read it with privote.Release.load.
 
@@ -107,10 +112,12 @@ def label(
     """
     import privote
     from privote.ballots import Ballots
+    from privote.drafts import Draft, beside, complete
 
     from .files import (
+        LABEL_FILES,
+        check_new,
         check_statement,
-        claimed,
         read_baseline,
         read_names,
         write_labels,
@@ -124,20 +131,28 @@ def label(
         raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
+    if resume and show_sealed:
+        raise InputError("--show-sealed goes without --resume: nothing sealed is kept in a draft")
     mech, guess = mechanism.build(), None if baseline is None else read_baseline(baseline)
     names = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
-        check_statement(statement, output, force=force, keep=read)
-    with claimed(output, force=force, keep=read) as draft:
-        with working(f"reading {votes.name}"):
-            ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
-        if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
-            ballots = ballots.clip(mechanism.max_positives)
-        with working("answering", ballots.queries) as tick:
+        check_statement(statement, output, force=force or resume, keep=read)
+    check_new("--output", output, LABEL_FILES, force=force or resume, keep=read)
+    asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
+    asked |= {"guarantee": guarantee, "queries": queries}
+    asked |= {"dataset": account.dataset, "consumer": account.consumer}
+    with Draft(beside(output), asked, resume=resume, force=force) as draft:
+        ballots: Any = None
+        if not resume:
+            with working(f"reading {votes.name}"):
+                ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
+            if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
+                ballots = ballots.clip(mechanism.max_positives)
+        with working("answering", None if resume else ballots.queries) as tick:
             release = privote.label(
-                WatchedBallots(ballots, tick),
+                None if resume else WatchedBallots(ballots, tick),
                 mechanism=mech,
                 epsilon=epsilon,
                 delta=delta,
@@ -150,10 +165,14 @@ def label(
                 consumer=account.consumer,
                 voter_ids=names,
                 seed=seed,
+                output=draft,
+                resume=resume,
             )
-        write_labels(release, draft)
-    if statement is not None:
-        write_statement(release, statement)
+        with complete(output, force=force) as part:
+            write_labels(release, part)
+        if statement is not None:
+            write_statement(release, statement, force=force)
+        draft.finish()
     known_by = None
     if release.ledger is not None and guarantee == "allowance":
         known_by = "place" if names is None else "name"

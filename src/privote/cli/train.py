@@ -167,6 +167,7 @@ def train(
     ] = None,
     seed: options.Seed = None,
     force: options.Force = False,
+    resume: options.Resume = False,
     json: options.Json = False,
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
@@ -175,6 +176,9 @@ def train(
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
     report.html. A table needs --labels and --public. Features of private rows must not be scaled
     or encoded by looking at other private rows: one record must reach one voter only.
+
+    Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
+    so, and the same command with --resume trains the student on them, at no further charge.
 
     Examples
     --------
@@ -198,6 +202,7 @@ def train(
         student=student,
         output=output,
         force=force,
+        resume=resume,
         ledger=account.place,
         dataset=account.dataset,
         consumer=account.consumer,

@@ -13,11 +13,12 @@ import numpy as np
 from privote import metrics
 from privote.datasets import MultiLabelData, tables
 from privote.datasets import open as open_data
+from privote.drafts import Draft, sync_files
 from privote.errors import InputError
 from privote.learning import PATEClassifier, save_student
 from privote.release import Release
 
-from .files import check_folder, made_folder, write_statement
+from .files import DRAFT, check_folder, made_folder, write_statement
 from .progress import stages
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
@@ -42,7 +43,18 @@ class Job:
     columns: tuple[str, ...] | None
     seed: int | None
     force: bool
+    resume: bool
     settings: Mapping[str, Any]
+
+    def asked(self) -> dict[str, Any]:
+        """Return what whoever resumes must ask for again."""
+        named = ("epsilon", "delta", "guarantee", "voters", "queries", "random_state")
+        return {
+            **{name: self.settings[name] for name in named},
+            "mechanism": str(self.settings["mechanism"]),
+            **{"labels": self.labels, "student": self.student, "seed": self.seed},
+            **{"dataset": self.dataset, "consumer": self.consumer, "electorate": self.electorate},
+        }
 
 
 @dataclass(kw_only=True)
@@ -70,36 +82,44 @@ class Outcome:
 
 def run_training(job: Job) -> Outcome:
     """Do everything but showing it."""
-    check_folder(job.output, force=job.force)
+    check_folder(job.output, force=job.force or job.resume)
     private, public, test = _read(job)
     if not private.label_names:
         raise InputError("--labels must name the columns of the private table that are labels")
     pate = PATEClassifier(student=_student(job.student), **job.settings)
-    with made_folder(job.output), stages() as progress:  # before anything is charged
-        pate.fit(
-            _rows(private),
-            private.Y,
-            _rows(public),
-            ids=private.ids,
-            groups=private.groups,
-            ledger=job.ledger,
-            dataset=job.dataset,
-            consumer=job.consumer,
-            electorate=job.electorate,
-            seed=job.seed,
-            progress=progress,
+    with (
+        made_folder(job.output),  # before anything is charged
+        Draft(job.output / DRAFT, job.asked(), resume=job.resume, force=job.force) as draft,
+    ):
+        with stages() as progress:
+            pate.fit(
+                _rows(private),
+                private.Y,
+                _rows(public),
+                ids=private.ids,
+                groups=private.groups,
+                ledger=job.ledger,
+                dataset=job.dataset,
+                consumer=job.consumer,
+                electorate=job.electorate,
+                seed=job.seed,
+                progress=progress,
+                draft=draft,
+                resume=job.resume,
+            )
+        outcome = Outcome(
+            job=job,
+            release=pate.release_,
+            rows=len(np.unique(pate.public_rows_)),
+            label_names=private.label_names,
+            feature_names=private.feature_names,
         )
-    outcome = Outcome(
-        job=job,
-        release=pate.release_,
-        rows=len(np.unique(pate.public_rows_)),
-        label_names=private.label_names,
-        feature_names=private.feature_names,
-    )
-    if test is not None and len(test):
-        found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
-        outcome.figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
-    _write(outcome, pate)
+        if test is not None and len(test):
+            found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
+            outcome.figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
+        _write(outcome, pate)
+        sync_files(job.output / name for name in outcome.written)
+        draft.finish()
     return outcome
 
 

@@ -97,6 +97,7 @@ def _sure(text: str, spelling: Mapping[str, str]) -> str:
     for name, option in spelling.items():
         alone = rf"(?<![\w.=/-]){re.escape(name)}"
         text = re.sub(rf"{alone}=None\b", f"no {option}", text)
+        text = re.sub(rf"{alone}=True\b", option, text)
         text = re.sub(rf"{alone}=(?=\S)", f"{option} ", text)
         if not re.fullmatch("[a-z ]+", name):
             text = re.sub(rf"{alone}(?![\w.=/-])", option, text)
