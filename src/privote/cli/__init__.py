@@ -22,7 +22,6 @@ from .label import label
 from .ledger import app as ledger
 from .plan import plan
 from .predict import predict
-from .sanitize import sanitize
 from .train import train
 from .tune import app as tune
 from .wording import speak
@@ -80,7 +79,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, compare, audit, sanitize, train, predict, demo):
+for verb in (label, plan, compare, audit, train, predict, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")

@@ -14,6 +14,13 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
+_SANITIZED = (
+    "Epsilon is what labels and this number cost at most, with confidence {sure:g} (1 - gamma). It "
+    "is about these votes and their neighbours; not differential privacy. The noise in it is "
+    "sigma_s times the smooth sensitivity: how far the cost can move if one voter's ballots "
+    "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
+    "only: not a valid bound. More: docs/publishing.md."
+)
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: keep their order in every run, or give --voter-ids",
@@ -96,7 +103,8 @@ def label(
     the next query would not fit. "ptr" (binary only) tests privately whether the votes agree
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
-    what may be published is a noisy, sanitized one (binary only).
+    what may be published is a noisy, sanitized one (binary only), drawn once, along with the
+    labels. --show-sealed then also shows what PATE 2018 would have said, which is no valid bound.
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
@@ -176,12 +184,12 @@ def label(
     known_by = None
     if release.ledger is not None and guarantee == "allowance":
         known_by = "place" if names is None else "name"
-    sealed = _sealed(release, names) if show_sealed else None
+    sealed = _sealed(release, names, ballots) if show_sealed else None
     show = _show_json if json else _show
     show(release, output, known_by, sealed)
 
 
-def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
+def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 
@@ -203,13 +211,39 @@ def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
     if release.guarantee == "data-dependent":
         with working("pricing each voter"):
             bills = release.sealed.bills()
+            exact = {
+                name: getattr(release.sealed, name)
+                for name in ("epsilon_by_voter", "accountant", "epsilon_rdp", "epsilon_pld")
+            }
         return {
             "bound": release.sealed.bound,
             "epsilon": float(release.sealed.epsilon),
             "epsilon_of_costliest_voter": float(bills.max()),
             "epsilon_of_median_voter": float(np.median(bills)),
+            **exact,
+            **_as_in_2018(release, ballots),
         }
     return {}
+
+
+def _as_in_2018(release: Any, ballots: Any) -> dict[str, Any]:
+    """Return the figures of PATE 2018's own procedure on these votes, where it is defined."""
+    from privote.accounting.sanitize2018 import sanitized
+    from privote.guardian.consensus import Levels
+    from privote.mechanisms import BinaryVoting
+
+    sigma = release.mechanism.get("sigma")
+    if sigma is None or release.mechanism != BinaryVoting(sigma=sigma).parameters():
+        return {}
+    mechanism = BinaryVoting(sigma=sigma)
+    levels = Levels.of(mechanism, ballots)
+    if levels is None or levels.reach != 1:
+        return {}
+    for block in ballots.head(release.answered).blocks():
+        levels.add(mechanism.tally(block))
+    found = sanitized(levels.histogram, sigma, release.delta)._asdict()
+    note = "for comparison only: not a valid bound"
+    return {"pate2018": note, **{f"pate2018_{name}": value for name, value in found.items()}}
 
 
 def _show_json(
@@ -265,6 +299,8 @@ def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, An
             "queries answered from it so far. Voters who cast more run out, and then count as the "
             "baseline; who did is sealed."
         )
+    if "gamma" in release.terms:
+        caption = _SANITIZED.format(sure=1 - release.terms["gamma"])
     if release.terms.get("passed") is False:
         caption = (
             "The test failed: nothing was released, and the whole budget of this data set is spent."
