@@ -74,9 +74,9 @@ def _judged(outcome: Any) -> Section:
     return Section(
         heading="How good the student is",
         blocks=[
-            "On the test rows, whose labels the student never saw. ACC is accuracy, BAC balanced "
-            "accuracy, AUC the area under the ROC curve, MAP mean average precision, each a mean "
-            "over labels.",
+            "On the test rows, which are public, and whose labels the student never saw. ACC is "
+            "accuracy, BAC balanced accuracy, AUC the area under the ROC curve, MAP mean average "
+            "precision, each a mean over labels.",
             TableBlock(caption="Figures of merit.", rows=outcome.figures),
         ],
     )
