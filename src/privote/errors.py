@@ -20,7 +20,15 @@ class InputError(PrivoteError, ValueError):
 
 
 class BallotError(InputError):
-    """Votes that are not a cube of 0, 1 or missing; the message names the place."""
+    """Votes that break a rule of votes, or of a mechanism.
+
+    The message may end up in a log. What a valid ballot says is private, so it is not in there, but
+    in ``sealed``: for the owner's eyes, who has to find the place.
+    """
+
+    def __init__(self, message: str = "", *, sealed: str | None = None) -> None:
+        super().__init__(message)
+        self.sealed = sealed
 
 
 class UnavailableError(InputError):

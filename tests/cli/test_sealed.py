@@ -124,3 +124,19 @@ def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_fil
     for term in ("smooth sensitivity: how far the cost can move", "confidence 0.95", "exp(-beta)"):
         assert term in shown
     assert "not differential privacy" in shown
+
+
+@pytest.mark.parametrize("flags", [("plurality",), ("powerset", "--max-positives", 1)])
+def test_a_refused_ballot_is_not_quoted(
+    run: Run, tmp_path: Path, flags: tuple[object, ...]
+) -> None:
+    votes = np.zeros((9, 8, 3), bool)
+    votes[8, 7, :2] = True
+    np.save(tmp_path / "two.npy", votes)
+    call = ("label", "two.npy", *LABEL[2:], "--mechanism", *flags, "--output", "a.csv")
+    done = run(*call)
+    assert done.exit_code == 2
+    assert "--show-sealed says which" in done.stderr
+    assert "voter" not in done.stderr
+    asked = run(*call, "--show-sealed")
+    assert "for the owner's eyes: voter 7 has 2 positives on query 8" in asked.stderr

@@ -60,7 +60,13 @@ class Verb(TyperCommand):
         try:
             return super().invoke(ctx)
         except PrivoteError as error:
-            error.args = (spelled(str(error), self._spelling()),)
+            said = spelled(str(error), self._spelling())
+            sealed = getattr(error, "sealed", None)
+            if sealed is not None and ctx.params.get("show_sealed"):
+                said += f"\nfor the owner's eyes: {sealed}"
+            elif sealed is not None and "show_sealed" in ctx.params:
+                said += "; --show-sealed says which"
+            error.args = (said,)
             raise
 
     def _spelling(self) -> dict[str, str]:
