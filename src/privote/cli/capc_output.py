@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,10 +98,12 @@ def statement(facts: dict[str, Any]) -> str:
         "Protected: replacing all training data of one answering site, towards whoever sees the "
         "labels.",
         *(
-            f"  {party}: epsilon {cost:.4g} at delta {facts['delta']:g}" + _times(facts, party)
+            f"  {party}: epsilon {rounded_up(cost, 4)} at delta {rounded_up(facts['delta'])}"
+            + _times(facts, party)
             for party, cost in facts["epsilon_by_party"].items()
         ),
-        f"The terms allow epsilon {facts['budget']:g} for each site's data, all batches of all "
+        f"The terms allow epsilon {rounded_up(facts['budget'])} for each site's data, all batches "
+        "of all "
         "querying sites together.",
         "",
         f"Engine: {facts['engine']}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 from . import options
@@ -283,7 +284,7 @@ def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, An
         "budget": release.budget,
     }
     if release.epsilon is not None:
-        facts["epsilon"] = f"{release.epsilon:.6g} ({allowed}; may be published)"
+        facts["epsilon"] = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
     for name, value in release.terms.items():
         facts[name] = value
     caption = None

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..accounting.renyi import Floats, epsilon
+from ..accounting.renyi import Floats, epsilon, rounded_up
 from ..errors import BudgetError, InputError, LedgerError
 from .chain import START, Anchor, Chain, canonical
 from .place import Place
@@ -166,8 +166,10 @@ class Ledger:
             return
         if known is not None:
             raise BudgetError(
-                f"the budget of {_name(scope)} is epsilon={known.epsilon:g}, delta={known.delta:g} "
-                f"and stays; asked for epsilon={budget.epsilon:g}, delta={budget.delta:g}"
+                f"the budget of {_name(scope)} is epsilon={rounded_up(known.epsilon)}, "
+                f"delta={rounded_up(known.delta)} "
+                f"and stays; asked for epsilon={rounded_up(budget.epsilon)}, "
+                f"delta={rounded_up(budget.delta)}"
             )
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": budget.epsilon, "delta": budget.delta}

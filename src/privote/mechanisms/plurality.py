@@ -38,8 +38,8 @@ class PluralityVoting(ClassMechanism):
         if (size > 1).any():
             at = int(np.flatnonzero(size > 1)[0])
             raise BallotError(
-                "plurality takes at most one positive a ballot, and a ballot has more: it is sealed "
-                "which",
+                "plurality takes at most one positive a ballot, and a ballot has more; it is "
+                "sealed which",
                 sealed=f"voter {voter[at]} has {size[at]} positives on query "
                 f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
             )
