@@ -36,12 +36,14 @@ def run(job):
     def count(frame, event, argument):
         if event != "call" or "/privote/" not in frame.f_code.co_filename:
             return
+        inside, above = False, frame
+        while above is not None:
+            inside |= "/privote/guardian/" in above.f_code.co_filename
+            above = above.f_back
+        if inside and not job["inside"]:
+            return
         calls[0] += 1
         if calls[0] == job["at"]:
-            inside, above = False, frame
-            while above is not None:
-                inside |= "/privote/guardian/" in above.f_code.co_filename
-                above = above.f_back
             with open(job["mark"], "w") as stream:
                 stream.write("window" if inside else "outside")
             os.kill(os.getpid(), job["signal"])
@@ -81,8 +83,14 @@ class Runs:
             text=True,
         )
 
-    def go(self, *arguments: object, at: int = -1, signal: int = 9) -> tuple[int, str, int]:
-        """Return the exit code, what was printed, and how many calls were made if it ended."""
+    def go(
+        self, *arguments: object, at: int = -1, signal: int = 9, inside: bool = True
+    ) -> tuple[int, str, int]:
+        """Return the exit code, what was printed, and how many calls were made if it ended.
+
+        The process is ended at one of its calls inside privote; ``inside`` False leaves out those
+        inside the guardian.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         names = ("mark", "log", "calls")
@@ -90,6 +98,7 @@ class Runs:
         for file in files.values():
             Path(file).unlink(missing_ok=True)
         job = {"arguments": [str(part) for part in arguments], "at": at, "signal": signal, **files}
+        job["inside"] = inside
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._process.stdout.readline())
@@ -122,7 +131,7 @@ def invoke(*arguments: object) -> Any:
 
 def entries(ledger: Path) -> int:
     """Return how many charges and answers a ledger holds."""
-    if not ledger.exists():
+    if not ledger.exists() or not ledger.stat().st_size:  # killed while it was made
         return 0
     shown = invoke("ledger", "show", ledger, "--json")
     assert shown.exit_code == 0, shown.output
@@ -167,7 +176,7 @@ def finished(folder: Path) -> bool:
 
 
 def _moments(calls: int) -> list[int]:
-    return np.linspace(1, calls, scaled(3, 50) + 2)[1:-1].astype(int).tolist()
+    return np.linspace(1, calls, scaled(2, 25) + 2)[1:-1].astype(int).tolist()
 
 
 @pytest.mark.parametrize("signal", [9, 2], ids=["SIGKILL", "SIGINT"])
@@ -175,17 +184,20 @@ def _moments(calls: int) -> list[int]:
 def test_killed_at_any_moment(
     tmp_path: Path, runs: Runs, outcome: Outcome, command: Any, signal: int
 ) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    code, log, calls = runs.go(*command(whole))
-    assert code == 0, log
-    assert finished(whole)
+    moments: list[tuple[int, bool]] = []
+    for inside in (True, False):
+        whole = tmp_path / f"whole {inside}"
+        whole.mkdir()
+        code, log, calls = runs.go(*command(whole), inside=inside)
+        assert code == 0, log
+        assert finished(whole)
+        moments += [(at, inside) for at in _moments(calls)]
     tried, through = 0, []
-    for turn, at in enumerate(_moments(calls)):
+    for turn, (at, inside) in enumerate(moments):
         folder = tmp_path / f"{turn}"
         folder.mkdir()
         arguments, ledger = command(folder), folder / "a.ledger"
-        code, log, _ = runs.go(*arguments, at=at, signal=signal)
+        code, log, _ = runs.go(*arguments, at=at, signal=signal, inside=inside)
         window = runs.in_window
         charged = entries(ledger)
         tried += 1
