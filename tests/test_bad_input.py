@@ -80,12 +80,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "two positives": (
         lambda: label(two_positives(), mechanism=pv.PluralityVoting(sigma=3.0)),
         pv.BallotError,
-        "voter 4 has 2 on query 3: labels [0, 1]",
+        "plurality takes at most one positive a ballot",
     ),
     "too many positives": (
         lambda: label(two_positives(), mechanism=pv.PowersetVoting(sigma=3.0, max_positives=1)),
         pv.BallotError,
-        "max_positives is 1, but voter 4 has 2 positives on query 3",
+        "max_positives is 1, but a ballot has more positives",
     ),
     "declared complete": (
         lambda: pv.Ballots.from_array(cube(-1, np.int8), may_be_missing=False),

@@ -15,6 +15,7 @@ from .electorate import Electorate
 from .errors import (
     BallotError,
     BudgetError,
+    ChargedError,
     InputError,
     LedgerError,
     MissingExtraError,
@@ -46,6 +47,7 @@ __all__ = [
     "BinaryVoting",
     "Budget",
     "BudgetError",
+    "ChargedError",
     "Electorate",
     "Gate",
     "Guardian",

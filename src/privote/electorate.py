@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .accounting.allowance import allowance_rdp
-from .accounting.renyi import Orders
+from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .ballots import Ballots
 from .errors import InputError
@@ -123,7 +123,8 @@ class Electorate:
     def __repr__(self) -> str:
         return (
             f"Electorate({self.voters} voters, {self.labels} labels, "
-            f"epsilon={self.epsilon:.4g}, delta={self.delta:g}, {self.mechanism})"
+            f"epsilon={rounded_up(self.epsilon, 4)}, delta={rounded_up(self.delta)}, "
+            f"{self.mechanism})"
         )
 
     # A copy would hold the same allowance twice, and spend it twice.

@@ -30,7 +30,15 @@ class InputError(PrivoteError, ValueError):
 
 
 class BallotError(InputError):
-    """Votes that are not a cube of 0, 1 or missing; the message names the place."""
+    """Votes that break a rule of votes, or of a mechanism.
+
+    The message may end up in a log. What a valid ballot says is private, so it is not in there, but
+    in ``sealed``: for the owner's eyes, who has to find the place.
+    """
+
+    def __init__(self, message: str = "", *, sealed: str | None = None) -> None:
+        super().__init__(message)
+        self.sealed = sealed
 
 
 class UnavailableError(InputError):
@@ -47,6 +55,23 @@ class BudgetError(PrivoteError):
     """The privacy budget does not allow the request; nothing was released."""
 
     exit_code = 3
+
+
+class ChargedError(PrivoteError):
+    """The budget is charged and labels were released, but what was to be made of them was not.
+
+    ``draft`` is the file in which the labels are; resuming finishes from it, for nothing more.
+    """
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, draft: Any = None) -> None:
+        super().__init__(message)
+        self.draft = draft
+
+
+class ChargedInterruptError(ChargedError, KeyboardInterrupt):
+    """The same, because somebody interrupted the work."""
 
 
 class LedgerError(PrivoteError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from .ballots import Ballots, Threshold
+from .drafts import Draft, beside, complete, drafted
+from .errors import InputError
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger
 from .mechanisms import Mechanism
@@ -30,6 +34,9 @@ def label(
     consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
     seed: int | None = None,
+    output: str | os.PathLike[str] | Draft | None = None,
+    resume: bool = False,
+    force: bool = False,
 ) -> Release:
     """Release private labels for votes, within a budget.
 
@@ -63,20 +70,68 @@ def label(
         known by its place in the votes, which must then be the same in every call.
     seed
         An integer makes a simulation, marked as such; it protects nobody.
+    output
+        A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
+        labels are on disk as soon as they are drawn: if anything fails after that,
+        :class:`privote.errors.ChargedError` says where they are. A draft instead of a path:
+        whoever opened it writes what is to be made of it.
+    resume
+        Finish what an earlier call with the same arguments left behind in ``output``. No vote is
+        read, and nothing is drawn or charged: the labels are those that were released.
+    force
+        Replace the file if it exists.
 
     Bad input raises before anything is charged or drawn.
     """
-    ballots = Ballots.of(votes, threshold=threshold)
-    if voter_ids is not None:
-        seats(voter_ids, ballots.voters)
-    with Guardian(
-        mechanism,
-        Budget(epsilon=epsilon, delta=delta),
-        Ledger.in_memory() if ledger is None else ledger,
-        guarantee=guarantee,
-        dataset=dataset,
-        consumer=consumer,
-        voter_ids=voter_ids,
-        seed=seed,
-    ) as guardian:
-        return guardian.release(ballots, queries=queries, baseline=baseline, bound=bound)
+    path = draft = None
+    if isinstance(output, Draft):
+        draft = output
+    elif output is not None:
+        path = _check_output(output, replaced=force or resume)
+    asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
+    asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
+    asked |= {"mechanism": str(mechanism)}
+    place = draft if path is None else beside(path)
+    with drafted(place, asked, resume=resume, force=force) as draft:
+        if draft is not None and resume:
+            release, _ = draft.together()
+        else:
+            ballots = Ballots.of(votes, threshold=threshold)
+            if voter_ids is not None:
+                seats(voter_ids, ballots.voters)
+            if draft is not None:
+                draft.reserve(ballots.queries, ballots.labels)
+            with Guardian(
+                mechanism,
+                Budget(epsilon=epsilon, delta=delta),
+                Ledger.in_memory() if ledger is None else ledger,
+                guarantee=guarantee,
+                dataset=dataset,
+                consumer=consumer,
+                voter_ids=voter_ids,
+                seed=seed,
+            ) as guardian:
+                release = guardian.release(
+                    ballots,
+                    queries=queries,
+                    baseline=baseline,
+                    bound=bound,
+                    keep=None if draft is None else draft.keep,
+                )
+        if path is not None and draft is not None:
+            with complete(path, force=force) as part:
+                release.save(part)
+            draft.finish()
+    return release
+
+
+def _check_output(output: Any, *, replaced: bool) -> Path:
+    """Refuse a place to write to before anything is charged."""
+    if not isinstance(output, str | os.PathLike) or Path(output).suffix != ".npz":
+        raise InputError(f"output must be a file that ends in .npz, got {output!r:.60}")
+    path = Path(output)
+    if path.is_dir() or (path.is_symlink() and not path.exists()):
+        raise InputError(f"output must be a file, and {str(path)!r} is a folder or leads nowhere")
+    if path.exists() and not replaced:
+        raise InputError(f"output must be new, and {str(path)!r} exists; or give force=True")
+    return path

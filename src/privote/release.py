@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._version import __version__
+from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
 from .errors import InputError
 from .mechanisms import ABSTAIN
@@ -49,6 +50,9 @@ _MEANING = {
         "exact epsilon is sealed because the number itself depends on the votes"
     ),
 }
+
+_COSTS = ("price", "threshold", "reserve")  # terms that are costs
+_DERIVED = ("answered", "labels", "abstained", "digest")  # facts that follow from the labels
 
 
 def check_protects(value: Any) -> str:
@@ -189,11 +193,11 @@ class Release:
         return sha256(repr(labels.shape).encode() + labels.tobytes()).hexdigest()
 
     def __repr__(self) -> str:
-        shown = "sealed" if self.epsilon is None else f"{self.epsilon:.4g}"
+        shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon, 4)}"
         mark = ", SIMULATED" if self.simulated else ""
         return (
             f"Release({self.answered} queries x {self.labels.shape[1]} labels, {self.guarantee}, "
-            f"epsilon={shown}, delta={self.delta:g}{mark})"
+            f"epsilon={shown}, delta={rounded_up(self.delta)}{mark})"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -224,12 +228,13 @@ class Release:
 
     def summary(self) -> str:
         """Return a few lines for a terminal: published numbers only."""
-        shown = "sealed" if self.epsilon is None else f"{self.epsilon:.4f}"
+        shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon)}"
         lines = [
             f"queries answered  {self.answered}",
             f"labels each       {self.labels.shape[1]}",
             f"guarantee         {self.guarantee}: {_MEANING[self.guarantee]}",
-            f"epsilon, delta    {shown}, {self.delta:g}  (asked for: {self.budget:g})",
+            f"epsilon, delta    {shown}, {rounded_up(self.delta)}  (asked for: "
+            f"{rounded_up(self.budget)})",
             f"mechanism         {describe(self.mechanism)}",
         ]
         if self.protects != VOTER:
@@ -254,7 +259,7 @@ class Release:
         shown = (
             "sealed, because the number depends on the votes"
             if self.epsilon is None
-            else f"{self.epsilon:.4f}"
+            else f"{rounded_up(self.epsilon)}"
         )
         source = (
             "a seed: SIMULATED, these labels protect nobody"
@@ -286,8 +291,8 @@ class Release:
             ("Mechanism", describe(self.mechanism)),
             ("Who is protected", self._protected()),
             ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
-            ("epsilon", f"{shown} (asked for: {self.budget:g})"),
-            ("delta", f"{self.delta:g}"),
+            ("epsilon", f"{shown} (asked for: {rounded_up(self.budget)})"),
+            ("delta", f"{rounded_up(self.delta)}"),
             (
                 "Accountant",
                 "Rényi divergence of the exact outcome distribution, worst of both "
@@ -306,8 +311,8 @@ class Release:
                 (
                     "For comparison only",
                     "PATE 2018 (Theorem 23) would price the published number at "
-                    f"{self.terms['price_2018']:.4g} instead of {self.terms['price']:.4g}: not a "
-                    "valid bound",
+                    f"{rounded_up(self.terms['price_2018'], 4)} instead of "
+                    f"{rounded_up(self.terms['price'], 4)}: not a valid bound",
                 ),
             )
         if self.allowance is not None:
@@ -348,7 +353,7 @@ class Release:
         else:
             text += (
                 f", and also mechanism, settings and numbers of later charges: the data set's "
-                f"budget of {self.budget:g} is {self.rule}, which was fixed with it, so it holds "
+                f"budget of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so it holds "
                 "for all charges together"
             )
         if self.consumer is None:
@@ -381,7 +386,7 @@ class Release:
                 "number are (epsilon, delta)-close to those of every neighbour of these votes"
             )
         numbers = ", ".join(
-            f"{name} {value:.4g}"
+            f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
             for name, value in self.terms.items()
             if name not in ("passed", "price_2018")
         )
@@ -402,11 +407,14 @@ class Release:
         """Read what :meth:`save` wrote. Runs no code from the file."""
         try:
             data = ArrayFile(path)
-            labels, facts = data["labels"], json.loads(str(data["facts"]))
-            for derived in ("answered", "labels", "abstained", "digest"):
-                facts.pop(derived, None)
-            if isinstance(facts["allowance"], list):
-                facts["allowance"] = tuple(facts["allowance"])
-            return cls(labels=labels, **facts)
+            return cls.of_facts(data["labels"], json.loads(str(data["facts"])))
         except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
+
+    @classmethod
+    def of_facts(cls, labels: npt.NDArray[np.int8], facts: dict[str, Any]) -> Release:
+        """Return the release that :meth:`facts` is about."""
+        own = {name: value for name, value in facts.items() if name not in _DERIVED}
+        if isinstance(own["allowance"], list):
+            own["allowance"] = tuple(own["allowance"])
+        return cls(labels=labels, **own)

@@ -97,11 +97,3 @@ def test_statement_is_written_in_words_and_for_machines(
     assert again.exit_code == 2
     assert "--statement" in again.stderr
     assert not (tmp_path / "b.csv").exists()
-
-
-def test_sanitize_prints_a_number_with_its_terms(run: Run, votes_file: Path) -> None:
-    call = ("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
-    facts = json.loads(run(*call, "--json").stdout)
-    assert facts["epsilon"] > 0
-    assert {"order", "beta", "sigma_s", "gamma", "price"} <= facts.keys()
-    assert "not differential privacy" in run(*call).stdout

@@ -86,3 +86,57 @@ def test_compare_says_for_whom_it_is(run: Run, votes_file: Path) -> None:
     note = "for the owner's eyes: these numbers depend on the votes"
     assert note in run(*call).stdout
     assert json.loads(run(*call, "--json").stdout)["note"] == note
+
+
+def test_the_owner_sees_both_accountants_and_the_figures_of_2018(
+    run: Run, votes_file: Path, release: pv.Release
+) -> None:
+    call = ("label", votes_file, *LABEL, *DEPENDENT, "--show-sealed", "--json")
+    sealed = json.loads(run(*call, "--output", "a.csv").stdout)["sealed"]
+    for name in ("epsilon_by_voter", "epsilon_rdp", "epsilon_pld"):
+        assert sealed[name] == pytest.approx(getattr(release.sealed, name))
+    assert sealed["accountant"] == release.sealed.accountant
+    assert sealed["pate2018"] == "for comparison only: not a valid bound"
+    assert sealed["pate2018_after"] > sealed["pate2018_before"] > 0
+    for more in (("--quota", 0.3), ("--gate-threshold", 12, "--gate-sigma", 3)):
+        sealed = json.loads(run(*call, *more, "--output", "b.csv", "--force").stdout)["sealed"]
+        assert "pate2018" not in sealed
+
+
+def test_real_votes_of_the_papers_run(run: Run, shared_data: Path) -> None:
+    # By the paper's accounting 204 queries cost 20 at sigma 7.
+    budget = ("--epsilon", 20, "--delta", 1e-5, "--guarantee", "data-dependent", "--queries", 204)
+    call = ("label", shared_data / "votes_tmc2007_50.npz", "--mechanism", "binary", "--sigma", 7)
+    shown = run(*call, *budget, "--output", "a.csv", "--show-sealed", "--json")
+    sealed = json.loads(shown.stdout)["sealed"]
+    assert sealed["pate2018_before"] == pytest.approx(19.985, abs=1e-3)
+    assert sealed["pate2018_after"] == pytest.approx(25.308, abs=1e-3)
+    assert sealed["pate2018_deviation"] == pytest.approx(3.692, abs=1e-3)
+
+
+def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_file: Path) -> None:
+    done = run("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
+    assert done.exit_code == 2
+    assert "No such command" in done.stderr
+    shown = " ".join(
+        run("label", votes_file, *LABEL, *DEPENDENT, "--output", "a.csv").stdout.split()
+    )
+    for term in ("smooth sensitivity: how far the cost can move", "confidence 0.95", "exp(-beta)"):
+        assert term in shown
+    assert "not differential privacy" in shown
+
+
+@pytest.mark.parametrize("flags", [("plurality",), ("powerset", "--max-positives", 1)])
+def test_a_refused_ballot_is_not_quoted(
+    run: Run, tmp_path: Path, flags: tuple[object, ...]
+) -> None:
+    votes = np.zeros((9, 8, 3), bool)
+    votes[8, 7, :2] = True
+    np.save(tmp_path / "two.npy", votes)
+    call = ("label", "two.npy", *LABEL[2:], "--mechanism", *flags, "--output", "a.csv")
+    done = run(*call)
+    assert done.exit_code == 2
+    assert "--show-sealed says which" in done.stderr
+    assert "voter" not in done.stderr
+    asked = run(*call, "--show-sealed")
+    assert "for the owner's eyes: voter 7 has 2 positives on query 8" in asked.stderr

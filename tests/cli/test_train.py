@@ -50,7 +50,7 @@ def test_train_writes_all_it_says(trained):
     output, facts = trained
     assert sorted(path.name for path in output.iterdir()) == sorted(facts["written"])
     assert facts["release"]["epsilon"] <= 8
-    assert facts["test"][0]["AUC"] > 0.8
+    assert facts["test"] == []  # private rows: no epsilon covers their figures
     with (output / "labels.csv").open() as stream:
         rows = list(csv.reader(stream))
     assert rows[0] == ["row", "flu", "cold"]
@@ -60,6 +60,39 @@ def test_train_writes_all_it_says(trained):
     saved = load_student(output / "student.student")
     assert saved.label_names == ("flu", "cold")
     assert saved.privacy["epsilon"] == facts["release"]["epsilon"]
+
+
+def test_figures_on_private_rows_are_for_the_owner(trained, tables):
+    output, facts = trained
+    file = output / "for-the-owner.json"
+    figures = json.loads(file.read_text())
+    assert figures["test"][0]["AUC"] > 0.8
+    assert "for the owner's eyes" in figures["note"]
+    assert file.stat().st_mode & 0o077 == 0
+    said = json.dumps(facts)
+    for path in output.iterdir():
+        said += "" if path == file else path.read_bytes().decode(errors="replace")
+    for name in ("ACC", "BAC", "AUC", "MAP"):
+        assert f"{figures['test'][0][name]:.6f}" not in said
+        assert f">{name}<" not in said
+
+
+def test_figures_leave_where_that_is_asked_for(tables):
+    command = [
+        "train", tables / "private.csv", "--labels", "flu,cold", "--public", tables / "public.csv",
+        "--test", tables / "test.csv", "--teachers", "20", *BUDGET, "--output", tables / "open",
+        "--force",
+    ]  # fmt: skip
+    quiet = invoke(*command)
+    assert "AUC" not in quiet.output
+    assert "for-the-owner.json; --show-sealed prints them" in quiet.output
+    sealed = invoke(*command, "--show-sealed")
+    assert "For the owner's eyes: on the test rows" in sealed.output
+    asked = json.loads(invoke(*command, "--show-sealed", "--json").stdout)
+    assert asked["sealed"]["test"][0]["AUC"] > 0.8
+    public = json.loads(invoke(*command, "--test-is-public", "--json").stdout)
+    assert public["test"][0]["AUC"] > 0.8
+    assert "AUC" in (tables / "open" / "report.html").read_text()
 
 
 def test_predict_uses_the_saved_student(trained, tables, tmp_path):

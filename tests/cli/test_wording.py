@@ -71,7 +71,7 @@ BINARY = ("--mechanism", "binary", "--sigma", 7)
         (("label", "VOTES", *BINARY, *BUDGET, "--quota", 0.3, "--false-alarm", 0.1), "--quota and"),
         (("label", "VOTES", *BINARY, *BUDGET, "--seed", -1), "--seed must be None or an integer"),
         (("plan", *BINARY, *BUDGET, "--voters", 0, "--labels", 2), "--voters must be an integer"),
-        (("sanitize", "VOTES", "--sigma", 7, "--delta", 1e-5, "--queries", 99), "--queries must"),
+        (("label", "VOTES", *BINARY, *BUDGET, "--queries", 99), "--queries must"),
         (("compare", "VOTES", *BUDGET, "--tau-sigma", -1), "--tau-sigma must be finite"),
         (("compare", "VOTES", *BUDGET, "--tau-l2", -1), "--tau-l2 must be finite and positive"),
         (

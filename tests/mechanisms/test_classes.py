@@ -98,13 +98,19 @@ def test_the_worst_case_is_above_a_vote_between_two() -> None:
     assert (argmax <= ORDERS / 9.0).all()
 
 
-def test_refusals_name_the_place() -> None:
-    votes = np.zeros((3, 4, 3), bool)
-    votes[2, 1] = True
-    with pytest.raises(pv.BallotError, match="voter 1"):
-        pv.PluralityVoting(sigma=1.0).rdp(votes)
-    with pytest.raises(pv.BallotError, match="max_positives"):
-        pv.PowersetVoting(sigma=1.0, max_positives=2).release(votes)
+def test_refusals_name_the_rule_and_seal_the_place() -> None:
+    votes = np.zeros((9, 8, 3), bool)
+    votes[8, 7] = True
+    for mechanism in (
+        pv.PluralityVoting(sigma=1.0),
+        pv.PowersetVoting(sigma=1.0, max_positives=2),
+    ):
+        with pytest.raises(pv.BallotError, match="a ballot has more") as told:
+            mechanism.rdp(votes)
+        assert "voter 7 has 3 positives on query 8" in str(told.value.sealed)
+        for text in (str(told.value), repr(told.value)):
+            assert "7" not in text
+            assert "8" not in text
     for bad in (0, -1, 1.5, True):
         with pytest.raises(pv.InputError, match="max_positives must be"):
             pv.PowersetVoting(sigma=1.0, max_positives=bad)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BudgetError, InputError, positive
-from .renyi import Floats, Orders, check_delta, check_orders, epsilon
+from .renyi import Floats, Orders, check_delta, check_orders, epsilon, rounded_up
 from .sanitize import UNSURE, check_table, expected_cost, windowed_max
 
 _FAR = 700.0  # logits end here: 1 - pi is then 1e-304
@@ -252,7 +252,8 @@ def propose(
             )
     if best is None:
         raise BudgetError(
-            f"{cells} cells do not fit in epsilon={budget:g}, delta={delta:g} even if all voters "
+            f"{cells} cells do not fit in epsilon={rounded_up(budget)}, delta={rounded_up(delta)} "
+            "even if all voters "
             "agree: ask fewer queries, or add noise"
         )
     return best

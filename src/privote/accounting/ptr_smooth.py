@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtri
 
 from ..errors import InputError
 from .ptr import affordable, statement_epsilon
-from .renyi import Floats, Orders, check_orders
+from .renyi import Floats, Orders, check_orders, rounded_up
 from .sanitize import (
     UNSURE,
     check_table,
@@ -125,7 +125,10 @@ def largest_queries(
                 if threshold > 0 and cells > most:
                     most, best = cells, (order, threshold, beta, sigma_s)
     if best is None:
-        raise InputError(f"no test fits in epsilon={budget:g} at delta={delta:g}: ask for more")
+        raise InputError(
+            f"no test fits in epsilon={rounded_up(budget)} at delta={rounded_up(delta)}: ask for "
+            "more"
+        )
     names = ("order", "threshold", "beta", "sigma_s")
     return int(min(most, 1e15)) // labels, SmoothProposal(
         **dict(zip(names, best, strict=True)), delta=delta

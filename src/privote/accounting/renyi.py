@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from numbers import Real
 
 import numpy as np
@@ -178,6 +179,30 @@ def epsilon(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float | 
     return np.array([_compute_epsilon(row, orders, delta)[0] for row in flat]).reshape(
         curve.shape[:-1]
     )
+
+
+def rounded_up(value: float, digits: int = 6, *, places: int | None = None) -> str:
+    """Return an epsilon, a delta or a cost as text that is never below it.
+
+    Parameters
+    ----------
+    value
+        What is said; rounded to the nearest it could be a promise that does not hold.
+    digits
+        How many digits count.
+    places
+        Digits after the point instead, with commas, as in a table; fewer than that are not cut off.
+    """
+    number = float(value)
+    if not math.isfinite(number):
+        return f"{number:g}"
+    # The shortest decimal that is this float: 1e-5 stays 1e-05, though it is stored a little above.
+    exact = Decimal(repr(number))
+    if places is not None and (number == 0 or abs(number) >= 10.0**-places):
+        step = Decimal(1).scaleb(-places)
+        return f"{exact.quantize(step, ROUND_CEILING, Context(prec=400)):,f}"
+    up = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact)
+    return f"{float(up):.{digits}g}"
 
 
 def best_order(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:

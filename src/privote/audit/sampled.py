@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from ..accounting.renyi import Orders, check_delta, check_orders, epsilon
+from ..accounting.renyi import Orders, check_delta, check_orders, epsilon, rounded_up
 from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 
@@ -51,7 +51,7 @@ class SampledReport:
         return (
             f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}: epsilon >= {self.lower_bound:.4f} "
             f"({self.confidence:.0%} sure, {self.draws} draws a side), stated {self.stated:.4f} at "
-            f"delta={self.delta:g}"
+            f"delta={rounded_up(self.delta)}"
         )
 
 

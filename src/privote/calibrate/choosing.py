@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..accounting.renyi import check_delta
+from ..accounting.renyi import check_delta, rounded_up
 from ..ballots import Ballots, BallotSource, Threshold
 from ..errors import BudgetError, InputError, UnavailableError, positive
 from ..guardian.seats import check_baseline
@@ -207,7 +207,7 @@ def _beyond(candidate: Candidate, sample: Sample, want: Wanted, measure: str) ->
 def _refusal(
     table: Sequence[Candidate], floor: float, measure: str, budget: tuple[float, float]
 ) -> BudgetError:
-    spent = f"epsilon={budget[0]:g} at delta={budget[1]:g}"
+    spent = f"epsilon={rounded_up(budget[0])} at delta={rounded_up(budget[1])}"
     if not table:
         return BudgetError(f"{spent} answers not one query with any of the noises tried")
     closest = max(table, key=attrgetter("utility"))

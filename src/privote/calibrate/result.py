@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..accounting.renyi import rounded_up
 from ..mechanisms import Mechanism
 
 #: What must stand next to every number of a calibration.
@@ -126,7 +127,8 @@ class Calibration:
         chosen = self.chosen
         facts = {
             "mechanism": str(chosen.mechanism),
-            "budget": f"epsilon {self.epsilon:g}, delta {self.delta:g} ({self.guarantee})",
+            "budget": f"epsilon {rounded_up(self.epsilon)}, delta {rounded_up(self.delta)} "
+            f"({self.guarantee})",
             "answers": f"{chosen.queries:,} of {self.available:,} queries",
             self.measure: f"{chosen.utility:.4f} with {self.against} (floor {self.floor:g})",
         }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..accounting.allowance import FACTOR
-from ..accounting.renyi import check_delta
+from ..accounting.renyi import check_delta, rounded_up
 from ..ballots import MOST
 from ..errors import BudgetError, InputError, positive, whole
 from ..mechanisms import Mechanism, TauVoting
@@ -65,7 +65,8 @@ def sigma_for(
         assert last is not None
         raise BudgetError(
             f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} is just enough: at {last[0]:.3g} the "
-            f"wanted queries cost epsilon {last[1]:.3g}, and the budget is {budget:g}"
+            f"wanted queries cost epsilon {rounded_up(last[1], 3)}, and the budget is "
+            f"{rounded_up(budget)}"
         )
     return _bisected(price, budget, fits, exceeds)[0]
 
@@ -113,7 +114,8 @@ def tau_for(
         assert exceeds is not None
         raise BudgetError(
             f"no tau from {_LEAST_TAU:g} is small enough: there the {wanted} queries cost epsilon "
-            f"{exceeds[1]:.3g}, and the budget is {budget:g}; with a smaller tau no label could "
+            f"{rounded_up(exceeds[1], 3)}, and the budget is {rounded_up(budget)}; with a smaller "
+            "tau no label could "
             "win half of the voters, so use a larger sigma or fewer queries"
         )
     return fits[0] if exceeds is None else _bisected(price, budget, fits, exceeds)[0]

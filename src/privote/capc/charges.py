@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
 from ..errors import BudgetError, LedgerError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
@@ -209,8 +209,9 @@ class Charges:
         fit = self.ledger.room(totals, each, orders, (party, querier), queries)
         if fit < queries:
             raise BudgetError(
-                f"the budget of {party} (epsilon={self.terms.epsilon:g} at delta="
-                f"{self.terms.delta:g}) allows {fit} more queries of {querier} in the worst case "
+                f"the budget of {party} (epsilon={rounded_up(self.terms.epsilon)} at delta="
+                f"{rounded_up(self.terms.delta)}) allows {fit} more queries of {querier} in the "
+                "worst case "
                 f"with {self.terms.mechanism}, but queries={queries}"
             )
         body = self._body(party, querier, queries * each)
@@ -228,8 +229,9 @@ class Charges:
         room = self.ledger.room(totals, curve, self.prices.orders, (party, querier), 1)
         if allowance < 1 or room < 1:
             raise BudgetError(
-                f"the budget of {party} (epsilon={self.terms.epsilon:g} at delta="
-                f"{self.terms.delta:g}) does not allow {max(allowance, 1)} surprises for {querier} "
+                f"the budget of {party} (epsilon={rounded_up(self.terms.epsilon)} at delta="
+                f"{rounded_up(self.terms.delta)}) does not allow {max(allowance, 1)} surprises "
+                f"for {querier} "
                 f"with {self.terms.mechanism}: "
                 + (
                     "use a larger sigma or budget"

@@ -1,7 +1,7 @@
 """The command line: one file per verb.
 
 Exit codes: 0 done, 1 a violation was found (audit) or something unforeseen, 2 usage, 3 budget
-refused, 4 ledger broken, 5 peer failed.
+refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finished: --resume.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from .label import label
 from .ledger import app as ledger
 from .plan import plan
 from .predict import predict
-from .sanitize import sanitize
 from .train import train
 from .tune import app as tune
 from .wording import speak
@@ -37,6 +36,13 @@ class _Verbs(TyperGroup):
         except PrivoteError as error:
             typer.echo(f"error: {printable(str(error))}", err=True)
             raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            typer.echo(
+                "interrupted: no labels were released; where a ledger was given, privote ledger "
+                "show says whether anything was charged",
+                err=True,
+            )
+            raise typer.Exit(130) from None
 
 
 # No pretty tracebacks: they print local variables, and these may be votes.
@@ -59,7 +65,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback(
     epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, "
-    "5 peer failed. Start with: privote demo"
+    "5 peer failed, 6 charged but not finished: the same again with --resume. Start with: "
+    "privote demo"
 )
 def privote(
     version: Annotated[
@@ -72,7 +79,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, compare, audit, sanitize, train, predict, demo):
+for verb in (label, plan, compare, audit, train, predict, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 from .output import say
@@ -98,7 +99,7 @@ def _noise(facts: dict[str, Any]) -> list[str]:
         ]
     voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
     said = {
-        int(known): f"sigma {left['sigma']:.3g}, epsilon {left['epsilon']:.4g}"
+        int(known): f"sigma {left['sigma']:.3g}, epsilon {rounded_up(left['epsilon'], 4)}"
         for known, left in facts["noise_if_known"].items()
     }
     lines = [
@@ -139,7 +140,8 @@ def statement(facts: dict[str, Any]) -> str:
         promise,
         "Protected: replacing all training data of one answering site, towards whoever sees the "
         "labels.",
-        f"  epsilon {facts['epsilon']:g} at delta {facts['delta']:g} for each site's data: all "
+        f"  epsilon {rounded_up(facts['epsilon'])} at delta {rounded_up(facts['delta'])} for each "
+        "site's data: all "
         "batches of all querying sites together, past and future; unconditional.",
         "No smaller number is stated for this querying site: an answering site may have learnt "
         "from labels that others received, and so may these labels.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
 
 from . import options
@@ -251,8 +252,9 @@ def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, j
         typer.echo(facts["stamp"] + "\n")
     typer.echo(
         f"{len(facts['parties'])} of {facts['voters']} sites labelled {len(labels)} scenes with "
-        f"{facts['mechanism']}.\nGuarantee {facts['guarantee']}: epsilon {facts['epsilon']:.3g} at "
-        f"delta {facts['delta']:g} for each site's data, all who ask together."
+        f"{facts['mechanism']}.\nGuarantee {facts['guarantee']}: epsilon "
+        f"{rounded_up(facts['epsilon'], 3)} at delta {rounded_up(facts['delta'])} for each site's "
+        "data, all who ask together."
     )
     allowance = allowance_said(facts)
     if allowance is not None:

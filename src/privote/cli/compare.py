@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import BallotError, InputError
 from privote.mechanisms import (
     BinaryVoting,
@@ -179,7 +180,8 @@ def _show(rows: list[dict[str, Any]], shape: tuple[int, ...], fitting: Any, *, j
     print_table(
         rows,
         columns=columns,
-        title=f"Queries that fit epsilon {fitting.epsilon:g} at delta {fitting.delta:g} "
+        title=f"Queries that fit epsilon {rounded_up(fitting.epsilon)} at delta "
+        f"{rounded_up(fitting.delta)} "
         f"({voters} voters, {labels} labels)\n{OWNERS}",
         caption=f"Looked at {looked:,} of {queries:,} queries: {looked:,} means all, or more.",
     )

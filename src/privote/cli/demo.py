@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import check_delta
+from privote.accounting.renyi import check_delta, rounded_up
 from privote.errors import InputError, positive
 
 from . import options
@@ -84,7 +84,7 @@ def _commands(output: Path, outcome: Any) -> list[str]:
     request = outcome.request
     votes, mine = (shlex.quote(str(output / name)) for name in ("votes.npz", "my-labels.csv"))
     sigma = outcome.mechanisms["binary"].sigma
-    budget = f"--epsilon {request.epsilon:g} --delta {request.delta:g}"
+    budget = f"--epsilon {rounded_up(request.epsilon)} --delta {rounded_up(request.delta)}"
     more = 10 * request.queries
     return [
         f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
@@ -111,7 +111,8 @@ def _write(output: Path, outcome: Any) -> dict[str, Any]:
         write_label_csv(labels, output / f"labels-{name}-{guarantee}.csv")
     command = (
         f"privote demo --output {shlex.quote(str(output))} --teachers {request.teachers} \\\n"
-        f"  --epsilon {request.epsilon:g} --delta {request.delta:g} --queries {request.queries} "
+        f"  --epsilon {rounded_up(request.epsilon)} --delta {rounded_up(request.delta)} --queries "
+        f"{request.queries} "
         f"--private {request.private}" + ("" if request.seed is None else f" --seed {request.seed}")
     )
     commands = _commands(output, outcome)
@@ -157,7 +158,7 @@ def _show(outcome: Any, written: dict[str, Any]) -> None:
         outcome.rows,
         columns=TERMINAL,
         title=f"Labels for {request.queries} scenes from {request.teachers} teachers under epsilon "
-        f"{request.epsilon:g}, delta {request.delta:g}.{mark}",
+        f"{rounded_up(request.epsilon)}, delta {rounded_up(request.delta)}.{mark}",
         caption=READING,
     )
     print_table(
@@ -168,8 +169,9 @@ def _show(outcome: Any, written: dict[str, Any]) -> None:
     print_table(
         outcome.models,
         columns=MODELS,
-        title=f"Models on test scenes; the private ones under epsilon {request.epsilon:g}, delta "
-        f"{request.delta:g}, for changing one private scene",
+        title="Models on test scenes; the private ones under epsilon "
+        f"{rounded_up(request.epsilon)}, delta "
+        f"{rounded_up(request.delta)}, for changing one private scene",
         caption=COMPARED,
     )
     typer.echo(f"Report: {written['report']}\n\nTry next:")

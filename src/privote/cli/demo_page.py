@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import MissingExtraError
 from privote.report import (
     OWNER_ONLY,
@@ -121,7 +122,7 @@ def _may_leave(row: dict[str, Any]) -> str:
 def _released(outcome: Outcome, command: str) -> Section:
     request = outcome.request
     rows = [{**row, "may it leave?": _may_leave(row)} for row in outcome.rows]
-    budget = f"epsilon {request.epsilon:g}, delta {request.delta:g}"
+    budget = f"epsilon {rounded_up(request.epsilon)}, delta {rounded_up(request.delta)}"
     # BAC needs both classes of a label, which very few queries may not have.
     balanced = any(row["BAC"] is not None and row["BAC"] == row["BAC"] for row in outcome.rows)
     metric = "BAC" if balanced else "ACC"
@@ -132,8 +133,8 @@ def _released(outcome: Outcome, command: str) -> Section:
                 values={
                     "teachers": request.teachers,
                     "queries asked": request.queries,
-                    "epsilon": f"{request.epsilon:g}",
-                    "delta": f"{request.delta:g}",
+                    "epsilon": f"{rounded_up(request.epsilon)}",
+                    "delta": f"{rounded_up(request.delta)}",
                 }
             ),
             READING,
@@ -167,8 +168,9 @@ def _learnt(outcome: Outcome) -> Section:
         blocks=[
             COMPARED,
             TableBlock(
-                caption=f"On test scenes. Private models: epsilon {request.epsilon:g} at delta "
-                f"{request.delta:g}, for changing one private scene.",
+                caption=f"On test scenes. Private models: epsilon {rounded_up(request.epsilon)} "
+                "at delta "
+                f"{rounded_up(request.delta)}, for changing one private scene.",
                 rows=outcome.models,
                 columns=MODELS,
             ),
@@ -202,7 +204,8 @@ def _bought(outcome: Outcome) -> Section:
             "better unconditional guarantee. Choosing it by looking at the votes would void the "
             "guarantee.",
             _figure(
-                f"Binary, epsilon {request.epsilon:g} at delta {request.delta:g}. The forecast is "
+                f"Binary, epsilon {rounded_up(request.epsilon)} at delta "
+                f"{rounded_up(request.delta)}. The forecast is "
                 f"for a voter with {SURPRISES:g} yes-votes a scene; the budget holds whether it is "
                 "right or not. No votes went into this figure.",
                 lambda: answered_by_sigma(

@@ -13,13 +13,14 @@ from typing import Any
 import numpy.typing as npt
 
 from privote.arrayfiles import ArrayFile, check_file, read_npy
+from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
-from privote.scratch import Scratch
 
 from .truth import read_table
 
 LABEL_FILES = (".csv", ".npz")
+DRAFT = ".draft"  # of what is written into a folder
 
 
 def check_new(
@@ -51,13 +52,15 @@ def check_new(
         )
     if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
         raise InputError(f"{option} {str(path)!r} is what this command reads: name another file")
+    if path.is_symlink() and not path.exists():
+        raise InputError(f"{option} {str(path)!r} is a link that leads nowhere: name a file")
     if path.exists() and not force:
         raise InputError(f"{option} {str(path)!r} exists; give --force to replace it")
 
 
 def check_folder(output: Path, *, force: bool) -> None:
-    """Refuse a folder that holds anything, unless it may be replaced; the same rule."""
-    if output.is_dir() and any(output.iterdir()) and not force:
+    """Refuse a folder that holds anything but a draft, unless it may be replaced; the same rule."""
+    if not force and output.is_dir() and any(file.name != DRAFT for file in output.iterdir()):
         raise InputError(
             f"--output {str(output)!r} exists and is not empty; give --force to replace files in it"
         )
@@ -91,45 +94,13 @@ def claimed(
     keep: Iterable[Path] = (),
     owner_only: bool = False,
 ) -> Iterator[Path]:
-    """Yield a temporary file beside ``output`` that becomes it when the block ends well.
+    """Yield a file to write beside ``output`` that becomes it when the block ends well.
 
-    Everything that can be wrong with the place is found here, before anything is released. If the
-    block fails, nothing is left behind; if the process is killed, the next claim removes the draft.
+    For work that costs nothing: if the block fails, nothing is left behind.
     """
     check_new("--output", output, suffixes, force=force, keep=keep)
-    try:
-        scratch = Scratch(output.parent, f".{output.stem}-")
-    except InputError as error:
-        raise InputError(f"--output {str(output)!r}: {error}") from None
-    draft = scratch.path / f"draft{output.suffix}"
-    draft.touch(mode=0o600)
-    try:
-        yield draft
-        if not owner_only:
-            draft.chmod(0o666 & ~_umask())  # until here it was for its owner only
-        _move(draft, output, force=force)
-    finally:
-        scratch.remove()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _move(draft: Path, output: Path, *, force: bool) -> None:
-    if not force:
-        try:
-            os.link(draft, output)  # unlike a rename, this never replaces a file
-            return
-        except FileExistsError:
-            raise InputError(
-                f"--output {str(output)!r} was made by somebody else meanwhile; nothing was written"
-            ) from None
-        except OSError:
-            pass  # a file system without links
-    draft.replace(output)
+    with complete(output, force=force, owner_only=owner_only) as part:
+        yield part
 
 
 def write_labels(release: Release, path: Path) -> None:
@@ -152,11 +123,12 @@ def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Pat
         check_new("--statement", file, force=force, keep=keep)
 
 
-def write_statement(release: Release, path: Path) -> None:
+def write_statement(release: Release, path: Path, *, force: bool = True) -> None:
     """Write the guarantee in plain words, and the same for machines beside it."""
-    path.write_text(release.statement() + "\n", encoding="utf-8")
     facts = json.dumps(release.facts(), indent=2, default=str)
-    path.with_suffix(".json").write_text(facts + "\n", encoding="utf-8")
+    for file, text in ((path, release.statement()), (path.with_suffix(".json"), facts)):
+        with complete(file, force=force) as part:
+            part.write_text(text + "\n", encoding="utf-8")
 
 
 def write_label_csv(labels: npt.NDArray[Any], path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 from . import options
@@ -14,6 +15,13 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
+_SANITIZED = (
+    "Epsilon is what labels and this number cost at most, with confidence {sure:g} (1 - gamma). It "
+    "is about these votes and their neighbours; not differential privacy. The noise in it is "
+    "sigma_s times the smooth sensitivity: how far the cost can move if one voter's ballots "
+    "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
+    "only: not a valid bound. More: docs/publishing.md."
+)
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: keep their order in every run, or give --voter-ids",
@@ -81,6 +89,7 @@ def label(
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     force: options.Force = False,
+    resume: options.Resume = False,
     show_sealed: Annotated[
         bool,
         typer.Option("--show-sealed", help="Also show the numbers that must not be published."),
@@ -95,7 +104,12 @@ def label(
     the next query would not fit. "ptr" (binary only) tests privately whether the votes agree
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
-    what may be published is a noisy, sanitized one (binary only).
+    what may be published is a noisy, sanitized one (binary only), drawn once, along with the
+    labels. --show-sealed then also shows what PATE 2018 would have said, which is no valid bound.
+
+    The output's place is claimed before anything is charged, and labels are on disk as soon as they
+    are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
+    finishes from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     The .npz file also holds the bill; read it with privote.Release.load.
@@ -107,10 +121,12 @@ def label(
     """
     import privote
     from privote.ballots import Ballots
+    from privote.drafts import Draft, beside, complete
 
     from .files import (
+        LABEL_FILES,
+        check_new,
         check_statement,
-        claimed,
         read_baseline,
         read_names,
         write_labels,
@@ -124,20 +140,28 @@ def label(
         raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
     if bound is not None and guarantee != "data-dependent":
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
+    if resume and show_sealed:
+        raise InputError("--show-sealed goes without --resume: nothing sealed is kept in a draft")
     mech, guess = mechanism.build(), None if baseline is None else read_baseline(baseline)
     names = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
-        check_statement(statement, output, force=force, keep=read)
-    with claimed(output, force=force, keep=read) as draft:
-        with working(f"reading {votes.name}"):
-            ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
-        if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
-            ballots = ballots.clip(mechanism.max_positives)
-        with working("answering", ballots.queries) as tick:
+        check_statement(statement, output, force=force or resume, keep=read)
+    check_new("--output", output, LABEL_FILES, force=force or resume, keep=read)
+    asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
+    asked |= {"guarantee": guarantee, "queries": queries}
+    asked |= {"dataset": account.dataset, "consumer": account.consumer}
+    with Draft(beside(output), asked, resume=resume, force=force) as draft:
+        ballots: Any = None
+        if not resume:
+            with working(f"reading {votes.name}"):
+                ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
+            if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
+                ballots = ballots.clip(mechanism.max_positives)
+        with working("answering", None if resume else ballots.queries) as tick:
             release = privote.label(
-                WatchedBallots(ballots, tick),
+                None if resume else WatchedBallots(ballots, tick),
                 mechanism=mech,
                 epsilon=epsilon,
                 delta=delta,
@@ -150,19 +174,23 @@ def label(
                 consumer=account.consumer,
                 voter_ids=names,
                 seed=seed,
+                output=draft,
+                resume=resume,
             )
-        write_labels(release, draft)
-    if statement is not None:
-        write_statement(release, statement)
+        with complete(output, force=force) as part:
+            write_labels(release, part)
+        if statement is not None:
+            write_statement(release, statement, force=force)
+        draft.finish()
     known_by = None
     if release.ledger is not None and guarantee == "allowance":
         known_by = "place" if names is None else "name"
-    sealed = _sealed(release, names) if show_sealed else None
+    sealed = _sealed(release, names, ballots) if show_sealed else None
     show = _show_json if json else _show
     show(release, output, known_by, sealed)
 
 
-def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
+def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 
@@ -184,13 +212,39 @@ def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
     if release.guarantee == "data-dependent":
         with working("pricing each voter"):
             bills = release.sealed.bills()
+            exact = {
+                name: getattr(release.sealed, name)
+                for name in ("epsilon_by_voter", "accountant", "epsilon_rdp", "epsilon_pld")
+            }
         return {
             "bound": release.sealed.bound,
             "epsilon": float(release.sealed.epsilon),
             "epsilon_of_costliest_voter": float(bills.max()),
             "epsilon_of_median_voter": float(np.median(bills)),
+            **exact,
+            **_as_in_2018(release, ballots),
         }
     return {}
+
+
+def _as_in_2018(release: Any, ballots: Any) -> dict[str, Any]:
+    """Return the figures of PATE 2018's own procedure on these votes, where it is defined."""
+    from privote.accounting.sanitize2018 import sanitized
+    from privote.guardian.consensus import Levels
+    from privote.mechanisms import BinaryVoting
+
+    sigma = release.mechanism.get("sigma")
+    if sigma is None or release.mechanism != BinaryVoting(sigma=sigma).parameters():
+        return {}
+    mechanism = BinaryVoting(sigma=sigma)
+    levels = Levels.of(mechanism, ballots)
+    if levels is None or levels.reach != 1:
+        return {}
+    for block in ballots.head(release.answered).blocks():
+        levels.add(mechanism.tally(block))
+    found = sanitized(levels.histogram, sigma, release.delta)._asdict()
+    note = "for comparison only: not a valid bound"
+    return {"pate2018": note, **{f"pate2018_{name}": value for name, value in found.items()}}
 
 
 def _show_json(
@@ -230,7 +284,7 @@ def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, An
         "budget": release.budget,
     }
     if release.epsilon is not None:
-        facts["epsilon"] = f"{release.epsilon:.6g} ({allowed}; may be published)"
+        facts["epsilon"] = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
     for name, value in release.terms.items():
         facts[name] = value
     caption = None
@@ -246,6 +300,8 @@ def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, An
             "queries answered from it so far. Voters who cast more run out, and then count as the "
             "baseline; who did is sealed."
         )
+    if "gamma" in release.terms:
+        caption = _SANITIZED.format(sure=1 - release.terms["gamma"])
     if release.terms.get("passed") is False:
         caption = (
             "The test failed: nothing was released, and the whole budget of this data set is spent."

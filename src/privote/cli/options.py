@@ -132,6 +132,14 @@ Consumer = Annotated[
 Voters = Annotated[int, typer.Option(help="How many voters.")]
 Labels = Annotated[int, typer.Option(help="How many labels a ballot has.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is written if it exists.")]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Finish a run that was charged and then broke off, from the labels it released: the "
+        "same command again, with this. Nothing is charged.",
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(

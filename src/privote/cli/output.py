@@ -59,7 +59,8 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
     from rich.table import Table
     from rich.text import Text
 
-    from privote.report.tables import cell
+    from privote.accounting.renyi import rounded_up
+    from privote.report.tables import cell, is_cost
 
     made = Table(
         box=None,
@@ -69,7 +70,9 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         padding=(0, 2, 0, 0),
     )
     for name, value in facts.items():
-        shown = f"{value:.6g}" if isinstance(value, float) else cell(value)
+        shown = cell(value)
+        if isinstance(value, float):
+            shown = rounded_up(value) if is_cost(name) else f"{value:.6g}"
         # Text, not str: a file named "[bold]" must stay what it is.
         made.add_row(Text(printable(name)), Text(shown))
     # Below the table, not its own caption, which would be folded to its width.

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 from privote.mechanisms import Mechanism
 
@@ -260,7 +261,7 @@ def _show(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
     facts = {
         "mechanism": str(mechanism),
         "electorate": f"{numbers['voters']:,} voters, {numbers['labels']:,} labels",
-        "budget": f"epsilon {numbers['epsilon']:g}, delta {numbers['delta']:g}",
+        "budget": f"epsilon {rounded_up(numbers['epsilon'])}, delta {rounded_up(numbers['delta'])}",
         "worst-case": f"{numbers['worst_case_queries']:,} queries, whatever the votes",
         "allowance": f"{numbers['allowance']:,} surprises a voter, for life ({unit})",
     }

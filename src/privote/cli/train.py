@@ -66,8 +66,20 @@ def train(
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(help="Rows with true labels to judge by.", rich_help_panel=_DATA),
+        typer.Option(
+            help="Rows with true labels to judge by. The figures are for the owner's eyes: no "
+            "epsilon covers them.",
+            rich_help_panel=_DATA,
+        ),
     ] = None,
+    test_is_public: Annotated[
+        bool,
+        typer.Option(
+            "--test-is-public",
+            help="The test rows are public: their figures go into the report.",
+            rich_help_panel=_DATA,
+        ),
+    ] = False,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -167,14 +179,23 @@ def train(
     ] = None,
     seed: options.Seed = None,
     force: options.Force = False,
+    resume: options.Resume = False,
+    show_sealed: Annotated[
+        bool,
+        typer.Option("--show-sealed", help="Also show the figures that must not be published."),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
-    report.html. A table needs --labels and --public. Features of private rows must not be scaled
-    or encoded by looking at other private rows: one record must reach one voter only.
+    report.html; and for-the-owner.json, with figures on private test rows, which must not leave: no
+    epsilon covers them. A table needs --labels and --public. Features of private rows must not be
+    scaled or encoded by looking at other private rows: one record must reach one voter only.
+
+    Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
+    so, and the same command with --resume trains the student on them, at no further charge.
 
     Examples
     --------
@@ -192,12 +213,14 @@ def train(
         data=data,
         public=public,
         test=test,
+        test_is_public=test_is_public,
         labels=() if labels is None else tuple(name.strip() for name in labels.split(",")),
         id_column=id_column,
         group_column=group_column,
         student=student,
         output=output,
         force=force,
+        resume=resume,
         ledger=account.place,
         dataset=account.dataset,
         consumer=account.consumer,
@@ -222,23 +245,28 @@ def train(
         },
     )
     outcome = run_training(job)
-    _show_json(outcome) if json else _show(outcome)
+    _show_json(outcome, show_sealed) if json else _show(outcome, show_sealed)
 
 
 def _rule(text: str) -> Any:
     return text if text in ("prevalence", "tuned") else options.parse_threshold(text)
 
 
-def _show_json(outcome: Any) -> None:
+def _show_json(outcome: Any, show_sealed: bool) -> None:
+    from privote.report import OWNER_ONLY
+
     from .output import print_json
 
-    print_json(outcome.facts())
+    sealed = {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show_sealed else {}
+    print_json({**outcome.facts(), **sealed})
 
 
-def _show(outcome: Any) -> None:
+def _show(outcome: Any, show_sealed: bool) -> None:
     from privote.mechanisms.base import describe
+    from privote.report import OWNER_ONLY
 
     from .output import print_facts, print_table
+    from .training import OWNERS
 
     facts = outcome.release.facts()
     print_facts(
@@ -265,6 +293,13 @@ def _show(outcome: Any) -> None:
         title="Released",
     )
     if outcome.figures:
-        print_table(outcome.figures, title="On the test rows")
+        print_table(outcome.figures, title="On the test rows, which are public")
+    if outcome.sealed and show_sealed:
+        title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
+        print_table(outcome.sealed, title=title)
+    elif outcome.sealed:
+        typer.echo(
+            f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them."
+        )
     typer.echo(f"Written to {outcome.job.output}: {', '.join(outcome.written)}")
     typer.echo(f"Next: privote predict {outcome.job.output}/student.student ROWS --output FILE.csv")

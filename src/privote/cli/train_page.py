@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from privote.accounting.renyi import rounded_up
 from privote.mechanisms import ABSTAIN
 from privote.report import Column, Facts, Section, TableBlock, write_page
 
@@ -42,7 +43,7 @@ def _released(outcome: Any) -> Section:
         }
         for place, name in enumerate(outcome.label_names)
     ]
-    shown = "sealed" if release.epsilon is None else f"{release.epsilon:.4g}"
+    shown = "sealed" if release.epsilon is None else f"{rounded_up(release.epsilon, 4)}"
     return Section(
         heading="What was released",
         blocks=[
@@ -52,7 +53,7 @@ def _released(outcome: Any) -> Section:
                     "rows labelled": outcome.rows,
                     "answers": release.answered,
                     "epsilon": shown,
-                    "delta": f"{release.delta:g}",
+                    "delta": f"{rounded_up(release.delta)}",
                 }
             ),
             TableBlock(
@@ -74,9 +75,9 @@ def _judged(outcome: Any) -> Section:
     return Section(
         heading="How good the student is",
         blocks=[
-            "On the test rows, whose labels the student never saw. ACC is accuracy, BAC balanced "
-            "accuracy, AUC the area under the ROC curve, MAP mean average precision, each a mean "
-            "over labels.",
+            "On the test rows, which are public, and whose labels the student never saw. ACC is "
+            "accuracy, BAC balanced accuracy, AUC the area under the ROC curve, MAP mean average "
+            "precision, each a mean over labels.",
             TableBlock(caption="Figures of merit.", rows=outcome.figures),
         ],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +14,17 @@ import numpy as np
 from privote import metrics
 from privote.datasets import MultiLabelData, tables
 from privote.datasets import open as open_data
+from privote.drafts import Draft, complete, sync_files
 from privote.errors import InputError
 from privote.learning import PATEClassifier, save_student
 from privote.release import Release
+from privote.report import OWNER_ONLY
 
-from .files import check_folder, made_folder, write_statement
+from .files import DRAFT, check_folder, made_folder, write_statement
+from .output import plain
 from .progress import stages
 
+OWNERS = "for-the-owner.json"
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 
 
@@ -30,6 +35,7 @@ class Job:
     data: str
     public: Path | None
     test: Path | None
+    test_is_public: bool
     labels: tuple[str, ...]
     id_column: str | None
     group_column: str | None
@@ -42,12 +48,26 @@ class Job:
     columns: tuple[str, ...] | None
     seed: int | None
     force: bool
+    resume: bool
     settings: Mapping[str, Any]
+
+    def asked(self) -> dict[str, Any]:
+        """Return what whoever resumes must ask for again."""
+        named = ("epsilon", "delta", "guarantee", "voters", "queries", "random_state")
+        return {
+            **{name: self.settings[name] for name in named},
+            "mechanism": str(self.settings["mechanism"]),
+            **{"labels": self.labels, "student": self.student, "seed": self.seed},
+            **{"dataset": self.dataset, "consumer": self.consumer, "electorate": self.electorate},
+        }
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What came of it: all of it may be published."""
+    """What came of it: all of it may be published but ``sealed``.
+
+    Figures on test rows that are private are covered by no epsilon: they are for the owner's eyes.
+    """
 
     job: Job
     release: Release
@@ -55,10 +75,11 @@ class Outcome:
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
     figures: list[dict[str, Any]] = field(default_factory=list)
+    sealed: list[dict[str, Any]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
+        """Return everything that may be published as plain values, for JSON."""
         return {
             "release": self.release.facts(),
             "label_names": list(self.label_names),
@@ -70,36 +91,48 @@ class Outcome:
 
 def run_training(job: Job) -> Outcome:
     """Do everything but showing it."""
-    check_folder(job.output, force=job.force)
+    check_folder(job.output, force=job.force or job.resume)
     private, public, test = _read(job)
     if not private.label_names:
         raise InputError("--labels must name the columns of the private table that are labels")
     pate = PATEClassifier(student=_student(job.student), **job.settings)
-    with made_folder(job.output), stages() as progress:  # before anything is charged
-        pate.fit(
-            _rows(private),
-            private.Y,
-            _rows(public),
-            ids=private.ids,
-            groups=private.groups,
-            ledger=job.ledger,
-            dataset=job.dataset,
-            consumer=job.consumer,
-            electorate=job.electorate,
-            seed=job.seed,
-            progress=progress,
+    with (
+        made_folder(job.output),  # before anything is charged
+        Draft(job.output / DRAFT, job.asked(), resume=job.resume, force=job.force) as draft,
+    ):
+        with stages() as progress:
+            pate.fit(
+                _rows(private),
+                private.Y,
+                _rows(public),
+                ids=private.ids,
+                groups=private.groups,
+                ledger=job.ledger,
+                dataset=job.dataset,
+                consumer=job.consumer,
+                electorate=job.electorate,
+                seed=job.seed,
+                progress=progress,
+                draft=draft,
+                resume=job.resume,
+            )
+        outcome = Outcome(
+            job=job,
+            release=pate.release_,
+            rows=len(np.unique(pate.public_rows_)),
+            label_names=private.label_names,
+            feature_names=private.feature_names,
         )
-    outcome = Outcome(
-        job=job,
-        release=pate.release_,
-        rows=len(np.unique(pate.public_rows_)),
-        label_names=private.label_names,
-        feature_names=private.feature_names,
-    )
-    if test is not None and len(test):
-        found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
-        outcome.figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
-    _write(outcome, pate)
+        if test is not None and len(test):
+            found = metrics.multilabel(test.Y, pate.predict_proba(_rows(test)))
+            figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
+            if job.test_is_public or job.data == "scenes":  # which everybody has
+                outcome.figures = figures
+            else:
+                outcome.sealed = figures
+        _write(outcome, pate)
+        sync_files(job.output / name for name in outcome.written)
+        draft.finish()
     return outcome
 
 
@@ -180,3 +213,8 @@ def _write(outcome: Outcome, pate: PATEClassifier) -> None:
         "statement.json",
         "report.html",
     ]
+    if outcome.sealed:
+        with complete(folder / OWNERS, force=True, owner_only=True) as part:
+            sealed = {"note": f"{OWNER_ONLY}: covered by no epsilon", "test": outcome.sealed}
+            part.write_text(json.dumps(plain(sealed), indent=2) + "\n", encoding="utf-8")
+        outcome.written.append(OWNERS)

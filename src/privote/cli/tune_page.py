@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import MissingExtraError
 from privote.learning.tuning import FIGURES, Trial, Tuning
 from privote.report import OWNER_ONLY, Column, Command, Facts, Figure, Section, TableBlock
@@ -139,7 +140,7 @@ def write_tuning_page(
     path: Path, tuning: Tuning, *, metric: str, guarantee: str, chosen: str, command: str
 ) -> None:
     """Write the page: what was tried, on what, and the curves."""
-    budget = f"epsilon {tuning.epsilon:g} at delta {tuning.delta:g}"
+    budget = f"epsilon {rounded_up(tuning.epsilon)} at delta {rounded_up(tuning.delta)}"
     write_page(
         path,
         title=f"Tuning {'the ' * (tuning.parameter in ('gate', 'threshold'))}{tuning.parameter}",

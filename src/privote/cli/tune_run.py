@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from privote.accounting.renyi import rounded_up
 from privote.learning.tuning import Trial, Tuning
 
 from .output import print_json, print_table, say
@@ -92,8 +93,9 @@ def _show(tuning: Tuning, said: str, output: TuneFlags) -> None:
     print_table(
         rows_of(tuning, output.metric),
         columns=columns_of(tuning, output.metric),
-        title=f"Queries of {tuning.queries:,} that fit epsilon {tuning.epsilon:g} at delta "
-        f"{tuning.delta:g} ({tuning.voters} voters, {tuning.labels} labels)",
+        title=f"Queries of {tuning.queries:,} that fit epsilon {rounded_up(tuning.epsilon)} at "
+        "delta "
+        f"{rounded_up(tuning.delta)} ({tuning.voters} voters, {tuning.labels} labels)",
         caption=f"Figures over all queries, compared with the {tuning.reference}; without noise: "
         + ", ".join(f"{name} {tuning.noise_free[name]:.3f}" for name in ("ACC", "BAC", "MAP")),
     )

@@ -62,9 +62,15 @@ class Verb(TyperCommand):
         try:
             return self._invoke(ctx)
         except PrivoteError as error:
-            error.args = (spelled(str(error), self._spelling()),)
+            said = spelled(str(error), self._spelling())
+            sealed = getattr(error, "sealed", None)
+            if sealed is not None and ctx.params.get("show_sealed"):
+                said += f"\nfor the owner's eyes: {sealed}"
+            elif sealed is not None and "show_sealed" in ctx.params:
+                said += "; --show-sealed says which"
+            error.args = (said,)
             if ctx.params.get("json"):  # a program reads stdout, where it expects an object
-                print_json({"error": str(error), "exit_code": error.exit_code})
+                print_json({"error": said, "exit_code": error.exit_code})
             raise
 
     def _invoke(self, ctx: Any) -> Any:
@@ -107,6 +113,7 @@ def _sure(text: str, spelling: Mapping[str, str]) -> str:
     for name, option in spelling.items():
         alone = rf"(?<![\w.=/-]){re.escape(name)}"
         text = re.sub(rf"{alone}=None\b", f"no {option}", text)
+        text = re.sub(rf"{alone}=True\b", option, text)
         text = re.sub(rf"{alone}=(?=\S)", f"{option} ", text)
         if not re.fullmatch("[a-z ]+", name):
             text = re.sub(rf"{alone}(?![\w.=/-])", option, text)

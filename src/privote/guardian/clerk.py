@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.ptr import Proposal
-from ..accounting.renyi import Floats
+from ..accounting.renyi import Floats, rounded_up
 from ..ballots import BallotSource
 from ..blocks import Counts
 from ..errors import BudgetError, InputError
@@ -59,7 +59,8 @@ class Clerk:
             fit = self.ledger.room(totals, each, self.orders, self.scope, ballots.queries)
             if fit < 1 or (queries is not None and queries > fit):
                 raise BudgetError(
-                    f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g} allows {fit} "
+                    f"epsilon={rounded_up(self.budget.epsilon)} at "
+                    f"delta={rounded_up(self.budget.delta)} allows {fit} "
                     f"(more) queries in the worst case with {self.mechanism}"
                     + (f", but queries={queries}" if queries else "")
                 )
@@ -85,9 +86,9 @@ class Clerk:
             own = totals.budgets.get(self.scope)
             if own is not None and (proposal.epsilon > own.epsilon or proposal.delta > own.delta):
                 raise BudgetError(
-                    f"guarantee 'ptr' spends epsilon={proposal.epsilon:g}, "
-                    f"delta={proposal.delta:g} at once, more than {self.scope[1]!r} has: "
-                    f"{own.epsilon:g}, {own.delta:g}"
+                    f"guarantee 'ptr' spends epsilon={rounded_up(proposal.epsilon)}, "
+                    f"delta={rounded_up(proposal.delta)} at once, more than {self.scope[1]!r} has: "
+                    f"{rounded_up(own.epsilon)}, {rounded_up(own.delta)}"
                 )
             # Its promise holds at one order and with all of delta: nothing can be added to it.
             self._charge(None, ballots, queries=ballots.queries, everything=True)
@@ -120,7 +121,7 @@ class Clerk:
             if wanted is not None and wanted.max() > largest:
                 raise InputError(
                     f"allowance must lie in 0..{largest}, the largest that keeps "
-                    f"epsilon={self.budget.epsilon:g}; got {wanted.max()}"
+                    f"epsilon={rounded_up(self.budget.epsilon)}; got {wanted.max()}"
                 )
             allowance = np.full(voters, largest, np.int64) if wanted is None else wanted
             digests = None if roll is None else list(roll.values())
@@ -164,7 +165,9 @@ class Clerk:
         return {name: self.ledger.name_voter(name) for name in self.ids}
 
     def _nothing_left(self, totals: Totals) -> BudgetError:
-        budget = f"epsilon={self.budget.epsilon:g} at delta={self.budget.delta:g}"
+        budget = (
+            f"epsilon={rounded_up(self.budget.epsilon)} at delta={rounded_up(self.budget.delta)}"
+        )
         if self._used(totals):
             return BudgetError(
                 f"what is left of {budget} for data set {self.scope[0]!r} buys not one surprise a "

@@ -6,7 +6,7 @@ A crash between charge and release wastes budget, never privacy.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -153,8 +153,13 @@ class Guardian:
         baseline: npt.ArrayLike | None = None,
         bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
+        keep: Callable[[Release], None] | None = None,
     ) -> Release:
-        """Authorise, charge durably, then draw, in that order. Bad input charges nothing."""
+        """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
+
+        ``keep`` is called with each part of the release as soon as it is drawn, so that whoever
+        wants it can make it durable before the next part is charged or drawn.
+        """
         ballots = Ballots.of(votes)
         if bound != "exact" and self.guarantee != "data-dependent":
             raise InputError(
@@ -163,27 +168,41 @@ class Guardian:
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         if self.guarantee == "allowance":
-            return self._allowance(ballots, check_guess(baseline, queries), voter_ids)
+            return self._allowance(ballots, check_guess(baseline, queries), voter_ids, keep)
         if baseline is not None:
             raise InputError(f"baseline goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "worst-case":
-            return self._worst_case(ballots, queries)
+            return self._worst_case(ballots, queries, keep)
         if queries is None:
             raise InputError(
                 f"queries must be given for guarantee {self.guarantee!r}: stopping when a "
                 "data-dependent cost is used up leaks, so the number is fixed before looking"
             )
         if self.guarantee == "ptr":
-            return self._test_first(ballots)
-        return self._data_dependent(ballots, bound)
+            release = self._test_first(ballots)
+        else:
+            release = self._data_dependent(ballots, bound)
+        if keep is not None:
+            keep(release)
+        return release
 
     # -- composition ------------------------------------------------------------------------------
 
-    def _worst_case(self, ballots: BallotSource, queries: int | None) -> Release:
+    def _worst_case(
+        self,
+        ballots: BallotSource,
+        queries: int | None,
+        keep: Callable[[Release], None] | None,
+    ) -> Release:
         self.mechanism.check(ballots)
         each = self.mechanism.worst_case_rdp(ballots.voters, ballots.labels, self.orders)
         fit = self._clerk.charge_fitting(each, ballots, queries)
-        return self._publish(self._draw(ballots.head(fit)), ballots.voters, fit * each)
+        drawn = []
+        for block in ballots.head(fit).blocks():
+            drawn.append(self.mechanism.draw(self.mechanism.tally(block), self._entropy))
+            if keep is not None:
+                keep(self._publish(drawn[-1], ballots.voters, fit * each))
+        return self._publish(np.concatenate(drawn), ballots.voters, fit * each)
 
     # -- prices of consensus -----------------------------------------------------------------------
 
@@ -249,7 +268,11 @@ class Guardian:
     # -- allowance ---------------------------------------------------------------------------------
 
     def _allowance(
-        self, ballots: BallotSource, baseline: Any, voter_ids: Sequence[Any] | None
+        self,
+        ballots: BallotSource,
+        baseline: Any,
+        voter_ids: Sequence[Any] | None,
+        keep: Callable[[Release], None] | None,
     ) -> Release:
         here = placed(self._ids, ballots.voters, voter_ids)
         guess = check_baseline(baseline, ballots, self.mechanism)
@@ -260,6 +283,8 @@ class Guardian:
         if here is not None:
             at = here if at is None else at[here]
         voters, start = len(allowance), 0
+        surprise = self.mechanism.surprise_rdp(voters, ballots.labels, self.orders)
+        curve = FACTOR * int(allowance.max()) * surprise
         labels = np.empty((ballots.queries, ballots.labels), np.int8)  # once, not in pieces
         for block in steady_blocks(ballots, voters):
             now = slice(start, start + block.queries)
@@ -275,11 +300,13 @@ class Guardian:
                 )
                 self._clerk.answer(account, block.queries, spent, refused)
             labels[now] = self.mechanism.draw(self.mechanism.tally(counted), self._entropy)
-        surprise = self.mechanism.surprise_rdp(voters, ballots.labels, self.orders)
+            if keep is not None:
+                lasting, so_far = plain(allowance), self.answered(account)
+                keep(self._publish(labels[now], voters, curve, allowance=lasting, so_far=so_far))
         return self._publish(
             labels,
             voters,
-            FACTOR * int(allowance.max()) * surprise,
+            curve,
             allowance=plain(allowance),
             so_far=self.answered(account),
             sealed=self.spending(account, own),
@@ -311,11 +338,6 @@ class Guardian:
         return self._clerk.spending(account, allowance)
 
     # -- what leaves -------------------------------------------------------------------------------
-
-    def _draw(self, ballots: BallotSource) -> npt.NDArray[np.int8]:
-        return np.concatenate(
-            [self.mechanism.draw(self.mechanism.tally(b), self._entropy) for b in ballots.blocks()]
-        )
 
     def _publish(
         self,

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from ..accounting.renyi import rounded_up
 from ..entropy import Entropy
 from ..errors import InputError, positive
 
@@ -180,16 +181,16 @@ class TrainingPrivacy:
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
         what = "replaced" if self.adjacency == "replace" else "added or removed"
-        # Rounded up: what is printed must not be smaller than what was computed.
-        epsilon = f"{math.ceil(self.epsilon * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".")
+        epsilon = rounded_up(self.epsilon, 5)
         if self.simulated:
             return (
                 "Simulated: the noise came from a seed, so this model protects nobody. Without a "
-                f"seed it would be ({epsilon}, {self.delta:g})-differentially private for "
+                f"seed it would be ({epsilon}, {rounded_up(self.delta)})-differentially private "
+                "for "
                 f"one record {what}."
             )
         return (
-            f"The weights are ({epsilon}, {self.delta:g})-differentially private for one "
+            f"The weights are ({epsilon}, {rounded_up(self.delta)})-differentially private for one "
             f"record {what}: {self.steps} noisy gradients, sampling rate {self.sample_rate:g}, "
             f"noise multiplier {self.noise_multiplier:g}. The number of records, {self.records}, "
             "is public. Settings chosen by looking at the private records are not covered."

@@ -26,7 +26,7 @@ from .nearness import Floats
 from .neighbour_plan import AIM, NeighbourPlan
 from .neighbour_student import Circles, NeighbourStudent
 from .neighbours import NeighbourBallots
-from .rounds import Rows
+from .rounds import Keep, Rows, keeping
 from .shares import balanced_shares
 
 Batch = tuple[Circles, npt.NDArray[np.int8]]
@@ -78,6 +78,8 @@ class NeighbourLabelling:
         Whether voters that have answered before may go on with what is left of their allowance.
     progress
         Called as ``progress(answers, answers in all)``.
+    keep
+        Called as ``keep(part, rows)`` with each part of a release as soon as it is drawn.
     """
 
     guardian: Guardian
@@ -86,6 +88,7 @@ class NeighbourLabelling:
     order: Rows
     again: bool = False
     progress: Callable[[int, int], None] | None = None
+    keep: Keep | None = None
 
     def run(self) -> NeighbourAnswers:
         """Ask the first batch, then every row once a pass."""
@@ -97,48 +100,57 @@ class NeighbourLabelling:
                 "what is left is sealed: say with queries how many more to ask"
             )
         plan, rows = self.plan, self.order[: self.plan.queries]
-        head = self.ballots.take(rows[: plan.first])
-        releases = [self.guardian.release(head)]
+        head = rows[: plan.first]
+        releases = [self._release(self.ballots, head)]
         self._say(plan.first)
-        shares = plan.rounded(self._balanced(releases[0]), len(self.order))
-        wide = self.ballots.with_share(shares)
-        asked, answered = [rows[: plan.first]], plan.first
+        wide = self.ballots.with_share(_shares(self.ballots, plan, releases[0].labels, self.order))
+        asked, answered = [head], plan.first
         for turn in range(plan.passes):
             asked.append(rows[0 if turn else plan.first :])
             if len(asked[-1]):
-                releases.append(self.guardian.release(wide.take(asked[-1])))
+                releases.append(self._release(wide, asked[-1]))
             answered += len(asked[-1])
             self._say(answered)
         labels = np.concatenate([release.labels for release in releases])
-        return NeighbourAnswers(
-            rows=np.concatenate(asked),
-            release=replace(releases[-1], labels=labels),
-            mechanism=plan.mechanism,
-            shares=shares,
-            batches=self._batches(head, wide.take(rows), labels),
-        )
+        release = replace(releases[-1], labels=labels)
+        return collected(self.ballots, plan, self.order, np.concatenate(asked), release)
 
-    def _balanced(self, first: Release) -> Floats:
-        return balanced_shares(
-            first.labels, self.plan.share, self.plan.mechanism, self.ballots.voters, aim=AIM
-        )
-
-    def _batches(
-        self, head: NeighbourBallots, wide: NeighbourBallots, labels: npt.NDArray[np.int8]
-    ) -> list[Batch]:
-        """Return the answers with their circles; what a pass did not ask is held back in it."""
-        if len(self.order) > MOST_ROWS:
-            return []
-        first, circles = self.plan.first, wide.circles()
-        batches = [(head.circles(), labels[:first])]
-        nothing = np.full((first, labels.shape[1]), ABSTAIN, np.int8)
-        passes = np.concatenate([nothing, labels[first:]])
-        batches += [(circles, part) for part in np.split(passes, self.plan.passes)]
-        return batches
+    def _release(self, ballots: NeighbourBallots, rows: Rows) -> Release:
+        return self.guardian.release(ballots.take(rows), keep=keeping(self.keep, rows))
 
     def _say(self, answered: int) -> None:
         if self.progress is not None:
             self.progress(answered, self.plan.answers)
+
+
+def collected(
+    ballots: NeighbourBallots, plan: NeighbourPlan, order: Rows, rows: Rows, release: Release
+) -> NeighbourAnswers:
+    """Return the answers with all that follows from them, which costs nothing.
+
+    Answers that broke off before the end have no batches: they are for another student.
+    """
+    labels, asked = release.labels, order[: plan.queries]
+    shares = _shares(ballots, plan, labels[: plan.first], order)
+    batches: list[Batch] = []
+    if len(labels) == plan.answers and len(order) <= MOST_ROWS:
+        circles = ballots.with_share(shares).take(asked).circles()
+        batches.append((ballots.take(asked[: plan.first]).circles(), labels[: plan.first]))
+        # What a pass did not ask is held back in it.
+        nothing = np.full((plan.first, labels.shape[1]), ABSTAIN, np.int8)
+        passes = np.concatenate([nothing, labels[plan.first :]])
+        batches += [(circles, part) for part in np.split(passes, plan.passes)]
+    return NeighbourAnswers(
+        rows=rows, release=release, mechanism=plan.mechanism, shares=shares, batches=batches
+    )
+
+
+def _shares(
+    ballots: NeighbourBallots, plan: NeighbourPlan, first: npt.NDArray[np.int8], order: Rows
+) -> Floats:
+    """Return a share for every label, from the labels of the first batch."""
+    balanced = balanced_shares(first, plan.share, plan.mechanism, ballots.voters, aim=AIM)
+    return plan.rounded(balanced, len(order))
 
 
 def train_neighbour_student(

@@ -8,6 +8,7 @@ Everything after the release is post-processing and costs nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,29 +16,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
-from sklearn.preprocessing import label_binarize
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..calibrate import sigma_for
 from ..datasets import Images
+from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..ledger import Budget, Ledger
-from ..mechanisms import BinaryVoting, Mechanism
-from .neighbour_labelling import NeighbourAnswers, NeighbourLabelling, train_neighbour_student
+from ..mechanisms import Mechanism
+from .neighbour_labelling import (
+    NeighbourAnswers,
+    NeighbourLabelling,
+    collected,
+    train_neighbour_student,
+)
 from .neighbour_plan import NeighbourPlan
 from .neighbour_voters import neighbour_voters
 from .partition import part_names, partition, partition_key
 from .probabilities import label_probabilities
 from .rounds import PoolLabelling, Rows, Schedule
-from .student import check_labels, train_student
+from .student import binarized, check_labels, train_student
 from .teachers import train
 from .thresholds import cast
-from .voters import TeacherPool, VoterNames, positives_limit
+from .voters import TeacherPool, VoterNames, for_teachers, positives_limit
 
-_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
 
@@ -159,6 +162,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         electorate: str | None = None,
         seed: int | None = None,
         progress: Progress | None = None,
+        draft: str | os.PathLike[str] | Draft | None = None,
+        resume: bool = False,
     ) -> PATEClassifier:
         """Train voters on private data, label public data through the guardian, train the student.
 
@@ -187,6 +192,12 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             An integer makes a simulation that protects nobody: noise and parts are then known.
         progress
             Called as ``progress(what, done, total)``.
+        draft
+            A new file, in which labels are kept as soon as they are released: whatever fails after
+            that, they were paid for once. It stays; remove it when the student is saved.
+        resume
+            Train the student on the labels in ``draft``, which a call with the same arguments left
+            behind. No voter is asked, and nothing is charged.
         """
         if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
             raise InputError(
@@ -210,7 +221,6 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             key=lambda: partition_key(ledger, dataset, seed),
             seed=int(random.randint(2**31)),
         )
-        pool, mechanism, plan = self._voters(X, Y, X_public, who, say)
         order = random.permutation(X_public.shape[0]).astype(np.int64)
 
         def student(rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
@@ -218,55 +228,82 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             return train_student(self.student, X_public[rows], labels, rest, seed)
 
-        names = who.of(self.voters, pool.voters, pool.voter_names)
-        found: NeighbourAnswers | None = None
-        with Guardian(
-            mechanism,
-            budget,
-            Ledger.in_memory() if ledger is None else ledger,
-            guarantee=self.guarantee,
-            dataset=dataset,
-            consumer=consumer,
-            voter_ids=None if ledger is None else names,
-            seed=seed,
-            protects=who.protected(
-                self.voters, known=seed is not None or self.guarantee == "data-dependent"
-            ),
-        ) as guardian:
-            if plan is not None:
-                found = NeighbourLabelling(
-                    guardian=guardian,
-                    ballots=pool,
-                    plan=plan,
-                    order=order,
-                    again=self.queries is not None,
-                    progress=partial(say, "labelling"),
-                ).run()
-                self.public_rows_, self.release_ = found.rows, found.release
+        asked = {"rows": len(order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
+        asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
+        asked |= {"guarantee": self.guarantee, "consumer": consumer}
+        with drafted(draft, asked, resume=resume) as kept:
+            found: NeighbourAnswers | None = None
+            if kept is not None and resume:
+                self.release_, self.public_rows_ = kept.together()
+                if self.voters == "neighbours":  # their circles are public, and not in the draft
+                    pool, _, plan = self._voters(X, Y, X_public, who, say)
+                    if plan is not None:
+                        found = collected(pool, plan, order, self.public_rows_, self.release_)
             else:
-                self.public_rows_, self.release_ = PoolLabelling(
-                    guardian=guardian,
-                    pool=pool,
-                    rows=X_public.shape[0],
-                    schedule=schedule,
-                    student=student,
-                    ask=lambda model, rows: label_probabilities(model, X_public[rows], Y.shape[1]),
-                    order=order,
-                    progress=partial(say, "labelling"),
-                ).run()
-        if not self.release_.answered:
-            raise BudgetError(
-                "the test of guarantee 'ptr' did not pass, so no label was released and there is "
-                "no student; the budget is charged"
-            )
-        self.shares_ = None if found is None else found.shares
-        say("training the student", 0, 1)
-        if self.student is None and found is not None and found.batches and X_public.ndim == 2:
-            self.student_ = train_neighbour_student(found, X_public, self.embedding, self.epsilon)
-        else:
-            self.student_ = student(self.public_rows_, self.release_.labels)
-        say("training the student", 1, 1)
+                pool, mechanism, plan = self._voters(X, Y, X_public, who, say)
+                if kept is not None:
+                    kept.reserve(len(order) * (1 if plan is None else plan.passes), Y.shape[1])
+                names = who.of(self.voters, pool.voters, pool.voter_names)
+                with Guardian(
+                    mechanism,
+                    budget,
+                    Ledger.in_memory() if ledger is None else ledger,
+                    guarantee=self.guarantee,
+                    dataset=dataset,
+                    consumer=consumer,
+                    voter_ids=None if ledger is None else names,
+                    seed=seed,
+                    protects=who.protected(
+                        self.voters, known=seed is not None or self.guarantee == "data-dependent"
+                    ),
+                ) as guardian:
+                    found = self._ask(
+                        guardian, pool, plan, schedule, student, X_public, order, say, kept
+                    )
+            if not self.release_.answered:
+                raise BudgetError(
+                    "the test of guarantee 'ptr' did not pass, so no label was released and there "
+                    "is no student; the budget is charged"
+                )
+            self.shares_ = None if found is None else found.shares
+            say("training the student", 0, 1)
+            if self.student is None and found is not None and found.batches and X_public.ndim == 2:
+                args = (found, X_public, self.embedding, self.epsilon)
+                self.student_ = train_neighbour_student(*args)
+            else:
+                self.student_ = student(self.public_rows_, self.release_.labels)
+            say("training the student", 1, 1)
         return self
+
+    def _ask(
+        self,
+        guardian: Guardian,
+        pool: Any,
+        plan: NeighbourPlan | None,
+        schedule: Schedule,
+        student: Callable[[Rows, npt.NDArray[np.int8]], Any],
+        X_public: Any,
+        order: Rows,
+        say: Progress,
+        kept: Draft | None,
+    ) -> NeighbourAnswers | None:
+        """Release labels for the pool, and say what neighbours make of them."""
+        shared: dict[str, Any] = {"guardian": guardian, "order": order}
+        shared |= {"progress": partial(say, "labelling"), "keep": kept and kept.keep}
+        if plan is None:
+            self.public_rows_, self.release_ = PoolLabelling(
+                pool=pool,
+                rows=len(order),
+                schedule=schedule,
+                student=student,
+                ask=lambda model, rows: label_probabilities(model, X_public[rows], pool.labels),
+                **shared,
+            ).run()
+            return None
+        again = self.queries is not None
+        found = NeighbourLabelling(ballots=pool, plan=plan, again=again, **shared).run()
+        self.public_rows_, self.release_ = found.rows, found.release
+        return found
 
     @property
     def privacy_(self) -> dict[str, Any]:
@@ -330,24 +367,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
         )
         votes = cast(teachers, X_public, self.threshold)
-        mechanism = self.mechanism or self._for_teachers(X_public.shape[0], Y.shape[1])
+        mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
         return TeacherPool(votes, positives_limit(mechanism)), mechanism, None
-
-    def _for_teachers(self, rows: int, labels: int) -> Mechanism:
-        """Return Binary voting with noise that suits budget and pool: public numbers."""
-        if self.guarantee != "allowance":
-            return BinaryVoting(sigma=self.n_teachers / 2)
-        least = sigma_for(
-            lambda sigma: BinaryVoting(sigma=sigma),
-            self.n_teachers,
-            labels,
-            self.epsilon,
-            self.delta,
-            rows if self.queries is None else self.queries,
-            guarantee="allowance",
-            surprises_per_query=_YES * labels,
-        )
-        return BinaryVoting(sigma=float(f"{min(least, 1.25 * self.n_teachers):.3g}"))
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -363,7 +384,9 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         X = _check_rows(self, X, reset=True)
         Y = np.asarray(y)
         if Y.ndim == 1:
-            Y = self._binarize(Y, classes)
+            self._multilabel = False
+            Y, self.classes_ = binarized(Y, classes)
+            self._columns = Y.shape[1]
         elif classes is not None:
             raise InputError("classes go with y of one axis; with two, a column is a label")
         else:
@@ -373,23 +396,6 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         if len(Y) != X.shape[0]:
             raise InputError(f"y must have {X.shape[0]} rows, as X, got {len(Y)}")
         return X, Y
-
-    def _binarize(self, y: npt.NDArray[Any], classes: Sequence[Any] | None) -> npt.NDArray[np.int8]:
-        if classes is None:
-            raise InputError(
-                "classes must be given if y has one axis: which classes there are is public, and "
-                "must not be read off private records"
-            )
-        check_classification_targets(y)
-        self._multilabel, self.classes_ = False, np.unique(np.asarray(classes))
-        if len(self.classes_) < 2:
-            raise InputError(f"classes must be more than one class, got {self.classes_.tolist()}")
-        strange = ~np.isin(y, self.classes_)
-        if strange.any():
-            raise InputError(f"y must hold classes only, got another one at row {strange.argmax()}")
-        Y = np.asarray(label_binarize(y, classes=self.classes_), np.int8)
-        self._columns = Y.shape[1]
-        return Y
 
 
 def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..release import Release
 
 Rows = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Keep = Callable[[Release, Rows], None]
 CHOICES = ("random", "uncertainty")
 
 
@@ -78,6 +80,8 @@ class PoolLabelling:
         A permutation of the rows: the order in which they are asked where chance decides.
     progress
         Called as ``progress(rows labelled, rows to label)``.
+    keep
+        Called as ``keep(part, rows)`` with each part of a release as soon as it is drawn.
     """
 
     guardian: Guardian
@@ -88,6 +92,7 @@ class PoolLabelling:
     ask: Callable[[Any, Rows], Floats]
     order: Rows
     progress: Callable[[int, int], None] | None = None
+    keep: Keep | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     releases: list[Release] = field(default_factory=list)
     guesses: list[npt.NDArray[np.bool_]] = field(default_factory=list)
@@ -160,7 +165,12 @@ class PoolLabelling:
         batch = waiting[:size]
         fixed = len(batch) if self.guardian.guarantee in ("ptr", "data-dependent") else None
         try:
-            release = self.guardian.release(self.pool.take(batch), queries=fixed, baseline=guess)
+            release = self.guardian.release(
+                self.pool.take(batch),
+                queries=fixed,
+                baseline=guess,
+                keep=None if self.keep is None else keeping(self._keep, batch),
+            )
         except BudgetError:
             if not self.releases:
                 raise
@@ -171,6 +181,13 @@ class PoolLabelling:
         if self.progress is not None:
             self.progress(len(self.asked), max(total, len(self.asked)))
         return release.answered == len(batch)
+
+    def _keep(self, part: Release, rows: Rows) -> None:
+        """Keep a part with a price that covers all rounds so far, should it be the last."""
+        if self.guardian.guarantee == "worst-case" and self.releases:
+            part = replace(part, epsilon=part.budget)  # rounds together never cost more
+        if self.keep is not None:
+            self.keep(part, rows)
 
     def _next(self, waiting: Rows, size: int, ask: Callable[[Rows], Floats]) -> Rows:
         """Return the rows to ask next, the most wanted ones first."""
@@ -194,6 +211,18 @@ class PoolLabelling:
             each = guardian.mechanism.worst_case_rdp(last.voters, labels.shape[1], guardian.orders)
             cost = float(epsilon(len(labels) * each, guardian.orders, last.delta))
         return replace(last, labels=labels, epsilon=cost)
+
+
+def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:
+    """Return what takes the parts of one release, and knows which of ``rows`` each is about."""
+    if keep is None:
+        return None
+    left = iter(rows.tolist())
+
+    def take(part: Release) -> None:
+        keep(part, np.fromiter(islice(left, part.answered), np.int64))
+
+    return take
 
 
 def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import label_binarize
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..errors import InputError
@@ -88,6 +90,23 @@ def check_labels(y: npt.ArrayLike, rows: int) -> Labels:
     if Y.dtype.kind not in "biuf" or not np.isin(Y, (0, 1, ABSTAIN)).all():
         raise InputError("y must hold 1, 0 and -1 (unknown) only")
     return Y.astype(np.int8)
+
+
+def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
+    """Return (rows,) classes as (rows, labels) of 0 and 1, and the classes in order."""
+    if classes is None:
+        raise InputError(
+            "classes must be given if y has one axis: which classes there are is public, and "
+            "must not be read off private records"
+        )
+    check_classification_targets(y)
+    known = np.unique(np.asarray(classes))
+    if len(known) < 2:
+        raise InputError(f"classes must be more than one class, got {known.tolist()}")
+    strange = ~np.isin(y, known)
+    if strange.any():
+        raise InputError(f"y must hold classes only, got another one at row {strange.argmax()}")
+    return np.asarray(label_binarize(y, classes=known), np.int8), known
 
 
 def train_student(

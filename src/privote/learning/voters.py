@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ballots import Ballots, BallotSource
+from ..calibrate import sigma_for
 from ..errors import InputError
-from ..mechanisms import Mechanism
+from ..mechanisms import BinaryVoting, Mechanism
 from ..release import PERSON, RECORD
 from .rounds import Rows
+
+_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 
 
 class VoterNames:
@@ -109,3 +112,23 @@ class TeacherPool:
 def positives_limit(mechanism: Mechanism) -> int | None:
     """Return how many ones a ballot may have; a teacher's first ones are kept."""
     return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
+
+
+def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:
+    """Return Binary voting with noise that suits budget and pool: public numbers.
+
+    ``settings`` are those of :class:`privote.learning.PATEClassifier`.
+    """
+    if settings.guarantee != "allowance":
+        return BinaryVoting(sigma=settings.n_teachers / 2)
+    least = sigma_for(
+        lambda sigma: BinaryVoting(sigma=sigma),
+        settings.n_teachers,
+        labels,
+        settings.epsilon,
+        settings.delta,
+        rows if settings.queries is None else settings.queries,
+        guarantee="allowance",
+        surprises_per_query=_YES * labels,
+    )
+    return BinaryVoting(sigma=float(f"{min(least, 1.25 * settings.n_teachers):.3g}"))

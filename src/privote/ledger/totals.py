@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.filters import RenyiFilter, pinned_order
-from ..accounting.renyi import Floats, check_delta, check_orders
+from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, positive
 from .chain import START, Chain, canonical
 from .store import Row
@@ -103,7 +103,7 @@ class Budget:
         return f"shared at order {', '.join(f'{order:g}' for order in self.pinned)}"
 
     def __str__(self) -> str:
-        text = f"epsilon={self.epsilon:g}, delta={self.delta:g}"
+        text = f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}"
         return text if self.counted is None else f"{text}, {self.counted}"
 
     def filter(self, orders: Floats) -> RenyiFilter:

@@ -38,8 +38,10 @@ class PluralityVoting(ClassMechanism):
         if (size > 1).any():
             at = int(np.flatnonzero(size > 1)[0])
             raise BallotError(
-                f"plurality takes at most one positive a ballot; voter {voter[at]} has {size[at]} "
-                f"on query {block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}"
+                "plurality takes at most one positive a ballot, and a ballot has more; it is "
+                "sealed which",
+                sealed=f"voter {voter[at]} has {size[at]} positives on query "
+                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
             )
         speaks = size == 1
         return query[speaks], voter[speaks], cast[speaks]

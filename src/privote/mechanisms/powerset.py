@@ -58,8 +58,10 @@ class PowersetVoting(ClassMechanism):
             if (size > self.max_positives).any():
                 at = int(np.flatnonzero(size > self.max_positives)[0])
                 raise BallotError(
-                    f"max_positives is {self.max_positives}, but voter {voter[at]} has {size[at]} "
-                    f"positives on query {block.start + query[at]}; raise it or use Ballots.clip"
+                    f"max_positives is {self.max_positives}, but a ballot has more positives, "
+                    "and it is sealed which; raise it or use Ballots.clip",
+                    sealed=f"voter {voter[at]} has {size[at]} positives on query "
+                    f"{block.start + query[at]}",
                 )
         return query, voter, cast
 

@@ -17,7 +17,7 @@ from privote.errors import InputError
 from .blocks import Block, Command, Facts, Figure, Section, TableBlock
 from .inline import inline_svg
 from .style import CSS
-from .tables import OWNER_ONLY, Column, Row, cell, columns_of, is_numeric, mark_name
+from .tables import OWNER_ONLY, Column, Row, cell, columns_of, is_cost, is_numeric, mark_name
 
 
 def write_page(
@@ -119,8 +119,8 @@ def _block(block: Block, numbers: _Numbers) -> str:
 
 def _facts(facts: Facts) -> str:
     items = "".join(
-        f"<div><dt>{escape(str(name))}</dt><dd>{escape(cell(value))}</dd></div>"
-        for name, value in facts.values.items()
+        f"<div><dt>{escape(name)}</dt><dd>{escape(cell(value, cost=is_cost(name)))}</dd></div>"
+        for name, value in ((str(name), value) for name, value in facts.values.items())
     )
     return f'<dl class="facts">{items}</dl>'
 
@@ -145,7 +145,7 @@ def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) 
     cells = []
     for place, column in enumerate(columns):
         value = row.get(column.key)
-        text, kind = escape(cell(value, column.digits)), mark_name(value)
+        text, kind = escape(cell(value, column.digits, cost=column.costs)), mark_name(value)
         if kind is not None:
             text = f'<span class="mark {kind}">{text}</span>'
         # The first column names the row.

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 
 Row = Mapping[str, Any]
@@ -30,6 +31,7 @@ NOTHING = "–"
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
 _MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}
+_COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}
 _UNCONDITIONAL_GUARANTEES = ("allowance", "worst-case", "ptr")
 
 
@@ -44,7 +46,8 @@ class Column:
     heading
         What stands on top; the key by default.
     digits
-        Digits after the point for floats.
+        Digits after the point for floats. An epsilon, a delta or a cost, by its key or heading, is
+        rounded up: what is said is never below what is so.
     """
 
     key: str
@@ -54,6 +57,11 @@ class Column:
     def __post_init__(self) -> None:
         if not isinstance(self.digits, int) or not 0 <= self.digits <= 12:
             raise InputError(f"digits must be a whole number from 0 to 12, got {self.digits!r}")
+
+    @property
+    def costs(self) -> bool:
+        """Whether this is what something costs, by its name."""
+        return is_cost(self.key) or is_cost(self.title)
 
     @property
     def title(self) -> str:
@@ -108,8 +116,16 @@ def is_numeric(rows: Iterable[Row], key: str) -> bool:
     return bool(shown) and all(isinstance(v, Real) and not isinstance(v, bool) for v in shown)
 
 
-def cell(value: Any, digits: int = 3) -> str:
-    """Return one value as a reader wants it: 0.944, 12,345, yes, – for nothing."""
+def is_cost(name: str) -> bool:
+    """Return whether a name is that of an epsilon, a delta or a price."""
+    return bool(_COSTS & set(name.lower().replace("_", " ").replace(",", " ").split()))
+
+
+def cell(value: Any, digits: int = 3, *, cost: bool = False) -> str:
+    """Return one value as a reader wants it: 0.944, 12,345, yes, – for nothing.
+
+    A ``cost`` is rounded up.
+    """
     if value is None:
         return NOTHING
     if isinstance(value, (bool, np.bool_)):
@@ -117,6 +133,8 @@ def cell(value: Any, digits: int = 3) -> str:
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if isinstance(value, Real):
+        if cost and math.isfinite(value):
+            return _short(rounded_up(float(value), 2, places=digits))
         return _number(float(value), digits)
     return printable(" ".join(str(value).split()))
 
@@ -159,7 +177,7 @@ def table(
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*(_styled(row.get(column.key), column.digits) for column in shown))
+        made.add_row(*(_styled(row.get(column.key), column) for column in shown))
     return made
 
 
@@ -178,9 +196,9 @@ def text_table(
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
 
 
-def _styled(value: Any, digits: int) -> Text:
+def _styled(value: Any, column: Column) -> Text:
     style = _MARK_STYLES.get(value, "") if isinstance(value, str) else ""
-    return Text(cell(value, digits), style=style)
+    return Text(cell(value, column.digits, cost=column.costs), style=style)
 
 
 def _number(value: float, digits: int) -> str:
@@ -189,6 +207,11 @@ def _number(value: float, digits: int) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value != 0 and abs(value) < 0.5 * 10**-digits:
-        mantissa, exponent = f"{value:.1e}".split("e")  # a delta of 1e-5 is not 0.000
-        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+        return _short(f"{value:.1e}")  # a delta of 1e-5 is not 0.000
     return f"{value:,.{digits}f}"
+
+
+def _short(number: str) -> str:
+    """Return 1e-5 for 1.0e-05."""
+    mantissa, _, exponent = number.partition("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}" if exponent else number

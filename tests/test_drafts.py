@@ -1,0 +1,205 @@
+"""Drafts: released labels are durable before anything else happens to them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote import drafts
+from privote.drafts import Draft, beside, complete
+from privote.errors import BudgetError, ChargedError, InputError
+from privote.guardian import Guardian
+
+RNG = np.random.default_rng(0)
+VOTES = RNG.random((30, 20, 4)) < 0.2
+ASKED = {"mechanism": pv.BinaryVoting(sigma=7.0), "epsilon": 8.0, "delta": 1e-5}
+
+
+def broken(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "queries"),
+    [("allowance", None), ("worst-case", None), ("data-dependent", 20), ("ptr", 20)],
+)
+def test_output_holds_what_label_returns(tmp_path: Path, guarantee: str, queries: int) -> None:
+    path = tmp_path / "labels.npz"
+    release = pv.label(VOTES, **ASKED, guarantee=guarantee, queries=queries, output=path)
+    assert pv.Release.load(path).facts() == release.facts()
+    assert [file.name for file in tmp_path.iterdir()] == ["labels.npz"]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "queries"), [("allowance", None), ("worst-case", None), ("data-dependent", 20)]
+)
+def test_what_could_not_be_saved_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: str, queries: int
+) -> None:
+    path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
+    more = {"guarantee": guarantee, "queries": queries, "ledger": ledger}
+    with monkeypatch.context() as patch:
+        patch.setattr(pv.Release, "save", broken)
+        with pytest.raises(ChargedError, match=r"is charged, and .* safe in") as told:
+            pv.label(VOTES, **ASKED, **more, output=path)
+    assert told.value.exit_code == 6
+    assert told.value.draft == beside(path)
+    assert not path.exists()
+    with pytest.raises(InputError, match="resume=True"):  # what was paid for is not thrown away
+        pv.label(VOTES, **ASKED, **more, output=path)
+    with pytest.raises(InputError, match=r"epsilon was 8\.0"):
+        pv.label(VOTES, **{**ASKED, "epsilon": 9.0}, **more, output=path, resume=True)
+    monkeypatch.setattr(Guardian, "release", broken)  # nothing is drawn or charged again
+    release = pv.label(None, **ASKED, **more, output=path, resume=True)
+    assert release.epsilon is not None
+    assert pv.Release.load(path).digest == release.digest
+    assert release.answered <= 30
+    assert not beside(path).exists()
+
+
+def test_each_part_is_kept_before_the_next_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    path, kept, real = tmp_path / "labels.npz", [], Draft.keep
+
+    def stop(self: Draft, release: pv.Release, rows: object = None) -> None:
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        real(self, release)
+        kept.append(release.labels)
+
+    monkeypatch.setattr(Draft, "keep", stop)
+    with pytest.raises(KeyboardInterrupt, match="labels of 16 queries are safe"):
+        pv.label(VOTES, **ASKED, output=path, ledger=tmp_path / "a.ledger")
+    release = pv.label(None, **ASKED, output=path, resume=True)
+    assert release.so_far == 16
+    np.testing.assert_array_equal(release.labels, np.concatenate(kept))
+
+
+def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    ledger = tmp_path / "a.ledger"
+    (tmp_path / "there.npz").write_text("mine")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("there.npz", "link.npz", "folder.npz", "no/folder.npz", "labels.csv"):
+        with pytest.raises(InputError, match="output must"):
+            pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / name)
+    assert not ledger.exists()
+    with pytest.raises(InputError, match="resume needs a draft"):
+        pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / "a.npz", resume=True)
+    assert not ledger.exists()
+
+
+def test_room_is_taken_before_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", broken)
+    with pytest.raises(InputError, match=r"must have room .* No space left"):
+        pv.label(VOTES, **ASKED, ledger=tmp_path / "a.ledger", output=tmp_path / "a.npz")
+    assert not (tmp_path / "a.ledger").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
+    release = pv.label(VOTES, **ASKED)
+    path = tmp_path / "a.draft"
+    with Draft(path, {}) as draft:
+        draft.keep(release)
+    whole = path.read_bytes()
+    line = json.loads(whole.splitlines()[1])
+    other = json.dumps({**line, "shape": [4, 30]}).encode()
+    for torn in (b"{", whole.splitlines()[1][:-5], other + b"\n", b"\0" * 100):
+        path.write_bytes(whole + torn)
+        with Draft(path, {}, resume=True) as draft:
+            assert draft.answered == 30
+            draft.keep(release)
+        with Draft(path, {}, resume=True) as draft:
+            assert draft.answered == 60
+            draft.finish()
+        path.write_bytes(whole)
+
+
+def test_one_place_is_for_one_run(tmp_path: Path) -> None:
+    with Draft(tmp_path / "a.draft", {}), pytest.raises(InputError, match="one run at a time"):
+        Draft(tmp_path / "a.draft", {})
+    assert not (tmp_path / "a.draft").exists()
+
+
+def test_what_a_dead_process_left_is_used_again(tmp_path: Path) -> None:
+    (tmp_path / ".a.part.txt").write_text("half of something that was much longer")
+    with complete(tmp_path / "a.txt", force=False) as part:
+        part.write_text("whole")
+    assert (tmp_path / "a.txt").read_text() == "whole"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+    with (
+        pytest.raises(InputError, match="output must be new"),
+        complete(tmp_path / "a.txt", force=False) as part,
+    ):
+        part.write_text("other")
+    with complete(tmp_path / "a.txt", force=False) as part:  # the same is what was wanted
+        part.write_text("whole")
+
+
+@pytest.mark.parametrize(
+    ("voters", "guarantee"),
+    [("teachers", "allowance"), ("teachers", "worst-case"), ("neighbours", "allowance")],
+)
+def test_a_student_can_be_trained_on_labels_that_were_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, voters: str, guarantee: str
+) -> None:
+    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
+    Y = (X[:, :2] > 0.3).astype(np.int8)
+    settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
+    plain = pv.PATEClassifier(**settings).fit(X, Y, public, seed=3)
+    path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
+    pate = pv.PATEClassifier(**settings)
+    with monkeypatch.context() as patch:
+        for name in ("train_student", "train_neighbour_student"):
+            patch.setattr(f"privote.learning.pate.{name}", broken)
+        with pytest.raises(ChargedError, match="labels of"):
+            pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
+    monkeypatch.setattr(Guardian, "release", broken)
+    pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3, resume=True)
+    np.testing.assert_array_equal(pate.public_rows_, plain.public_rows_)
+    np.testing.assert_array_equal(pate.release_.labels, plain.release_.labels)
+    np.testing.assert_allclose(pate.predict_proba(public), plain.predict_proba(public))
+    assert pate.privacy_["epsilon"] == plain.privacy_["epsilon"]
+
+
+def test_rounds_that_broke_off_have_a_price_that_covers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
+    Y = (X[:, :2] > 0.3).astype(np.int8)
+    pate = pv.PATEClassifier(guarantee="worst-case", n_teachers=10, rounds=3, queries=6)
+    pate.set_params(mechanism=pv.BinaryVoting(sigma=20.0))
+    path, whole = tmp_path / "a.draft", drafts.Draft.keep
+
+    def stop(self: Draft, release: pv.Release, rows: object = None) -> None:
+        if self.answered == 4:
+            raise KeyboardInterrupt
+        whole(self, release, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Draft, "keep", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pate.fit(X, Y, public, draft=path)
+    pate.fit(X, Y, public, draft=path, resume=True)
+    assert pate.release_.answered == 4
+    four = 4 * pate.mechanism.worst_case_rdp(10, 2, pv.DEFAULT_ORDERS)
+    assert pv.epsilon(four, pv.DEFAULT_ORDERS, pate.delta) <= pate.release_.epsilon <= 8.0
+
+
+def test_a_test_that_failed_leaves_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privote.guardian.consensus.Levels.passes", lambda *_: False)
+    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
+    pate = pv.PATEClassifier(guarantee="ptr", queries=2, n_teachers=50)
+    with pytest.raises(BudgetError, match="did not pass"):
+        pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
+    assert not list(tmp_path.iterdir())
