@@ -352,8 +352,8 @@ class Release:
             )
         else:
             text += (
-                f", and also mechanism, settings and numbers of later charges: the data set's "
-                f"budget of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so it holds "
+                ", and also mechanism, settings and numbers of later charges: the data set's budget "
+                f"of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so it holds "
                 "for all charges together"
             )
         if self.consumer is None:
