@@ -352,9 +352,9 @@ class Release:
             )
         else:
             text += (
-                ", and also mechanism, settings and numbers of later charges: the data set's budget "
-                f"of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so it holds "
-                "for all charges together"
+                ", and also mechanism, settings and numbers of later charges: the data set's "
+                f"budget of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so "
+                "it holds for all charges together"
             )
         if self.consumer is None:
             return text
