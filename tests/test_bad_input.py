@@ -383,7 +383,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "orders must be numbers, got [[2], [3, 4]]",
     ),
     "curve a word": (lambda: pv.epsilon("a", [2.0], 1e-5), pv.InputError, "rdp must be numbers"),
-    "curve nothing": (lambda: pv.epsilon(None, None, 1e-5), pv.InputError, "rdp must have one"),
+    "curve nothing": (lambda: pv.epsilon(None, None, 1e-5), pv.InputError, "rdp must be numbers"),
     "several curves in 2017": (
         lambda: pv.epsilon_2017([[1.0], [2.0]], [2.0], 1e-5),
         pv.InputError,

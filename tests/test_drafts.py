@@ -154,7 +154,7 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
     Y = (X[:, :2] > 0.3).astype(np.int8)
     settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
-    plain = pv.PATEClassifier(**settings).fit(X, Y, public, seed=3)
+    plain = pv.PATEClassifier(**settings).fit(X, Y, public, seed=3, ledger=tmp_path / "b.ledger")
     path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
     pate = pv.PATEClassifier(**settings)
     with monkeypatch.context() as patch:

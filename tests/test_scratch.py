@@ -98,22 +98,6 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         Scratch(tmp_path / "absent", "a-")
 
 
-def test_the_draft_of_a_killed_verb_is_removed_by_the_next(tmp_path: Path) -> None:
-    from privote.cli.files import claimed
-
-    output = tmp_path / "out.npz"
-    work = (
-        "from privote.cli.files import claimed\n"
-        "c = claimed(Path(sys.argv[1]), force=False); c.__enter__().write_text('labels')"
-    )
-    killed(work, output)
-    assert [path.name[:5] for path in tmp_path.iterdir()] == [".out-"]
-    with claimed(output, force=False) as draft:
-        assert len([path for path in tmp_path.iterdir() if path.name[:5] == ".out-"]) == 1
-        np.savez(draft, labels=[1])
-    assert list(tmp_path.iterdir()) == [output]
-
-
 def test_the_sockets_of_a_killed_program_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

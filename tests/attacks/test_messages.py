@@ -175,9 +175,11 @@ class Hostile:
             "hidden": [None, 1, 1 << 20],
             "parties": [["p0", "p1"], ["p2"], [], ["p0", "p1", "p2"], [name]],
             "masks": [[Q, 2], [1, 1]],
+            "noise": [None, [Q, 2], [1, 1]],
         }
         head = {"kind": kind.kind} | {f: chance.choice(fields[f]) for f in kind.schema}
-        tail = bytes(8 * head["masks"][0] * head["masks"][1]) if "masks" in head else b""
+        table = head.get("masks") or head.get("noise")
+        tail = b"" if table is None else bytes(8 * table[0] * table[1])
         if chance.random() < 0.15:
             head[chance.choice(list(kind.schema))] = chance.choice(EXTREMES)
         return framed(head, tail)
