@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from privote.errors import InputError
