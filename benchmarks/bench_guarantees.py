@@ -1,7 +1,7 @@
 """How many queries one budget answers, guarantee by guarantee, and by the paper's accounting.
 
 Binary voting, 22 labels, epsilon=20, delta=1e-5 (weak, and what published figures use), for the
-votes of 50 real teachers (tmc2007, from ../shared or PRIVOTE_SHARED) and for made-up electorates of
+votes of 50 real teachers (tmc2007, embedded) and for made-up electorates of
 50, 250 and 1,000 voters. Those need no data: the chance of a yes in each cell is drawn from
 Beta(0.05, 12) in 86 % of the cells and from Beta(0.8, 0.8) in the others, which is about as divided
 as tmc2007, and voters then vote on their own.
@@ -11,24 +11,20 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
 import privote as pv
-from privote import votefiles
 from privote.accounting import gaussian, pld, ptr, ptr_smooth, sanitize, sanitize2018
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for
+from privote.datasets import load_teacher_votes
 from privote.guardian.voters import VoterLevels
 
-SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-TMC = SHARED / "data" / "votes_tmc2007_50.npz"
 LABELS, EPSILON, DELTA = 22, 20.0, 1e-5
 ORDERS = pv.DEFAULT_ORDERS
 SIGMAS = (4, 7, 9, 12, 20)
@@ -312,13 +308,10 @@ def main() -> None:
     started = time.perf_counter()
     print(f"Queries answered, Binary voting, {LABELS} labels, epsilon={EPSILON:g}, delta={DELTA:g}")
     print(LEGEND)
-    if TMC.exists():
-        real = np.asarray(votefiles.read(TMC).to_array())
-        rows = show("tmc2007, 50 real teachers, 4,000 queries at most", Votes(50, real))
-        at7 = rows[SIGMAS.index(7)]
-        print(f"At sigma 7: ptr / worst case = {at7[4] / at7[1]:.1f}, PLD by voter {at7[9]}\n")
-    else:
-        print("tmc2007 is absent: put it at ../shared or name its place in PRIVOTE_SHARED.\n")
+    real = load_teacher_votes().votes
+    rows = show("tmc2007, 50 real teachers, 4,000 queries at most", Votes(50, real))
+    at7 = rows[SIGMAS.index(7)]
+    print(f"At sigma 7: ptr / worst case = {at7[4] / at7[1]:.1f}, PLD by voter {at7[9]}\n")
     for voters in arguments.voters:
         show(f"made-up electorate, {voters:,} voters", Votes(voters))
     say("")

@@ -7,20 +7,16 @@ Run: python examples/departures.py
 """
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
 import privote as pv
-from privote import votefiles
 from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import divergence, two_sided
+from privote.datasets import load_teacher_votes
 
-SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-VOTES = SHARED / "data" / "votes_tmc2007_50.npz"
 DELTA = 1e-5
 
 
@@ -84,14 +80,8 @@ def one_direction() -> None:
 def stopping() -> None:
     print("4. Answering until a data-dependent budget is used up leaks")
     mechanism = pv.BinaryVoting(sigma=7.0)
-    if VOTES.exists():
-        votes, budget = np.asarray(votefiles.read(VOTES).head(500).to_array()), 20.0
-        print("   votes: tmc2007, 50 teachers, 22 labels; epsilon=20")
-    else:
-        rng, budget = np.random.default_rng(4), 4.0
-        truth = rng.random((500, 10)) < 0.1
-        votes = rng.random((500, 50, 10)) < np.where(truth, 0.9, 0.02)[:, None, :]
-        print(f"   {VOTES.name} is absent, so made-up votes: 50 voters, 10 labels; epsilon=4")
+    votes, budget = load_teacher_votes().votes[:500], 20.0
+    print("   votes: tmc2007, 50 teachers, 22 labels; epsilon=20")
     here, other = answered(mechanism, votes, budget), []
     for voter in range(votes.shape[1]):
         for replaced in (~votes[:, voter], np.ones_like(votes[:, voter])):

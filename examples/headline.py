@@ -1,6 +1,6 @@
 """Headline numbers: how many real queries the same budget answers, by guarantee and accountant.
 
-Votes: tmc2007, 50 teachers, 22 labels, 4,000 queries, from ../shared or PRIVOTE_SHARED; epsilon=20,
+Votes: tmc2007, 50 teachers, 22 labels, 4,000 queries, embedded; epsilon=20,
 delta=1e-5. A data-dependent count is for comparing accountants: in use the number of queries is
 fixed before looking. The link is matched to sigma on these votes, again only to compare. For "ptr"
 the number of queries follows from public defaults alone; whether these votes pass is shown because
@@ -9,21 +9,17 @@ they are public. All guarantees in one table, for more voters too: benchmarks/be
 Run: python examples/headline.py
 """
 
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import brentq
 
 import privote as pv
-from privote import votefiles
 from privote.accounting import ptr
 from privote.accounting.allowance import largest_count
+from privote.datasets import load_teacher_votes
 
-SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-VOTES = SHARED / "data" / "votes_tmc2007_50.npz"
 EPSILON, DELTA = 20.0, 1e-5
 ENOUGH = 1500  # no accountant below gets so far
 
@@ -117,11 +113,7 @@ def equal_link(votes: np.ndarray, rate: float, order: float) -> pv.BinaryVoting:
 
 
 def main() -> int:
-    if not VOTES.exists():
-        print("The shared votes are absent: put them at ../shared or name their place in")
-        print(f"PRIVOTE_SHARED. Looked for data/{VOTES.name}. Nothing was measured.")
-        return 0
-    votes = np.asarray(votefiles.read(VOTES).to_array())
+    votes = load_teacher_votes().votes
     print(f"tmc2007: {votes.shape[0]} queries, {votes.shape[1]} voters, {votes.shape[2]} labels")
     print(f"Queries answered at epsilon={EPSILON:g}, delta={DELTA:g}, Binary voting:")
     print("                 data-dependent                  unconditional")

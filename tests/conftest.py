@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, settings
 
+from privote.datasets import load_teacher_votes
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Choose with `pytest --hypothesis-profile=full`. No deadline: a busy machine is not a defect.
@@ -43,22 +45,13 @@ def shared_data() -> Path:
     pytest.skip("the real data is absent: put it at ../shared or name its place in PRIVOTE_SHARED")
 
 
-def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    bits = np.unpackbits(packed.reshape(-1), count=int(np.prod(shape))).astype(bool).reshape(shape)
-    bits.setflags(write=False)  # shared by all tests of a session
-    return bits
-
-
 @pytest.fixture(scope="session")
-def tmc_votes(shared_data: Path) -> npt.NDArray[np.bool_]:
+def tmc_votes() -> npt.NDArray[np.bool_]:
     """Return real votes, (4000 queries, 50 voters, 22 labels), read-only."""
-    with np.load(shared_data / "votes_tmc2007_50.npz") as file:
-        return _unpacked(file["votes"], tuple(int(n) for n in file["shape"]))
+    return load_teacher_votes().votes
 
 
 @pytest.fixture(scope="session")
-def tmc_truth(shared_data: Path) -> npt.NDArray[np.bool_]:
+def tmc_truth() -> npt.NDArray[np.bool_]:
     """Return the true labels behind ``tmc_votes``, (4000 queries, 22 labels), read-only."""
-    with np.load(shared_data / "votes_tmc2007_50.npz") as file:
-        queries, _, labels = (int(n) for n in file["shape"])
-        return _unpacked(file["truth"], (queries, labels))
+    return load_teacher_votes().truth

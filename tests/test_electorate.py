@@ -44,6 +44,7 @@ def by_hand(
                 cost = int((filled != baseline[q]).any())
             fits = cost <= left[j] - spent[j]
             spent[j] += cost if fits else 0
+            left[j] = left[j] if fits else spent[j]  # and nothing more, for good
             out[q, j] = filled if fits else baseline[q]
     return out, spent
 
@@ -57,8 +58,8 @@ def by_hand(
 def test_effective_votes_equal_the_rule_by_hand(
     votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, unit: str
 ) -> None:
-    got, spent = effective_votes(votes, baseline, left, unit)
-    expected, cost = by_hand(votes, baseline, left, unit)
+    got, spent, _ = effective_votes(votes, baseline, left, unit)
+    expected, cost = by_hand(votes, baseline, left.copy(), unit)
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(spent, cost)
     assert (spent <= left).all()
@@ -75,8 +76,9 @@ def test_allowance_lasts_over_batches() -> None:
     assert voters.sealed.spent.tolist() == [4, 0, 0]
     single = np.zeros((1, 3, 4), bool)
     single[0, 0, 3] = True
-    voters.answer(single)  # but a smaller ballot does
-    assert voters.sealed.spent.tolist() == [5, 0, 0]
+    voters.answer(single)  # nor does any other from then on
+    assert voters.sealed.spent.tolist() == [4, 0, 0]
+    assert voters.sealed.refused.tolist() == [4, 0, 0]
     assert voters.sealed.exhausted.tolist() == [True, False, False]
     assert voters.answered == 6
 

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from privote.ballots import SparseBallots
 from privote.blocks import DenseBlock
-from privote.surprises import _in_turn, effective, effective_votes
+from privote.surprises import effective, effective_votes, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])
@@ -29,7 +29,7 @@ def test_a_ballot_counts_in_full_or_is_refused_as_a_whole(
         DenseBlock(votes, missing=True), baseline, left, unit=unit, silence_is_zeros=True
     )
     assert isinstance(block, DenseBlock)
-    plenty, wanted = effective_votes(votes, baseline, np.full(3, 99), unit)
+    plenty, wanted, _ = effective_votes(votes, baseline, np.full(3, 99), unit)
     guess = np.broadcast_to(baseline[:, None], plenty.shape)
     here, whole = block.votes, np.zeros(3, int)
     for query in range(5):
@@ -61,15 +61,29 @@ def test_sparse_and_dense_refuse_alike(unit: str, votes: np.ndarray, left: np.nd
     )
 
 
+@units
 @given(
-    costs=st.lists(st.integers(0, 6), max_size=40),
-    left=st.integers(0, 60),
+    votes=hnp.arrays(np.bool_, (8, 3, 2)), left=lefts, cut=st.integers(0, 8), sparse=st.booleans()
 )
-def test_ballots_are_taken_in_order_and_passed_over_where_they_do_not_fit(
-    costs: list[int], left: int
+def test_in_two_batches_as_in_one(
+    unit: str, votes: np.ndarray, left: np.ndarray, cut: int, sparse: bool
 ) -> None:
-    kept, rest = [], left
-    for cost in costs:
-        kept.append(cost <= rest)
-        rest -= cost if cost <= rest else 0
-    assert _in_turn(np.array(costs, np.int64), left).tolist() == kept
+    def counted(part: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if sparse and len(part):
+            query, voter = np.nonzero(part.any(axis=2))
+            block = next(
+                SparseBallots(
+                    query, voter, part[query, voter], queries=len(part), voters=3
+                ).blocks()
+            )
+        else:
+            block = DenseBlock(part, missing=False)
+        zero = np.zeros((len(part), 2), bool)
+        here, *spent = effective(block, zero, left, unit=unit, silence_is_zeros=True)
+        return here.margins(missing_is_no=True), left_over(left, *spent)
+
+    first, rest = counted(votes[:cut], left)
+    second, after = counted(votes[cut:], rest)
+    whole, end = counted(votes, left)
+    np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+    np.testing.assert_array_equal(after, end)

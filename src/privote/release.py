@@ -85,8 +85,8 @@ class Sealed:
     of the batch, voter by voter, as ``epsilon_by_voter``, the smaller of ``epsilon_rdp`` and
     ``epsilon_pld`` (None where there is none), and whose it is, the ``accountant``; and each
     voter's own epsilon, ``bills()``. Under "allowance": what each voter has ``spent`` of its
-    ``allowance``, how many of its ballots were ``refused`` (what was left did not pay for them, so
-    they counted as the baseline), and who is ``exhausted``, with nothing left at all.
+    ``allowance``, how many of its ballots were ``refused`` (they counted as the baseline), and who
+    is ``exhausted``: spent all of it, or was refused once, and so for good.
     """
 
     def __init__(self, **numbers: Any) -> None:
@@ -101,8 +101,8 @@ class Sealed:
 
     @property
     def exhausted(self) -> npt.NDArray[np.bool_]:
-        """Which voters have nothing left of their allowance."""
-        return np.asarray(self.spent >= self.allowance)
+        """Which voters have nothing left of their allowance, or no say any more."""
+        return np.asarray((self.spent >= self.allowance) | (self.refused > 0))
 
     def __repr__(self) -> str:
         return "<sealed>"

@@ -7,8 +7,6 @@ own ballots and at public numbers only, which is what the allowance theorem need
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -25,24 +23,30 @@ def effective(
 ) -> tuple[Block, Counts, Counts]:
     """Return the block that counts, what each voter spends, and how many ballots were refused.
 
-    A ballot is refused, and counts as the baseline, if its surprises are more than is left.
+    A voter's surprises are added up in order. From the first ballot with which the sum exceeds what
+    is left, its ballots are refused for good: they count as the baseline, the smaller ones too.
     """
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
     assert isinstance(block, DenseBlock)
-    votes, spent, refused = _counted(block.votes, baseline, left, unit)
+    votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
     return DenseBlock(votes, missing=False, start=block.start), spent, refused
+
+
+def left_over(allowance: Counts, spent: Counts, refused: Counts) -> Counts:
+    """Return what is left of each allowance (voters,): nothing, once a ballot was refused."""
+    return np.where(refused > 0, 0, allowance - spent)
 
 
 def effective_votes(
     votes: Votes, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
-) -> tuple[npt.NDArray[np.bool_], Counts]:
-    """Return the votes that count, and what each voter spent on them.
+) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:
+    """Return the votes that count, what each voter spent on them, and how many were refused.
 
     Who is missing counts as the baseline: vote by vote where votes are the unit; where ballots
     are, a ballot missing as a whole (a single missing vote is a no, or a ballot might be half the
-    baseline and break the mechanism's own rule). A ballot with more surprises than its voter has
-    left counts as the baseline as a whole; a later, smaller one may fit again.
+    baseline and break the mechanism's own rule). A ballot with which its voter's surprises exceed
+    what is left counts as the baseline as a whole, and so do all later ones.
 
     Parameters
     ----------
@@ -52,12 +56,6 @@ def effective_votes(
         ``"vote"``: each vote that departs from the baseline is a surprise; ``"ballot"``: each
         ballot that departs from it anywhere is one.
     """
-    return _counted(votes, baseline, left, unit)[:2]
-
-
-def _counted(
-    votes: Votes, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
-) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:
     guess = np.asarray(baseline, np.bool_)[:, None, :]
     if votes.dtype == np.bool_:
         yes = votes
@@ -68,61 +66,12 @@ def _counted(
         yes = np.where(absent, guess, votes == 1)
     departs = yes != guess
     count = departs.sum(axis=2) if unit == "vote" else departs.any(axis=2).astype(np.int64)
-    keep = _affordable(count, left)
+    total = count.sum(axis=0)
+    if (total <= left).all():
+        return np.asarray(yes), total, np.zeros_like(total)
+    keep = np.cumsum(count, axis=0) <= left
     spent = np.where(keep, count, 0).sum(axis=0)
-    if keep.all():
-        return np.asarray(yes), spent, np.zeros_like(spent)
-    return np.where(keep[:, :, None], yes, guess), spent, (~keep).sum(axis=0)
-
-
-def _affordable(count: Counts, left: Counts) -> npt.NDArray[np.bool_]:
-    """Return which ballots fit, taken in order: (queries, voters)."""
-    keep = np.ones(count.shape, np.bool_)
-    for voter in np.flatnonzero(count.sum(axis=0) > left):
-        keep[:, voter] = _in_turn(count[:, voter], int(left[voter]))
-    return keep
-
-
-def _in_turn(costs: npt.NDArray[Any], left: int) -> npt.NDArray[np.bool_]:
-    """Return which of one voter's ballots fit, taken in order; who does not fit is passed over.
-
-    All up to the first that does not fit are taken at once; from there on nothing that costs as
-    much can fit, so there are no more passes than different costs.
-    """
-    keep = np.zeros(len(costs), np.bool_)
-    waiting = np.flatnonzero(costs <= left)
-    while waiting.size:
-        total = np.cumsum(costs[waiting])
-        fit = int(np.searchsorted(total, left, side="right"))
-        keep[waiting[:fit]] = True
-        left -= int(total[fit - 1]) if fit else 0
-        waiting = waiting[fit:]
-        waiting = waiting[costs[waiting] <= left]
-    return keep
-
-
-def _all_in_turn(voter: Counts, costs: Counts, left: Counts) -> npt.NDArray[np.bool_]:
-    """Return which ballots fit, each voter's taken in order: :func:`_in_turn`, all voters at once.
-
-    Parameters
-    ----------
-    voter, costs
-        (ballots,) sorted by voter, and within a voter by query.
-    left
-        (voters,)
-    """
-    at = np.flatnonzero(np.diff(voter, prepend=-1))  # each voter's next ballot
-    ends = np.append(at[1:], len(voter))
-    purse = left[voter[at]]
-    fits = np.zeros(len(voter), np.bool_)
-    while at.size:
-        paid = costs[at] <= purse
-        fits[at] = paid
-        purse = purse - np.where(paid, costs[at], 0)
-        at = at + 1
-        more = at < ends
-        at, ends, purse = at[more], ends[more], purse[more]
-    return fits
+    return np.where(keep[:, :, None], yes, guess), spent, (~keep & (count > 0)).sum(axis=0)
 
 
 def _effective_sparse(
@@ -141,7 +90,11 @@ def _effective_sparse(
     if tight.any():
         rows = np.flatnonzero(tight[block.voter])
         rows = rows[np.argsort(block.voter[rows], kind="stable")]  # a voter's queries stay in order
-        keep[rows] = _all_in_turn(block.voter[rows], count[rows], left)
+        voter = block.voter[rows]
+        total = np.cumsum(count[rows])
+        first = np.flatnonzero(np.diff(voter, prepend=-1))
+        before = np.repeat((total - count[rows])[first], np.diff(first, append=len(rows)))
+        keep[rows] = (total - before <= left[voter]) | (count[rows] == 0)
         spent = np.bincount(block.voter[keep], weights=count[keep], minlength=block.voters).astype(
             np.int64
         )

@@ -42,9 +42,9 @@ REAL = room.effective_votes
 
 def generous(
     votes: Any, baseline: Any, left: Any, unit: str
-) -> tuple[np.ndarray, np.ndarray]:  # never runs out
-    counted, spent = REAL(votes, baseline, left + 100, unit)
-    return counted, np.minimum(spent, left)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # never runs out
+    counted, spent, refused = REAL(votes, baseline, left + 100, unit)
+    return counted, np.minimum(spent, left), refused
 
 
 def test_a_rule_that_lets_voters_overspend_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from ..accounting.renyi import Orders, check_orders
 from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from ..surprises import effective_votes
+from ..surprises import effective_votes, left_over
 from .exact import AUDIT_ORDERS
 from .findings import ABSOLUTE, RELATIVE
 from .textbook import Floats, Ints, Textbook, effective_ballots, renyi
@@ -162,8 +162,8 @@ class _Tree:
             for world in range(2):
                 mine = self._strategy(baseline, query, world)
                 votes = np.concatenate([mine[:, None], ballots], axis=1)
-                counted, spent = self._effective(votes, baseline, left[world])
-                left[world] = np.repeat(left[world] - spent, outcomes, axis=0)
+                counted, after = self._effective(votes, baseline, left[world])
+                left[world] = np.repeat(after, outcomes, axis=0)
                 steps = self.book.log_probs(self.book.census(self._places(counted)))
                 logs[world] = (logs[world][:, None] + steps).reshape(-1)
         return logs[0], logs[1]
@@ -202,14 +202,14 @@ class _Tree:
         """Apply the real rule on every history, and count where the textbook's differs."""
         unit = self.book.mechanism.surprise_unit
         counted = np.empty(votes.shape, np.bool_)
-        spent = np.empty(left.shape, np.int64)
+        after = np.empty(left.shape, np.int64)
         for node in range(len(votes)):
             guess = baseline[node].astype(np.bool_)
-            here, cost = effective_votes(votes[node : node + 1], guess[None], left[node], unit)
-            counted[node], spent[node] = here[0], cost
-            plain, price = effective_ballots(votes[node], guess, left[node], unit=unit)
-            self.unlike += int((plain != here[0]).any(axis=1).sum() + (price != cost).sum())
-        return counted, spent
+            here, *spent = effective_votes(votes[node : node + 1], guess[None], left[node], unit)
+            counted[node], after[node] = here[0], left_over(left[node], *spent)
+            plain, rest = effective_ballots(votes[node], guess, left[node], unit=unit)
+            self.unlike += int((plain != here[0]).any(axis=1).sum() + (rest != after[node]).sum())
+        return counted, after
 
     def _places(self, counted: npt.NDArray[np.bool_]) -> Ints:
         """Return the place of each effective ballot in the textbook's list."""

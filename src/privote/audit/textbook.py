@@ -241,7 +241,8 @@ def effective_ballots(
     """Apply the rule of allowances to one query, the plain way.
 
     Who is missing counts as the baseline: vote by vote where votes are the unit, as a whole where
-    ballots are (then a single missing vote is a no). Who has too little left counts as it too.
+    ballots are (then a single missing vote is a no). Who has too little left counts as it too,
+    and has nothing left from then on.
 
     Parameters
     ----------
@@ -252,10 +253,10 @@ def effective_ballots(
 
     Returns
     -------
-    (voters, labels) ballots that count, (voters,) surprises spent.
+    (voters, labels) ballots that count, (voters,) what is left after them.
     """
     out = np.zeros(ballots.shape, np.bool_)
-    spent = np.zeros(len(ballots), np.int64)
+    after = np.zeros(len(ballots), np.int64)
     guess = [bool(vote) for vote in baseline]
     for voter, ballot in enumerate(ballots.tolist()):
         if unit == "vote":
@@ -267,7 +268,7 @@ def effective_ballots(
         if unit == "ballot":
             need = min(need, 1)
         if need <= left[voter]:
-            out[voter], spent[voter] = filled, need
+            out[voter], after[voter] = filled, left[voter] - need
         else:
             out[voter] = guess
-    return out, spent
+    return out, after

@@ -200,7 +200,7 @@ def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, An
         spent, refused = release.sealed.spent, release.sealed.refused
         who = np.flatnonzero(refused)
         return {
-            "voters_who_ran_out": int(((refused > 0) | release.sealed.exhausted).sum()),
+            "voters_who_ran_out": int(release.sealed.exhausted.sum()),
             "ballots_refused": {
                 str(voter) if names is None else names[voter]: int(refused[voter])
                 for voter in who[np.argsort(-refused[who], kind="stable")]

@@ -16,19 +16,23 @@ from .records import MultiLabelData, Split, union
 from .registry import DATASETS
 from .registry import open as open
 from .scenes import Scenes, load_scenes
+from .teacher_votes import TEACHER_VOTES, TeacherVotes, load_teacher_votes
 from .voc import voc2012
 
 # Not `open`, which `import *` would put in place of Python's own.
 __all__ = [
     "DATASETS",
     "PAPER_LABELS",
+    "TEACHER_VOTES",
     "Images",
     "MultiLabelData",
     "Scenes",
     "Split",
+    "TeacherVotes",
     "chexpert",
     "keyed_parts",
     "load_scenes",
+    "load_teacher_votes",
     "mimic",
     "mulan",
     "nih",

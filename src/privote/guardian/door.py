@@ -23,7 +23,7 @@ from ..ledger import Budget, Ledger, Place
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, VOTER, Later, Release, Sealed, check_protects
-from ..surprises import effective
+from ..surprises import effective, left_over
 from .clerk import Clerk
 from .consensus import Levels, propose, sanitize
 from .seats import (
@@ -290,7 +290,8 @@ class Guardian:
             now = slice(start, start + block.queries)
             start += block.queries
             with self._ledger.writing() as totals:
-                left = allowance - totals.accounts[account].spent
+                known = totals.accounts[account]
+                left = left_over(allowance, known.spent, known.refused)
                 counted, spent, refused = effective(
                     seated(block, at, voters),
                     guess[now],
