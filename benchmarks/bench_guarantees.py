@@ -23,7 +23,7 @@ from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for
 from privote.datasets import load_teacher_votes
-from privote.guardian.voters import VoterLevels
+from privote.guardian.voter_bills import VoterLevels
 
 LABELS, EPSILON, DELTA = 22, 20.0, 1e-5
 ORDERS = pv.DEFAULT_ORDERS

@@ -230,7 +230,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no query fits": (
         lambda: label(epsilon=0.01, guarantee="worst-case", mechanism=pv.BinaryVoting(sigma=0.5)),
         pv.BudgetError,
-        "allows 0 (more) queries",
+        "allows 0 more queries",
     ),
     "queries do not fit": (
         lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),

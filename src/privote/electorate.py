@@ -19,6 +19,7 @@ from .accounting.renyi import epsilon as to_epsilon
 from .ballots import Ballots
 from .errors import InputError
 from .guardian import Guardian, seats
+from .guardian.accounts import plain
 from .ledger import Budget, Ledger
 from .mechanisms import Mechanism
 from .mechanisms.base import check_electorate
@@ -82,7 +83,7 @@ class Electorate:
             orders=orders,
             seed=seed,
         )
-        self._account, self._allowance = self._guardian.register(self.voters, self.labels)
+        self._allowance = self._guardian.register(self.voters, self.labels)
         self.answered, self._counting = 0, threading.Lock()
 
     @property
@@ -98,8 +99,7 @@ class Electorate:
     @property
     def allowance(self) -> int | tuple[int, ...]:
         """How many surprises each voter had from the start: one number, or one per voter."""
-        first = int(self._allowance[0])
-        return first if (self._allowance == first).all() else tuple(self._allowance.tolist())
+        return plain(self._allowance.own)
 
     @property
     def epsilon(self) -> float:
@@ -111,14 +111,14 @@ class Electorate:
         """Each voter's own guarantee, which follows from its own allowance: (voters,)."""
         orders = self._guardian.orders
         surprise = self.mechanism.surprise_rdp(self.voters, self.labels, orders)
-        values, inverse = np.unique(self._allowance, return_inverse=True)
+        values, inverse = np.unique(self._allowance.own, return_inverse=True)
         each = to_epsilon(allowance_rdp(surprise, values), orders, self.delta)
         return np.asarray(np.asarray(each)[inverse.reshape(-1)])
 
     @property
     def sealed(self) -> Sealed:
         """For the owner's eyes: what each voter has spent and who ran out."""
-        return self._guardian.spending(self._account, self._allowance)
+        return self._allowance.spending()
 
     def __repr__(self) -> str:
         return (

@@ -24,7 +24,7 @@ from privote.capc.site import read_toml
 from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.guardian.seats import check_wanted
+from privote.guardian.registry import check_wanted
 
 _LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 

@@ -235,7 +235,7 @@ def test_a_refused_budget_is_exit_code_3(
     small = ("--epsilon", 0.01, "--delta", 1e-5)
     done = run("label", votes_file, *BINARY, *small, *flags, "--output", "labels.csv")
     assert done.exit_code == 3
-    assert done.stderr.startswith("error: --epsilon 0.01")
+    assert "(epsilon=0.01 at delta=1e-05)" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [votes_file.name]
 
 

@@ -33,7 +33,7 @@ def test_budget_holds_over_runs_with_exit_code_3(
     more = (*LABEL, "--guarantee", "worst-case", "--output", "b.csv", "--ledger", ledger)
     refused = run("label", votes_file, *more)
     assert refused.exit_code == 3
-    assert "allows 0 (more) queries" in refused.stderr
+    assert "allows 0 more queries" in refused.stderr
     assert not (tmp_path / "b.csv").exists()
 
 

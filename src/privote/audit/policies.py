@@ -76,8 +76,7 @@ def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, consumer: st
         door = Guardian(step.mechanism, budget, ledger, guarantee="worst-case", consumer=consumer)
         return door.release(votes, queries=step.times).answered
     door = Guardian(step.mechanism, budget, ledger, allowance=step.times, consumer=consumer)
-    _, allowance = door.register(poll.voters, 1)
-    return min(int(allowance.max()), _MOST // FACTOR)
+    return min(int(door.register(poll.voters, 1).each.max()), _MOST // FACTOR)
 
 
 def by_the_best_order(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..accounting.renyi import check_delta, rounded_up
 from ..ballots import Ballots, BallotSource, Threshold
 from ..errors import BudgetError, InputError, UnavailableError, positive
-from ..guardian.seats import check_baseline
+from ..guardian.registry import check_baseline
 from ..mechanisms import Mechanism
 from .agreement import check_measure, scorer
 from .answers import answers

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
-from ..errors import BudgetError, LedgerError
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
+from ..errors import LedgerError
+from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
@@ -191,57 +192,50 @@ class Charges:
         """
         with self.ledger.writing() as totals:
             for party in self.terms.voters(querier):
-                self._authorise(totals, party)
+                accounts = self._accounts(party, querier)
+                facts = {
+                    "voters": len(self.terms.voters(querier)),
+                    "labels": len(self.terms.labels_of(party)),
+                }
                 if self.terms.guarantee == "allowance":
-                    self._open_account(totals, party, querier)
+                    self._open(accounts, totals, facts)
                 else:
-                    self._charge_queries(totals, party, querier, queries, batch)
+                    each = self.prices.query(party, querier)
+                    accounts.charge_fitting(
+                        each, queries, queries, facts={**facts, "batch": batch}, totals=totals
+                    )
 
-    def _authorise(self, totals: Totals, party: str) -> None:
+    def _accounts(self, party: str, querier: str) -> Accounts:
         terms = self.terms
-        budget = _settled(terms.priced, terms.epsilon, terms.delta)
-        self.ledger.fix_budget(totals, budget, (party, None), conditional=False)
+        stamp = {
+            # Names what no other electorate's terms have: nobody else goes on with this account.
+            "owner": f"coalition {terms.name} {terms.promise()[:16]} {self._journal}",
+            "guarantee": terms.guarantee,
+            "mechanism": terms.mechanism.parameters(),
+            **self._stamp,
+        }
+        return Accounts(
+            ledger=self.ledger,
+            budget=_settled(terms.priced, terms.epsilon, terms.delta),
+            orders=self.prices.orders,
+            dataset=party,
+            consumer=querier,
+            stamp=stamp,
+        )
 
-    def _charge_queries(
-        self, totals: Totals, party: str, querier: str, queries: int, batch: str
-    ) -> None:
-        each, orders = self.prices.query(party, querier), self.prices.orders
-        fit = self.ledger.room(totals, each, orders, (party, querier), queries)
-        if fit < queries:
-            raise BudgetError(
-                f"the budget of {party} (epsilon={rounded_up(self.terms.epsilon)} at delta="
-                f"{rounded_up(self.terms.delta)}) allows {fit} more queries of {querier} in the "
-                "worst case "
-                f"with {self.terms.mechanism}, but queries={queries}"
-            )
-        body = self._body(party, querier, queries * each)
-        self.ledger.append({**body, "queries": queries, "everything": False, "batch": batch})
-
-    def _open_account(self, totals: Totals, party: str, querier: str) -> None:
+    def _open(self, accounts: Accounts, totals: Totals, facts: dict[str, Any]) -> None:
         """Charge an allowance, once; the same account is found again by its keyed name."""
-        facts = {"coalition": self.terms.promise(), "party": party, "querier": querier}
-        account = self.ledger.name_account({**facts, **self._stamp})
+        party, querier = accounts.dataset, str(accounts.consumer)
+        named = {"coalition": self.terms.promise(), "party": party, "querier": querier}
+        account = self.ledger.name_account({**named, **self._stamp})
         allowance = self.prices.allowance(party, querier)
+        accounts.authorise(totals)
         if account in totals.accounts:
             self._check_account(totals.accounts[account], allowance, party, querier)
             return
-        curve = FACTOR * allowance * self.prices.surprise(party, querier)
-        room = self.ledger.room(totals, curve, self.prices.orders, (party, querier), 1)
-        if allowance < 1 or room < 1:
-            raise BudgetError(
-                f"the budget of {party} (epsilon={rounded_up(self.terms.epsilon)} at delta="
-                f"{rounded_up(self.terms.delta)}) does not allow {max(allowance, 1)} surprises "
-                f"for {querier} "
-                f"with {self.terms.mechanism}: "
-                + (
-                    "use a larger sigma or budget"
-                    if allowance < 1
-                    else "other charges have used it"
-                )
-            )
-        body = {**self._body(party, querier, curve), "account": account, "allowance": allowance}
+        surprise = self.prices.surprise(party, querier)
         # The account's one voter is the party itself.
-        self.ledger.append({**body, "voters": 1})
+        accounts.open_as(totals, account, surprise, np.array([allowance]), {**facts, "voters": 1})
 
     def _check_account(self, known: Account, allowance: int, party: str, querier: str) -> None:
         """Refuse to go on with a charge whose count is elsewhere, or that paid for another V."""
@@ -256,19 +250,3 @@ class Charges:
                 f"{what}: {known.allowance.tolist()[0]} surprises were charged, and this version "
                 f"would count {allowance}"
             )
-
-    def _body(self, party: str, querier: str, curve: Floats) -> dict[str, Any]:
-        return {
-            "kind": "charge",
-            "dataset": party,
-            "consumer": querier,
-            # Names what no other electorate's terms have: nobody else goes on with this account.
-            "owner": f"coalition {self.terms.name} {self.terms.promise()[:16]} {self._journal}",
-            "guarantee": self.terms.guarantee,
-            "mechanism": self.terms.mechanism.parameters(),
-            **self._stamp,
-            "voters": len(self.terms.voters(querier)),
-            "labels": len(self.terms.labels_of(party)),
-            "orders": self.prices.orders.tolist(),
-            "rdp": curve.tolist(),
-        }

@@ -16,7 +16,7 @@ from privote.ballots import BallotSource
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for
 from privote.errors import UnavailableError
-from privote.guardian.voters import voter_moves
+from privote.guardian.voter_bills import voter_moves
 from privote.mechanisms import Mechanism
 from privote.surprises import effective_votes
 

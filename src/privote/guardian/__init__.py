@@ -1,7 +1,8 @@
 """The guardian: the only door between votes and labels."""
 
-from .door import Guardian
-from .seats import seats
-from .voters import bills
+from .accounts import Accounts, Allowance
+from .guardian import Guardian
+from .registry import seats
+from .voter_bills import bills
 
-__all__ = ["Guardian", "bills", "seats"]
+__all__ = ["Accounts", "Allowance", "Guardian", "bills", "seats"]

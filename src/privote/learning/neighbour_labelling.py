@@ -92,8 +92,7 @@ class NeighbourLabelling:
 
     def run(self) -> NeighbourAnswers:
         """Ask the first batch, then every row once a pass."""
-        account, _ = self.guardian.register(self.ballots.voters, self.ballots.labels)
-        before = self.guardian.answered(account)
+        before = self.guardian.register(self.ballots.voters, self.ballots.labels).answered
         if before and not self.again:
             raise BudgetError(
                 f"this electorate has answered {before} queries from its allowance already, and "

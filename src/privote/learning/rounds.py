@@ -120,14 +120,14 @@ class PoolLabelling:
 
     def _as_long_as_it_lasts(self) -> None:
         """Ask until voters are expected to have used up what they have."""
-        account, each = self.guardian.register(self.pool.voters, self.pool.labels)
-        before = self.guardian.answered(account)
+        account = self.guardian.register(self.pool.voters, self.pool.labels)
+        before = account.answered
         if before:
             raise BudgetError(
                 f"this electorate has answered {before} queries from its allowance already, and "
                 "what is left is sealed: say with queries how many more to ask"
             )
-        allowance = int(each.min())
+        allowance = int(account.each.min())
         by_vote = self.guardian.mechanism.surprise_unit == "vote"
         # Nobody can run out on so few; then released labels say how fast it goes.
         first = max(1, allowance // (self.pool.labels if by_vote else 1) // self.schedule.rounds)

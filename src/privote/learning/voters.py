@@ -111,7 +111,7 @@ class TeacherPool:
 
 def positives_limit(mechanism: Mechanism) -> int | None:
     """Return how many ones a ballot may have; a teacher's first ones are kept."""
-    return 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
+    return mechanism.most_ones
 
 
 def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:

@@ -140,6 +140,8 @@ class Account:
     allowance, spent, refused
         (voters,) by seat: surprises for life, surprises cast, and ballots that counted as the
         baseline because what was left did not pay for them.
+    curve
+        What it was charged: (orders,).
     queries
         How many were answered from it; public.
     roll
@@ -150,6 +152,7 @@ class Account:
     allowance: Counts
     spent: Counts
     refused: Counts
+    curve: Floats
     roll: dict[str, int] | None
     queries: int = 0
 
@@ -162,6 +165,7 @@ class Account:
             allowance=np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64),
             spent=np.zeros(voters, np.int64),
             refused=np.zeros(voters, np.int64),
+            curve=np.array(body["rdp"]),
             roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
         )
 

@@ -38,7 +38,15 @@ class Mechanism(ABC):
     bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
+    #: What a sparse voter's silence is: a ballot of zeros, or no ballot at all.
+    silence_is_zeros: ClassVar[bool] = True
+
     gate: Gate | None = None
+
+    @property
+    def most_ones(self) -> int | None:
+        """How many ones a ballot may have; None if any number."""
+        return None
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):

@@ -26,6 +26,11 @@ class PluralityVoting(ClassMechanism):
 
     name: ClassVar[str] = "plurality"
 
+    @property
+    def most_ones(self) -> int | None:
+        """One: a ballot names a winner, or nobody."""
+        return 1
+
     def classes(self, labels: int) -> int:
         """Return the number of labels."""
         return labels

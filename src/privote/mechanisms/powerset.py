@@ -37,6 +37,7 @@ class PowersetVoting(ClassMechanism):
     """
 
     name: ClassVar[str] = "powerset"
+    silence_is_zeros: ClassVar[bool] = False  # the empty set is a class of its own
 
     max_positives: int | None = None
 
@@ -44,6 +45,11 @@ class PowersetVoting(ClassMechanism):
         super().__post_init__()
         if self.max_positives is not None:
             object.__setattr__(self, "max_positives", whole("max_positives", self.max_positives))
+
+    @property
+    def most_ones(self) -> int | None:
+        """As many as the largest set that can win."""
+        return self.max_positives
 
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""

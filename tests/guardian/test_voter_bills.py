@@ -11,7 +11,7 @@ import pytest
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.renyi import divergence
-from privote.guardian import voters
+from privote.guardian import voter_bills as voters
 from privote.release import Later, Sealed
 
 DELTA = 1e-5

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
 from ..errors import InputError, shown
-from ..ledger.totals import Account
 from ..mechanisms import Mechanism
 
 
@@ -64,45 +63,6 @@ def placed(
     if unknown:
         raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
     return np.array([registered[name] for name in batch], np.int64)
-
-
-def find_account(
-    accounts: Mapping[str, Account], terms: str, voters: int, roll: Mapping[str, str] | None
-) -> str | None:
-    """Return the account these voters have under these terms; None if they have none.
-
-    Named voters are found whatever their order, and also if others of the same account are absent.
-    Whoever is named must be in it, or nobody: so a voter has one allowance under the same terms.
-
-    Parameters
-    ----------
-    roll
-        The digest of each voter's name, by name; None if voters are known by their place.
-    """
-    for account, known in accounts.items():
-        if known.terms != terms or (known.roll is None) != (roll is None):
-            continue
-        if known.roll is None or roll is None:
-            if len(known.allowance) == voters:
-                return account
-            continue
-        strangers = [name for name, digest in roll.items() if digest not in known.roll]
-        if not strangers:
-            return account
-        if len(strangers) < len(roll):
-            raise InputError(
-                f"voter_ids holds {strangers[0]!r}, who is not registered with the others: the "
-                "voters of an allowance are fixed when it is charged"
-            )
-    return None
-
-
-def seats_of(account: Account, roll: Mapping[str, str] | None) -> Counts | None:
-    """Return the registered seat of each named voter; None if they come as registered."""
-    if roll is None or account.roll is None:
-        return None
-    at = np.array([account.roll[digest] for digest in roll.values()], np.int64)
-    return None if np.array_equal(at, np.arange(len(account.roll))) else at
 
 
 def steady_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
@@ -162,8 +122,7 @@ def check_baseline(
         raise InputError("baseline must hold 0 and 1 only")
     if ballots.sparse and guess.any():
         raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
-    limit = 1 if mechanism.name == "plurality" else None
-    limit = getattr(mechanism, "max_positives", limit)
+    limit = mechanism.most_ones
     if limit is not None and (guess.sum(axis=1) > limit).any():
         raise InputError(f"baseline may have at most {limit} positives a query here")
     return guess.astype(np.bool_)
@@ -185,9 +144,3 @@ def check_wanted(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
             f"below 2**63, got {shown(wanted)}"
         )
     return np.broadcast_to(array, (voters,)).astype(np.int64)
-
-
-def plain(allowance: Counts) -> int | tuple[int, ...]:
-    """Return an allowance as one number if all voters have the same."""
-    first = int(allowance[0])
-    return first if (allowance == first).all() else tuple(allowance.tolist())

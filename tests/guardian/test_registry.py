@@ -13,25 +13,14 @@ from privote import ballots as room
 from privote.ballots import Ballots, SparseBallots
 from privote.blocks import MISSING, DenseBlock
 from privote.errors import InputError
-from privote.guardian.seats import (
+from privote.guardian.accounts import plain
+from privote.guardian.registry import (
     check_wanted,
-    find_account,
     placed,
-    plain,
     seated,
     seats,
-    seats_of,
     steady_blocks,
 )
-from privote.ledger.totals import Account
-
-
-def account(voters: int, roll: list[str] | None = None, terms: str = "t") -> Account:
-    zero = np.zeros(voters, np.int64)
-    known = None if roll is None else {name: seat for seat, name in enumerate(roll)}
-    return Account(
-        terms=terms, allowance=zero + 5, spent=zero, refused=zero.copy(), roll=known
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("names", [["7", "8"], [7, 8], np.array([7, 8]), np.array(["7", "8"])])
@@ -83,32 +72,6 @@ def test_a_batch_is_placed_by_name() -> None:
             placed(registered, voters, given_ids)
     with pytest.raises(InputError, match="registered without names"):
         placed(None, 3, "abc")
-
-
-def test_accounts_are_found_by_terms_and_by_all_names() -> None:
-    accounts = {"other": account(2, ["A", "B"], "u"), "named": account(3, ["A", "B", "C"])}
-    accounts["placed"] = account(3)
-    roll = {"a": "A", "b": "B", "c": "C", "x": "X", "y": "Y"}
-
-    def find(*names: str) -> str | None:
-        return find_account(accounts, "t", len(names), {name: roll[name] for name in names})
-
-    assert find("a", "b", "c") == find("c", "a", "b") == find("b") == "named"
-    assert find("x", "y") is None
-    assert find_account(accounts, "t", 3, None) == "placed"
-    assert find_account(accounts, "t", 4, None) is None
-    assert find_account(accounts, "v", 3, None) is None
-    with pytest.raises(InputError, match="holds 'x', who is not registered with the others"):
-        find("a", "x")
-
-
-def test_registered_seats() -> None:
-    known = account(3, ["A", "B", "C"])
-    assert seats_of(known, {"a": "A", "b": "B", "c": "C"}) is None  # as registered
-    moved = seats_of(known, {"c": "C", "a": "A"})
-    assert moved is not None
-    assert moved.tolist() == [2, 0]
-    assert seats_of(account(3), None) is None
 
 
 def test_empty_seats_are_missing() -> None:

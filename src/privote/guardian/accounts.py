@@ -1,0 +1,367 @@
+"""Accounts: the one way to charge a ledger, for whatever is released.
+
+A charge is on disk when its method returns. What is charged is a curve, of votes or of anything
+else; who asks is the guardian, a coalition's guardian, or a method that trains without votes. A
+method that is given ``totals`` works inside the caller's transaction (:meth:`Ledger.writing`), so
+that several accounts are charged together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..accounting.allowance import FACTOR, MOST
+from ..accounting.renyi import Floats, rounded_up
+from ..blocks import Block, Counts
+from ..errors import BudgetError, InputError
+from ..ledger import Budget, Ledger
+from ..ledger.totals import Account, Scope, Totals, packed, terms_of
+from ..mechanisms.base import describe
+from ..release import Sealed
+from ..surprises import effective, left_over
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Accounts:
+    """What one data set may cost, for one consumer, and what was charged to it.
+
+    Attributes
+    ----------
+    ledger, budget, orders
+        Where charges enter, what the data set may cost in all, the orders of every curve.
+    dataset, consumer
+        Whose data, for whom: names in the ledger.
+    stamp
+        What every entry says besides: the guarantee, the mechanism's parameters, the owner.
+    own_order
+        The order that the first charge was made for; see :meth:`Budget.settled`.
+    conditional
+        True for costs that depend on the votes: they are no ground to refuse.
+    """
+
+    ledger: Ledger
+    budget: Budget
+    orders: Floats
+    dataset: str
+    consumer: str | None = None
+    stamp: Mapping[str, Any] = field(default_factory=dict)
+    own_order: float | None = None
+    conditional: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """The data set and the consumer, as the ledger names them."""
+        return self.dataset, self.consumer
+
+    @property
+    def rule(self) -> str | None:
+        """How charges to the data set add up; None before its first entry."""
+        known = self.ledger.reading().budgets.get((self.dataset, None))
+        return None if known is None else known.counted
+
+    # -- charges -----------------------------------------------------------------------------------
+
+    def charge(
+        self, curve: Floats, facts: Mapping[str, Any] | None = None, totals: Totals | None = None
+    ) -> None:
+        """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
+        with self._entered(totals) as sums:
+            if self.ledger.room(sums, curve, self.orders, self.scope, 1) < 1:
+                raise BudgetError(f"{self._named} has not enough left for this charge")
+            self._append(curve, facts or {})
+
+    def charge_fitting(
+        self,
+        each: Floats,
+        most: int,
+        needed: int | None = None,
+        *,
+        facts: Mapping[str, Any],
+        totals: Totals | None = None,
+    ) -> int:
+        """Charge as many queries as fit at this cost each, up to ``most``; or refuse.
+
+        ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
+        """
+        with self._entered(totals) as sums:
+            fit = self.ledger.room(sums, each, self.orders, self.scope, most)
+            if fit < (needed or 1):
+                who = "" if self.consumer is None else f" of {self.consumer}"
+                raise BudgetError(
+                    f"{self._named} allows {fit} more queries{who} in the worst case with "
+                    f"{self._mechanism}" + (f", but queries={needed}" if needed else "")
+                )
+            self._append(fit * each, {"queries": fit, **facts})
+        return fit
+
+    def charge_sealed(self, curve: Floats, facts: Mapping[str, Any]) -> None:
+        """Charge a cost that depends on the votes: sealed, and no ground to refuse."""
+        with self._entered():
+            self._append(None, facts, {"rdp": curve.tolist()})
+
+    def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
+        """Charge the whole budget of the data set, of which nothing may be used yet."""
+        with self._entered() as totals:
+            if self._used(totals):
+                raise BudgetError(
+                    f"this takes the whole budget of data set {self.dataset!r}, and part of it is "
+                    "used"
+                )
+            own = totals.budgets.get(self.scope)
+            if own is not None and (epsilon > own.epsilon or delta > own.delta):
+                raise BudgetError(
+                    f"this spends epsilon={rounded_up(epsilon)}, delta={rounded_up(delta)} at "
+                    f"once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
+                    f"{rounded_up(own.delta)}"
+                )
+            self._append(None, {**facts, "everything": True})
+
+    # -- allowances --------------------------------------------------------------------------------
+
+    def find(
+        self, totals: Totals, facts: Mapping[str, Any], roll: Mapping[str, str] | None
+    ) -> str | None:
+        """Return the account these voters have under these terms; None if they have none.
+
+        Named voters are found whatever their order, and also if others of the same account are
+        absent. Whoever is named must be in it, or nobody: so a voter has one allowance under the
+        same terms.
+
+        Parameters
+        ----------
+        facts
+            Sizes of the electorate: voters, labels.
+        roll
+            The digest of each voter's name, by name; None if voters are known by their place.
+        """
+        terms = terms_of({**self._entry("charge"), **facts})
+        for account, known in totals.accounts.items():
+            if known.terms != terms or (known.roll is None) != (roll is None):
+                continue
+            if known.roll is None or roll is None:
+                if len(known.allowance) == facts["voters"]:
+                    return account
+                continue
+            strangers = [name for name, digest in roll.items() if digest not in known.roll]
+            if not strangers:
+                return account
+            if len(strangers) < len(roll):
+                raise InputError(
+                    f"voter_ids holds {strangers[0]!r}, who is not registered with the others: the "
+                    "voters of an allowance are fixed when it is charged"
+                )
+        return None
+
+    def open(
+        self,
+        surprise: Callable[[], Floats],
+        wanted: Counts | None,
+        facts: dict[str, Any],
+        roll: Mapping[str, str] | None = None,
+    ) -> Allowance:
+        """Find the account of an electorate, or open and charge it.
+
+        Parameters
+        ----------
+        surprise
+            Works out what one surprise costs at most, (orders,): only to open an account.
+        wanted
+            (voters,) the allowance asked for; None for the largest that fits.
+        facts, roll
+            As for :meth:`find`.
+        """
+        with self._entered() as totals:
+            account = self.find(totals, facts, roll)
+            if account is not None:
+                found = Allowance.of(self, account, totals.accounts[account], roll)
+                if wanted is not None and (found.own != wanted).any():
+                    raise BudgetError("this electorate has an allowance already, and it stays")
+                return found
+            each = surprise()
+            largest = self.ledger.room(totals, FACTOR * each, self.orders, self.scope, MOST)
+            if largest < 1:
+                raise self._nothing_left(totals)
+            if wanted is not None and wanted.max() > largest:
+                raise InputError(
+                    f"allowance must lie in 0..{largest}, the largest that keeps "
+                    f"epsilon={rounded_up(self.budget.epsilon)}; got {wanted.max()}"
+                )
+            if wanted is None:
+                wanted = np.full(facts["voters"], largest, np.int64)
+            digests = None if roll is None else list(roll.values())
+            terms = terms_of({**self._entry("charge"), **facts})
+            account = self.ledger.name_account(
+                {"terms": terms, "voters": facts["voters"], "roll": digests}
+            )
+            self.open_as(totals, account, each, wanted, facts, digests)
+            return Allowance.of(self, account, totals.accounts[account], roll)
+
+    def open_as(
+        self,
+        totals: Totals,
+        account: str,
+        surprise: Floats,
+        allowance: Counts,
+        facts: Mapping[str, Any],
+        digests: list[str] | None = None,
+    ) -> None:
+        """Charge an allowance under a name of its own, if it fits; inside a transaction."""
+        most = int(allowance.max())
+        curve = FACTOR * most * surprise
+        if most < 1 or self.ledger.room(totals, curve, self.orders, self.scope, 1) < 1:
+            raise self._nothing_left(totals)
+        sealed = None if digests is None else {"roll": digests}
+        self._append(curve, {**facts, "account": account, "allowance": plain(allowance)}, sealed)
+
+    def authorise(self, totals: Totals) -> Budget:
+        """Fix the data set's budget at first use; refuse another one, or another kind."""
+        return self.ledger.fix_budget(
+            totals,
+            self.budget,
+            (self.dataset, None),
+            self.conditional,
+            orders=self.orders,
+            own=self.own_order,
+        )
+
+    # -- entries -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _entered(self, totals: Totals | None = None) -> Iterator[Totals]:
+        if totals is not None:
+            self.authorise(totals)
+            yield totals
+            return
+        with self.ledger.writing() as sums:
+            self.authorise(sums)
+            yield sums
+
+    def enter_answer(self, account: str, queries: int, spent: Counts, refused: Counts) -> None:
+        """Enter what an answer took from an account; inside a transaction."""
+        sealed = {"spent": packed(spent), "refused": packed(refused)}
+        self.ledger.append(
+            {**self._entry("answer"), "account": account, "queries": queries}, sealed
+        )
+
+    def _entry(self, kind: str) -> dict[str, Any]:
+        return {"kind": kind, "dataset": self.dataset, "consumer": self.consumer, **self.stamp}
+
+    def _append(
+        self,
+        curve: Floats | None,
+        facts: Mapping[str, Any],
+        sealed: dict[str, Any] | None = None,
+    ) -> None:
+        body = {**self._entry("charge"), **facts, "orders": self.orders.tolist()}
+        self.ledger.append({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+
+    def _used(self, totals: Totals) -> bool:
+        """Return True if anything was charged to the data set."""
+        return (self.dataset, None) in totals.charged
+
+    @property
+    def _mechanism(self) -> str:
+        return describe(self.stamp["mechanism"]) if "mechanism" in self.stamp else "this"
+
+    @property
+    def _named(self) -> str:
+        budget = self.budget
+        return (
+            f"the budget of data set {self.dataset!r} (epsilon={rounded_up(budget.epsilon)} at "
+            f"delta={rounded_up(budget.delta)})"
+        )
+
+    def _nothing_left(self, totals: Totals) -> BudgetError:
+        if self._used(totals):
+            return BudgetError(
+                f"what is left of {self._named} buys not one surprise a voter with "
+                f"{self._mechanism}: other charges have used it. To go on with an allowance that "
+                "is charged already, use the same mechanism, voters, names and consumer"
+            )
+        return BudgetError(
+            f"{self._named} buys not one surprise a voter with {self._mechanism}: use a larger "
+            "sigma or budget"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Allowance:
+    """A charged allowance of one electorate: what it paid for, and what is done with it.
+
+    Attributes
+    ----------
+    each
+        (registered voters,) surprises for life, by seat.
+    curve
+        What was charged: (orders,).
+    seats
+        The seat of each named voter; None if they come as they were registered.
+    """
+
+    accounts: Accounts
+    account: str
+    each: Counts
+    curve: Floats
+    seats: Counts | None
+
+    @classmethod
+    def of(
+        cls,
+        accounts: Accounts,
+        account: str,
+        known: Account,
+        roll: Mapping[str, str] | None,
+    ) -> Allowance:
+        """Return the handle of an account that is open."""
+        seats = None
+        if roll is not None and known.roll is not None:
+            at = np.array([known.roll[digest] for digest in roll.values()], np.int64)
+            seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
+        return cls(accounts, account, known.allowance, known.curve, seats)
+
+    @property
+    def own(self) -> Counts:
+        """The allowance of each voter, in the order of their names."""
+        return self.each if self.seats is None else self.each[self.seats]
+
+    @property
+    def answered(self) -> int:
+        """How many queries were answered from it so far: a public number."""
+        return self._known.queries
+
+    def answer(self, block: Block, baseline: Any, **rule: Any) -> Block:
+        """Enter what a block takes from the allowance, durably, and return the ballots that count.
+
+        ``block`` has the registered voters on their seats; ``rule`` is the mechanism's, as
+        :func:`privote.surprises.effective` takes it.
+        """
+        with self.accounts.ledger.writing() as totals:
+            known = totals.accounts[self.account]
+            left = left_over(self.each, known.spent, known.refused)
+            counted, spent, refused = effective(block, baseline, left, **rule)
+            self.accounts.enter_answer(self.account, block.queries, spent, refused)
+        return counted
+
+    def spending(self) -> Sealed:
+        """Return what each voter has done with it, in the order of their names. Sealed."""
+        known, at = self._known, slice(None) if self.seats is None else self.seats
+        return Sealed(
+            spent=known.spent[at].copy(),
+            refused=known.refused[at].copy(),
+            allowance=self.own.copy(),
+        )
+
+    @property
+    def _known(self) -> Account:
+        return self.accounts.ledger.reading().accounts[self.account]
+
+
+def plain(allowance: Counts) -> int | tuple[int, ...]:
+    """Return an allowance as one number if all voters have the same."""
+    first = int(allowance[0])
+    return first if (allowance == first).all() else tuple(allowance.tolist())

@@ -1,0 +1,195 @@
+"""The guardian: the only door. It checks the budget, charges the ledger, and only then draws.
+
+A crash between charge and release wastes budget, never privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy.typing as npt
+
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..ballots import Ballots, check_head
+from ..entropy import Entropy
+from ..errors import InputError
+from ..ledger import Budget, Ledger, Place
+from ..ledger.totals import check_name
+from ..mechanisms import Mechanism
+from ..release import GUARANTEES, VOTER, Release, check_protects
+from . import allowance, data_dependent, ptr, worst_case
+from .accounts import Accounts, Allowance
+from .issuer import Issuer
+from .registry import check_guess, seats
+
+
+class Guardian:
+    """Answers votes with one mechanism, within the budget of one data set.
+
+    Parameters
+    ----------
+    mechanism, budget, ledger
+        How to release, what it may cost in all, where it is recorded (a ledger or its path).
+    guarantee
+        ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
+        :func:`privote.label`.
+    dataset, consumer, owner
+        Whose votes, for whom, on whose behalf: names in the ledger.
+    allowance
+        For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
+    voter_ids
+        Names of the voters (texts or integers), in the order of the votes' second axis. By them a
+        ledger knows voters again, whatever their order, also where some are absent.
+    seed
+        ``None``: secure. An integer makes a simulation.
+    protects
+        Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
+        or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
+        vouches for it.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        budget: Budget,
+        ledger: Ledger | Place | str | os.PathLike[str],
+        *,
+        guarantee: str = "allowance",
+        dataset: str = "default",
+        consumer: str | None = None,
+        owner: str | None = None,
+        allowance: int | npt.ArrayLike | None = None,
+        voter_ids: Sequence[Any] | None = None,
+        orders: Orders | None = None,
+        seed: int | None = None,
+        protects: str = VOTER,
+    ) -> None:
+        if guarantee not in GUARANTEES:
+            raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
+        if not isinstance(mechanism, Mechanism):
+            raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a privote.Budget, got {budget!r:.60}")
+        check_name("dataset", dataset)
+        for name, value in (("consumer", consumer), ("owner", owner)):
+            if value is not None:
+                check_name(name, value)
+        if not isinstance(ledger, Ledger | Place | str | os.PathLike):
+            raise InputError(f"ledger must be a Ledger or its path, got {ledger!r:.60}")
+        curve_orders, protects = check_orders(orders), check_protects(protects)
+        self._ids = None if voter_ids is None else seats(voter_ids)
+        self._wanted, entropy = allowance, Entropy(seed)
+        stamp = {
+            "owner": owner,
+            "guarantee": guarantee,
+            "mechanism": mechanism.parameters(),
+            "simulated": entropy.simulated,
+            **({} if protects == VOTER else {"protects": protects}),
+        }
+        # Last: whoever calls with a bad argument leaves no new ledger behind.
+        self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+        self._owns_ledger = self._ledger is not ledger
+        accounts = Accounts(
+            ledger=self._ledger,
+            budget=budget,
+            orders=curve_orders,
+            dataset=dataset,
+            consumer=consumer,
+            stamp=stamp,
+            own_order=mechanism.own_order,
+            conditional=guarantee == "data-dependent",
+        )
+        self._issuer = Issuer(
+            mechanism=mechanism,
+            guarantee=guarantee,
+            accounts=accounts,
+            entropy=entropy,
+            protects=protects,
+        )
+
+    # Read-only: what is charged is what is drawn.
+    @property
+    def mechanism(self) -> Mechanism:
+        """How a tally becomes a release."""
+        return self._issuer.mechanism
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases may cost."""
+        return self._issuer.accounts.budget
+
+    @property
+    def guarantee(self) -> str:
+        """What the budget promises."""
+        return self._issuer.guarantee
+
+    @property
+    def orders(self) -> Floats:
+        """The Rényi orders of every charge."""
+        return self._issuer.orders
+
+    def __enter__(self) -> Guardian:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of a ledger that was given by its path."""
+        if self._owns_ledger:
+            self._ledger.close()
+
+    # A copy would hold a second door to the same votes.
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("a Guardian cannot be copied or pickled: its allowance exists once")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    def release(
+        self,
+        votes: Any,
+        *,
+        queries: int | None = None,
+        baseline: npt.ArrayLike | None = None,
+        bound: str = "exact",
+        voter_ids: Sequence[Any] | None = None,
+        keep: Callable[[Release], None] | None = None,
+    ) -> Release:
+        """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
+
+        ``keep`` is called with each part of the release as soon as it is drawn, so that whoever
+        wants it can make it durable before the next part is charged or drawn.
+        """
+        ballots = Ballots.of(votes)
+        if bound != "exact" and self.guarantee != "data-dependent":
+            raise InputError(
+                f"bound goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}"
+            )
+        if queries is not None:
+            ballots = ballots.head(check_head(queries, ballots.queries))
+        issuer = self._issuer
+        if self.guarantee == "allowance":
+            guess = check_guess(baseline, queries)
+            return allowance.release(
+                issuer, ballots, guess, self._wanted, self._ids, voter_ids, keep
+            )
+        if baseline is not None:
+            raise InputError(f"baseline goes with guarantee 'allowance', not {self.guarantee!r}")
+        if self.guarantee == "worst-case":
+            return worst_case.release(issuer, ballots, queries, keep)
+        if self.guarantee == "ptr":
+            release = ptr.release(issuer, ballots, queries)
+        else:
+            release = data_dependent.release(issuer, ballots, queries, bound)
+        if keep is not None:
+            keep(release)
+        return release
+
+    def register(self, voters: int, labels: int) -> Allowance:
+        """Find this electorate's account in the ledger, or open and charge it."""
+        found = allowance.register(self._issuer, voters, labels, self._wanted, self._ids)
+        if len(found.each) != voters:
+            raise InputError(
+                f"voters must be all {len(found.each)} who were registered together, got {voters} "
+                "of them"
+            )
+        return found

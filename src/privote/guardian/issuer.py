@@ -1,0 +1,95 @@
+"""The issuer: what every guarantee works with, a mechanism, its draws, the accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.renyi import Floats, epsilon
+from ..ballots import BallotSource
+from ..entropy import Entropy
+from ..errors import InputError
+from ..mechanisms import Mechanism
+from ..release import Release, Sealed
+from .accounts import Accounts
+
+Keep = Callable[[Release], None]
+Labels = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Issuer:
+    """One mechanism within the budget of one data set, under one guarantee."""
+
+    mechanism: Mechanism
+    guarantee: str
+    accounts: Accounts
+    entropy: Entropy
+    protects: str
+
+    @property
+    def orders(self) -> Floats:
+        """The Rényi orders of every charge."""
+        return self.accounts.orders
+
+    def draw(self, ballots: BallotSource, then: Callable[[Any], None] = lambda _: None) -> Labels:
+        """Draw labels for all ballots, block by block; ``then`` sees every tally."""
+        drawn = []
+        for block in ballots.blocks():
+            tally = self.mechanism.tally(block)
+            then(tally)
+            drawn.append(self.mechanism.draw(tally, self.entropy))
+        return np.concatenate(drawn)
+
+    def publish(
+        self,
+        labels: Labels,
+        voters: int,
+        cost: Floats | float | None,
+        *,
+        allowance: int | tuple[int, ...] | None = None,
+        so_far: int | None = None,
+        terms: dict[str, Any] | None = None,
+        sealed: Sealed | None = None,
+    ) -> Release:
+        """Return what leaves; ``cost`` is the curve that was charged, or an epsilon, or None."""
+        budget = self.accounts.budget
+        if isinstance(cost, np.ndarray):
+            cost = float(np.max(epsilon(cost, self.orders, budget.delta)))
+        return Release(
+            labels=labels,
+            epsilon=cost,
+            delta=budget.delta,
+            guarantee=self.guarantee,
+            budget=budget.epsilon,
+            mechanism=self.mechanism.parameters(),
+            voters=voters,
+            allowance=allowance,
+            terms=terms or {},
+            simulated=self.entropy.simulated,
+            ledger=self.accounts.ledger.place(),
+            dataset=self.accounts.dataset,
+            consumer=self.accounts.consumer,
+            rule=self.accounts.rule if terms is None else None,
+            so_far=so_far,
+            protects=self.protects,
+            sealed=sealed or Sealed(),
+        )
+
+
+def sizes(ballots: BallotSource) -> dict[str, int]:
+    """Return what an entry says about the electorate."""
+    return {"voters": ballots.voters, "labels": ballots.labels}
+
+
+def fixed(guarantee: str, queries: int | None) -> None:
+    """Refuse to look at a cost before the number of queries is fixed."""
+    if queries is None:
+        raise InputError(
+            f"queries must be given for guarantee {guarantee!r}: stopping when a data-dependent "
+            "cost is used up leaks, so the number is fixed before looking"
+        )

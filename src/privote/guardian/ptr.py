@@ -1,0 +1,36 @@
+"""Propose, test, release: consensus prices, if a private test says that there is consensus."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ballots import BallotSource
+from ..errors import UnavailableError
+from ..release import Release
+from .consensus import Levels, propose
+from .issuer import Issuer, fixed, sizes
+
+
+def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Release:
+    """Charge the whole budget, then release all labels or none."""
+    fixed("ptr", queries)
+    levels = Levels.of(issuer.mechanism, ballots)
+    if levels is None:
+        raise UnavailableError(
+            f"guarantee 'ptr' has a proof for binary voting only, not for {issuer.mechanism.name}; "
+            "'allowance' and 'worst-case' take every mechanism"
+        )
+    issuer.mechanism.check(ballots)
+    proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)
+    # Its promise holds at one order and with all of delta: nothing can be added to it.
+    issuer.accounts.charge_everything(
+        proposal.epsilon, proposal.delta, {"queries": ballots.queries, **sizes(ballots)}
+    )
+    labels = issuer.draw(ballots, levels.add)
+    passed = levels.passes(proposal, issuer.entropy)
+    return issuer.publish(
+        labels if passed else np.zeros((0, ballots.labels), np.int8),
+        ballots.voters,
+        proposal.epsilon,
+        terms=levels.terms(proposal, passed),
+    )
