@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.capc.coalitions import identity, models_for, simulation, terms_of, vo
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.ballots import Ballots
-from privote.capc.charges import Prices
+from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.roles.base import Received
@@ -214,6 +215,39 @@ def test_less_noise_remains_the_more_shares_are_known() -> None:
     assert terms.shared.without(3).sigma(6) == pytest.approx(2.0 * (3 / 5) ** 0.5)
 
 
+@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
+def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> None:
+    """p0 asks the three others; whoever knows two of their shares knows more than of q0's four."""
+    terms = shared(parties=4, queriers=("q0", "p0"), guarantee=guarantee, epsilon=50.0)
+    charges, orders = Charges(terms, pv.Ledger.in_memory()), pv.DEFAULT_ORDERS
+    noise = terms.shared
+    assert noise is not None
+    told = noise.without(2)
+    total = np.zeros(len(orders))
+    if guarantee == "allowance":
+        for asker in terms.queriers:
+            charges.take(asker, 1, "a" * 32)
+            each = told.surprise_rdp(len(terms.voters(asker)), 2, orders)
+            total += 2 * charges.prices.allowance("p1", asker) * each
+    else:
+        with suppress(pv.BudgetError):
+            for _ in range(1000):
+                charges.take("p0", 1, "a" * 32)
+                total += told.worst_case_rdp(3, 2, orders)
+    found = charges.prices.if_known("q0", 2)
+    assert float(pv.epsilon(total, orders, 1e-5)) <= found < 100
+    assert found == pytest.approx(charges.prices.if_known("p0", 2))
+    assert np.isinf(charges.prices.if_known("q0", 3))  # all that p0's electorate has
+
+
+def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
+    terms = shared(parties=3, features=8, queriers=("q0", "p0"), epsilon=100.0)
+    answers = simulation(terms, np.ones((8, 3, 2))).ask_rows("q0", identity(8, 8))
+    facts = facts_of(terms, "q0", answers, stamp="")
+    assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
+    assert "there remain: sigma 1.414, no epsilon, since none is left" in statement(facts)
+
+
 def test_what_is_charged_is_the_shares_price() -> None:
     terms = shared(parties=4, labels=2, own={1: (0,)})
     noise = terms.shared
@@ -253,7 +287,8 @@ def test_terms_without_the_word_are_the_same_as_ever() -> None:
 def test_a_statement_says_who_knows_the_noise() -> None:
     for noise, missing, wanted in (
         ("guardian", 0, "Towards the guardian nothing is promised"),
-        ("sites", 0, "If 2 sites tell their shares"),
+        # An answering site that one other tells its share knows two.
+        ("sites", 0, "Towards whoever knows 2 shares, its own and any it was told"),
         ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
     ):
         terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
