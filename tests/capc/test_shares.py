@@ -204,6 +204,30 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
             assert (found[low] <= 1.03 * mechanism.surprise_rdp(50, 1, orders)[low]).all()
 
 
+def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_much() -> None:
+    """What docs/coalition.md says of prices: any bar counts here, and only a tally's there."""
+    orders = pv.DEFAULT_ORDERS
+    for voters, gate, factor in ((2, None, 1.4), (50, pv.Gate(threshold=35.0, sigma=2.0), 3.2)):
+        mechanism = pv.BinaryVoting(sigma=2.0, gate=gate)
+        found = SharedNoise.of(mechanism).surprise_rdp(voters, 1, orders)
+        known = mechanism.surprise_rdp(voters, 1, orders)
+        at = np.searchsorted(orders, 4.0)
+        assert 0.95 * factor < found[at] / known[at] <= factor
+        assert (found <= orders / 4 + (0 if gate is None else orders / 8)).all()
+
+
+def test_the_example_of_the_docs_pays_for_as_much_as_they_say() -> None:
+    for guarantee, most in (("allowance", 3), ("worst-case", 2)):
+        terms = shared(parties=2, labels=3, guarantee=guarantee, epsilon=8.0)
+        charges = Charges(terms, pv.Ledger.in_memory())
+        if guarantee == "allowance":
+            assert charges.prices.allowance("p0", "q0") == most
+        else:
+            charges.take("q0", most, "a" * 32)
+            with pytest.raises(pv.BudgetError, match="allows 0 more queries"):
+                charges.take("q0", 1, "b" * 32)
+
+
 def test_less_noise_remains_the_more_shares_are_known() -> None:
     terms = shared(parties=6, guarantee="allowance", epsilon=20.0)
     prices = Prices(terms)
