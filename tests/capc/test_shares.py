@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -202,6 +203,17 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
         low = orders <= 15
         if sigma >= 2:  # with less, the legal margins lie too far apart to meet the costliest bar
             assert (found[low] <= 1.03 * mechanism.surprise_rdp(50, 1, orders)[low]).all()
+
+
+def test_pricing_keeps_no_long_tables() -> None:
+    noise = SharedNoise.of(pv.BinaryVoting(sigma=1.03125))
+    tracemalloc.start()
+    try:
+        noise.surprise_rdp(10, 1)  # from a table of 2^21 places
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
 
 
 def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_much() -> None:
