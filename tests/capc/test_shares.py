@@ -164,6 +164,27 @@ def test_a_site_without_its_half_is_left_out(fault: str) -> None:
     assert answers.left_out == {"p2": "its noise is not what the terms say"}
 
 
+class Seeded(Simulation):
+    """A simulation in which one site has a seed, and nobody else."""
+
+    def _entropy(self, name: str) -> Entropy:
+        return Entropy(5 if name == "p2" else None)
+
+
+@pytest.mark.parametrize("noise", ["sites", "guardian"])
+def test_a_share_from_a_seed_does_not_count_where_noise_is_to_protect(noise: str) -> None:
+    """The ledger has no stamp for it; the guardian draws in its place, as for any who is missing.
+
+    Where the guardian draws all of the noise, a seed opens nobody's votes but the site's own.
+    """
+    terms = terms_of(parties=3, features=8, noise=noise)
+    run = Seeded(terms, models_for(terms, np.ones((8, 3, 2))), seed=None)
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert ("p2" in answers.parties) == (noise == "guardian")
+    if noise == "sites":
+        assert "the noise of p2 comes from a seed" in answers.left_out["p2"]
+
+
 # -- what it costs ---------------------------------------------------------------------------------
 
 
