@@ -197,10 +197,9 @@ class SkellamLink:
 def skellam(mean: float, at: npt.NDArray[np.integer[Any]]) -> Floats:
     """Return log Pr[S < -at], log Pr[S >= -at] of a difference of two Poissons: (..., 2)."""
     reach = int(40 * math.sqrt(2 * mean)) + 400  # there both are beyond e^-760
-    return np.asarray(skellam_table(mean, reach)[np.clip(at, -reach, reach) + reach])
+    return np.asarray(_short_table(mean, reach)[np.clip(at, -reach, reach) + reach])
 
 
-@lru_cache(maxsize=32)
 def skellam_table(mean: float, reach: int) -> Floats:
     """Return :func:`skellam` at -reach..reach: (2 reach + 1, 2).
 
@@ -226,6 +225,12 @@ def skellam_table(mean: float, reach: int) -> Floats:
     table: Floats = np.stack([zero, one], axis=1)
     table.setflags(write=False)
     return table
+
+
+@lru_cache(maxsize=32)
+def _short_table(mean: float, reach: int) -> Floats:
+    # What draws look up again and again; tables for prices are long, and read once.
+    return skellam_table(mean, reach)
 
 
 def _one_sided(log_p: tuple[float, float], log_q: tuple[float, float], order: float) -> float:

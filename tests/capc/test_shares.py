@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from tests.capc.coalitions import identity, models_for, simulation, terms_of, vo
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.ballots import Ballots
-from privote.capc.charges import Prices
+from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.roles.base import Received
@@ -162,6 +164,27 @@ def test_a_site_without_its_half_is_left_out(fault: str) -> None:
     assert answers.left_out == {"p2": "its noise is not what the terms say"}
 
 
+class Seeded(Simulation):
+    """A simulation in which one site has a seed, and nobody else."""
+
+    def _entropy(self, name: str) -> Entropy:
+        return Entropy(5 if name == "p2" else None)
+
+
+@pytest.mark.parametrize("noise", ["sites", "guardian"])
+def test_a_share_from_a_seed_does_not_count_where_noise_is_to_protect(noise: str) -> None:
+    """The ledger has no stamp for it; the guardian draws in its place, as for any who is missing.
+
+    Where the guardian draws all of the noise, a seed opens nobody's votes but the site's own.
+    """
+    terms = terms_of(parties=3, features=8, noise=noise)
+    run = Seeded(terms, models_for(terms, np.ones((8, 3, 2))), seed=None)
+    answers = run.ask_rows("q0", identity(8, 8))
+    assert ("p2" in answers.parties) == (noise == "guardian")
+    if noise == "sites":
+        assert "the noise of p2 comes from a seed" in answers.left_out["p2"]
+
+
 # -- what it costs ---------------------------------------------------------------------------------
 
 
@@ -203,6 +226,41 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
             assert (found[low] <= 1.03 * mechanism.surprise_rdp(50, 1, orders)[low]).all()
 
 
+def test_pricing_keeps_no_long_tables() -> None:
+    noise = SharedNoise.of(pv.BinaryVoting(sigma=1.03125))
+    tracemalloc.start()
+    try:
+        noise.surprise_rdp(10, 1)  # from a table of 2^21 places
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
+
+
+def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_much() -> None:
+    """What docs/coalition.md says of prices: any bar counts here, and only a tally's there."""
+    orders = pv.DEFAULT_ORDERS
+    for voters, gate, factor in ((2, None, 1.4), (50, pv.Gate(threshold=35.0, sigma=2.0), 3.2)):
+        mechanism = pv.BinaryVoting(sigma=2.0, gate=gate)
+        found = SharedNoise.of(mechanism).surprise_rdp(voters, 1, orders)
+        known = mechanism.surprise_rdp(voters, 1, orders)
+        at = np.searchsorted(orders, 4.0)
+        assert 0.95 * factor < found[at] / known[at] <= factor
+        assert (found <= orders / 4 + (0 if gate is None else orders / 8)).all()
+
+
+def test_the_example_of_the_docs_pays_for_as_much_as_they_say() -> None:
+    for guarantee, most in (("allowance", 3), ("worst-case", 2)):
+        terms = shared(parties=2, labels=3, guarantee=guarantee, epsilon=8.0)
+        charges = Charges(terms, pv.Ledger.in_memory())
+        if guarantee == "allowance":
+            assert charges.prices.allowance("p0", "q0") == most
+        else:
+            charges.take("q0", most, "a" * 32)
+            with pytest.raises(pv.BudgetError, match="allows 0 more queries"):
+                charges.take("q0", 1, "b" * 32)
+
+
 def test_less_noise_remains_the_more_shares_are_known() -> None:
     terms = shared(parties=6, guarantee="allowance", epsilon=20.0)
     prices = Prices(terms)
@@ -212,6 +270,39 @@ def test_less_noise_remains_the_more_shares_are_known() -> None:
     assert np.isinf(prices.if_known("q0", 6))
     assert terms.shared is not None
     assert terms.shared.without(3).sigma(6) == pytest.approx(2.0 * (3 / 5) ** 0.5)
+
+
+@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
+def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> None:
+    """p0 asks the three others; whoever knows two of their shares knows more than of q0's four."""
+    terms = shared(parties=4, queriers=("q0", "p0"), guarantee=guarantee, epsilon=50.0)
+    charges, orders = Charges(terms, pv.Ledger.in_memory()), pv.DEFAULT_ORDERS
+    noise = terms.shared
+    assert noise is not None
+    told = noise.without(2)
+    total = np.zeros(len(orders))
+    if guarantee == "allowance":
+        for asker in terms.queriers:
+            charges.take(asker, 1, "a" * 32)
+            each = told.surprise_rdp(len(terms.voters(asker)), 2, orders)
+            total += 2 * charges.prices.allowance("p1", asker) * each
+    else:
+        with suppress(pv.BudgetError):
+            for _ in range(1000):
+                charges.take("p0", 1, "a" * 32)
+                total += told.worst_case_rdp(3, 2, orders)
+    found = charges.prices.if_known("q0", 2)
+    assert float(pv.epsilon(total, orders, 1e-5)) <= found < 100
+    assert found == pytest.approx(charges.prices.if_known("p0", 2))
+    assert np.isinf(charges.prices.if_known("q0", 3))  # all that p0's electorate has
+
+
+def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
+    terms = shared(parties=3, features=8, queriers=("q0", "p0"), epsilon=100.0)
+    answers = simulation(terms, np.ones((8, 3, 2))).ask_rows("q0", identity(8, 8))
+    facts = facts_of(terms, "q0", answers, stamp="")
+    assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
+    assert "there remain: sigma 1.414, no epsilon, since none is left" in statement(facts)
 
 
 def test_what_is_charged_is_the_shares_price() -> None:
@@ -253,7 +344,8 @@ def test_terms_without_the_word_are_the_same_as_ever() -> None:
 def test_a_statement_says_who_knows_the_noise() -> None:
     for noise, missing, wanted in (
         ("guardian", 0, "Towards the guardian nothing is promised"),
-        ("sites", 0, "If 2 sites tell their shares"),
+        # An answering site that one other tells its share knows two.
+        ("sites", 0, "Towards whoever knows 2 shares, its own and any it was told"),
         ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
     ):
         terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)

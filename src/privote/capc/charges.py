@@ -30,6 +30,7 @@ from .terms import Terms
 
 # The curves of several querying parties add up to what was checked only up to rounding.
 _ROUNDING = 1e-12
+_PARTS = 1000  # of a query, where queries of different prices are mixed
 
 
 class Prices:
@@ -87,18 +88,29 @@ class Prices:
     def if_known(self, querier: str, shares: int) -> float:
         """Return what the budget becomes towards whoever knows so many of the sites' shares.
 
-        As many queries, or surprises, as the budget pays for, with the noise that then remains.
+        As many queries, or surprises, as the budget pays for, with the noise that then remains; all
+        who ask may have used it, also one with fewer voters, of whose noise less remains.
         """
         noise, terms = self.terms.shared, self.terms
-        if noise is None or shares >= len(terms.voters(querier)):
+        if noise is None:
             return math.inf
         kind = "surprise_rdp" if terms.guarantee == "allowance" else "worst_case_rdp"
+        room = _settled(noise, terms.epsilon, terms.delta).filter(self.orders).room
+        electorates = {
+            frozenset(self._sizes(party, asker) for asker in terms.queriers if asker != party)
+            for party in terms.voters(querier)
+        }
         found = []
-        for sizes in {self._sizes(party, querier) for party in terms.voters(querier)}:
-            stated = _curve(noise, kind, *sizes)
-            settled = _settled(noise, terms.epsilon, terms.delta)
-            times = settled.filter(self.orders).room(stated, MOST)
-            curve = times * _curve(noise.without(shares), kind, *sizes)
+        for sizes in electorates:
+            if shares >= min(voters for voters, _ in sizes):
+                return math.inf
+            # Any mix of sizes costs at most the dearest one in its place, which takes fractions.
+            parts, more = (1, 0) if len(sizes) == 1 else (_PARTS, 1)
+            curves = []
+            for size in sizes:
+                times = (room(_curve(noise, kind, *size) / parts, MOST) + more) / parts
+                curves.append(times * _curve(noise.without(shares), kind, *size))
+            curve = np.max(curves, axis=0)
             found.append(float(np.max(epsilon(curve, self.orders, terms.delta))))
         return max(found)
 

@@ -22,7 +22,8 @@ from ..links import SkellamLink, skellam, skellam_table
 from ..mechanisms import BinaryVoting, Mechanism
 from .noise import IntArray, smallest
 
-# Noise of so many units to a sigma: a tie, which counts as yes, has a probability below 0.005.
+# Noise of so many units to a sigma: a tie, which counts as yes, has a probability below 0.005. With
+# a sigma below 1/2 there are fewer units and likelier ties: yes wins them, which is priced.
 _UNITS = 64
 _MOST_STEPS = 128
 _MOST_UNITS = 10_000.0  # keeps the tables of prices small

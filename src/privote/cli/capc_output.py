@@ -76,18 +76,22 @@ def facts_of(
 
 
 def _if_known(terms: Terms, name: str, answers: Answers, prices: Prices) -> dict[str, Any]:
-    """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain."""
+    """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain.
+
+    No epsilon (None) where somebody else who may ask has no more voters than that.
+    """
     voters, missing = answers.voters, answers.voters - len(answers.parties)
     if terms.shared is None:
         return {}
-    return {
-        str(known): {
-            "sigma": terms.shared.without(known).sigma(voters),
-            "epsilon": math.ceil(100 * prices.if_known(name, known)) / 100,
-        }
-        for known in sorted({2, missing, voters // 2})
-        if 2 <= known < voters
-    }
+    found = {}
+    for known in sorted({2, missing, voters // 2}):
+        if 2 <= known < voters:
+            sigma, left = terms.shared.without(known).sigma(voters), prices.if_known(name, known)
+            found[str(known)] = {
+                "sigma": math.floor(1000 * sigma) / 1000,  # never more than there is
+                "epsilon": math.ceil(100 * left) / 100 if math.isfinite(left) else None,
+            }
+    return found
 
 
 def _noise(facts: dict[str, Any]) -> list[str]:
@@ -98,10 +102,12 @@ def _noise(facts: dict[str, Any]) -> list[str]:
             "promised: whoever sees these labels and its noise knows the tallies."
         ]
     voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
-    said = {
-        int(known): f"sigma {left['sigma']:.3g}, epsilon {rounded_up(left['epsilon'], 4)}"
-        for known, left in facts["noise_if_known"].items()
-    }
+    said = {}
+    for known, left in facts["noise_if_known"].items():
+        budget = "no epsilon, since none is left among the fewer voters of others who ask"
+        if left["epsilon"] is not None:
+            budget = f"epsilon {rounded_up(left['epsilon'], 4)}"
+        said[int(known)] = f"sigma {left['sigma']:g}, {budget}"
     lines = [
         f"Noise: drawn by the {voters} answering sites, a share each; nobody knows the sum. Any "
         f"{voters - 1} shares carry the sigma above: the epsilon holds towards every single site, "
@@ -112,7 +118,7 @@ def _noise(facts: dict[str, Any]) -> list[str]:
     if missing in said:
         lines.append(f"Were all batches like this, there would remain towards it {said[missing]}.")
     return lines + [
-        f"If {known} sites tell their shares, there remain towards whom they tell: {left}."
+        f"Towards whoever knows {known} shares, its own and any it was told, there remain: {left}."
         for known, left in said.items()
     ]
 

@@ -99,6 +99,10 @@ class Guardian(Role):
         return []
 
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+        draws = self.terms.shared is not None and hello.role == ANSWERING
+        if draws and hello.simulated and not self.entropy.simulated:
+            del self._greeted[sender, hello.role]
+            raise PeerError(f"the noise of {sender} comes from a seed and protects nobody")
         return [Send(sender, hello.role, self._hello())]
 
     # -- a batch is charged ------------------------------------------------------------------------
