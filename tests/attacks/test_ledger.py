@@ -386,6 +386,39 @@ def test_a_ledger_of_the_format_before(path: Path) -> None:
             pv.Ledger.open(path, readonly=readonly)
 
 
+@pytest.mark.parametrize("opened", ["before", "after"])
+def test_a_file_in_the_place_of_an_open_one(path: Path, opened: str, outcome: Outcome) -> None:
+    """Whoever has the old file open, and whoever opens the new one, share one budget."""
+    rich = pv.Budget(epsilon=8.0, delta=1e-5)
+    first = pv.Ledger.open(path)
+    first.set_budget(rich, dataset="default")
+    first.backup(path.with_name("copy.db"))
+    os.replace(path.with_name("copy.db"), path)
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    ledgers = [first, path if opened == "after" else pv.Ledger.open(path)]
+    answered = []
+    for ledger in ledgers:
+        try:
+            answered.append(label(ledger, guarantee="ptr").answered)
+        except pv.LedgerError as error:
+            assert "rolled back" in str(error)
+    outcome(f"another file in the ledger's place, opened {opened}", 2, len(answered) - 1)
+
+
+def test_entries_that_are_put_back_under_an_open_ledger(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="default")
+    anchor = path.with_name("ledger.db.head").read_bytes()
+    label(ledger)
+    path.with_name("ledger.db.head").write_bytes(anchor)
+    with sqlite3.connect(path) as connection:
+        connection.executescript("DROP TRIGGER entries_remain; DELETE FROM sealed; ")
+        connection.execute("DELETE FROM entries WHERE number > 1")
+    with pytest.raises(pv.LedgerError, match="rolled back"):
+        label(ledger, consumer="another")
+
+
 def test_killed_writers_leave_no_pile(path: Path) -> None:
     for _ in range(scaled(3, 20)):
         child = multiprocessing.get_context("spawn").Process(
