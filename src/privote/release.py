@@ -352,9 +352,9 @@ class Release:
             )
         else:
             text += (
-                ", and also mechanism, settings and numbers of later charges: the data set's budget "
-                f"of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so it holds "
-                "for all charges together"
+                ", and also mechanism, settings and numbers of later charges: the data set's "
+                f"budget of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so "
+                "it holds for all charges together"
             )
         if self.consumer is None:
             return text
@@ -408,7 +408,7 @@ class Release:
         try:
             data = ArrayFile(path)
             return cls.of_facts(data["labels"], json.loads(str(data["facts"])))
-        except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
 
     @classmethod
