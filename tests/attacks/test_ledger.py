@@ -421,6 +421,39 @@ def test_entries_that_are_put_back_under_an_open_ledger(path: Path) -> None:
         label(ledger, consumer="another")
 
 
+def test_an_interrupt_at_any_line_leaves_a_ledger_that_works(path: Path, outcome: Outcome) -> None:
+    at = stuck = 0
+    while True:
+        at, lines = at + 1, [0]
+
+        def local(frame: Any, event: str, _: Any, lines: Any = lines, at: int = at) -> Any:
+            lines[0] += event == "line"
+            if lines[0] == at and event == "line":
+                raise KeyboardInterrupt
+            return local
+
+        def traced(frame: Any, event: str, _: Any) -> Any:
+            return local if frame.f_code.co_name in ("writing", "transaction") else None
+
+        ledger, before = pv.Ledger.open(path), sys.gettrace()
+        sys.settrace(traced)
+        try:
+            ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset=f"set {at}")
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        finally:
+            sys.settrace(before)
+        try:
+            ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="after")
+        except pv.LedgerError:
+            stuck += 1
+        ledger.close()
+    assert pv.Ledger.open(path).verify().ok
+    outcome("an interrupt inside a transaction", at - 1, stuck)
+
+
 def test_killed_writers_leave_no_pile(path: Path) -> None:
     for _ in range(scaled(3, 20)):
         child = multiprocessing.get_context("spawn").Process(

@@ -124,8 +124,9 @@ class Ledger:
                 raise LedgerError("the ledger was opened for reading only")
             if self._added is not None:
                 raise LedgerError("the ledger is being written already, by this same thread")
-            added = self._added = []
+            added: list[Row] = []
             try:
+                self._added = added
                 with self._store.transaction():
                     before = self._store.head() or (0, START)
                     totals = self._catch_up()
@@ -137,6 +138,7 @@ class Ledger:
                         self._anchor.write(before, after)  # announced, then committed
                 if added:
                     self._finish(before, added, after)
+                self._added = None  # here and below: an interrupt may hit either line
             except BaseException:
                 self._totals = Totals()  # what was undone must not stay in the sums
                 raise
