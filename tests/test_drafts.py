@@ -112,7 +112,10 @@ def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
     whole = path.read_bytes()
     line = json.loads(whole.splitlines()[1])
     other = json.dumps({**line, "shape": [4, 30]}).encode()
-    for torn in (b"{", whole.splitlines()[1][:-5], other + b"\n", b"\0" * 100):
+    listed = json.dumps({**line, "facts": []}).encode() + b"\n"
+    deep = b"[" * 100_000 + b"\n"
+    parts = (b"{", whole.splitlines()[1][:-5], other + b"\n", b"\0" * 100, listed, deep)
+    for torn in parts:
         path.write_bytes(whole + torn)
         with Draft(path, {}, resume=True) as draft:
             assert draft.answered == 30
@@ -121,6 +124,27 @@ def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
             assert draft.answered == 60
             draft.finish()
         path.write_bytes(whole)
+
+
+def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
+    release, path = pv.label(VOTES, **ASKED), tmp_path / "a.draft"
+    with Draft(path, {}) as first:
+        first.keep(release)
+        first.finish()
+        following = Draft(path, {})
+        following.keep(release)
+    with following:
+        assert Path(path).exists()
+    with Draft(path, {}, resume=True) as draft:
+        assert draft.answered == 30
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_pipe_is_no_draft(tmp_path: Path, resume: bool) -> None:
+    os.mkfifo(tmp_path / "a.draft")
+    with pytest.raises(InputError, match="no regular file"):
+        Draft(tmp_path / "a.draft", {}, resume=resume)
 
 
 def test_one_place_is_for_one_run(tmp_path: Path) -> None:
@@ -154,7 +178,9 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
     Y = (X[:, :2] > 0.3).astype(np.int8)
     settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
-    plain = pv.PATEClassifier(**settings).fit(X, Y, public, seed=3, ledger=tmp_path / "b.ledger")
+    # Each with a ledger: without one a budget is exclusive, and its allowance another.
+    plain = pv.PATEClassifier(**settings)
+    plain.fit(X, Y, public, ledger=tmp_path / "b.ledger", seed=3)
     path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
     pate = pv.PATEClassifier(**settings)
     with monkeypatch.context() as patch:

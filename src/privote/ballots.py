@@ -310,8 +310,14 @@ def can_be_missing(dtype: np.dtype[Any]) -> bool:
 
 
 def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
-    """Return checked votes in the type they are counted in."""
-    return slab.astype(np.int8, copy=False) if missing else slab.astype(np.bool_, copy=False)
+    """Return checked votes in the type they are counted in.
+
+    A copy: whoever looks at a block twice, to count surprises and then votes, must find the same,
+    also in a file that somebody writes to. There a bool may hide any byte by now.
+    """
+    if missing:
+        return slab.astype(np.int8)
+    return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -73,6 +73,7 @@ class Draft:
         self.path = Path(path)
         self._asked = json.loads(json.dumps(asked, default=str))
         self._parts: list[tuple[Release, Rows | None]] = []
+        self._finished = False
         self._file = locked(self.path, make=not resume)
         try:
             self._end = 0
@@ -140,7 +141,7 @@ class Draft:
     def finish(self) -> None:
         """Remove the draft: what was made of it is on disk."""
         self.path.unlink(missing_ok=True)
-        self._parts = []
+        self._parts, self._finished = [], True
 
     def __enter__(self) -> Draft:
         return self
@@ -152,7 +153,7 @@ class Draft:
         trace: TracebackType | None,
     ) -> None:
         kept = self.answered
-        if not kept:
+        if not kept and not self._finished:  # then the place may be another run's already
             self.path.unlink(missing_ok=True)
         os.close(self._file)
         if error is None or not kept or isinstance(error, ChargedError):
@@ -203,7 +204,7 @@ class Draft:
                     self._was = dict(found["asked"]) if found["draft"] == _VERSION else {}
                 else:
                     self._parts.append(_part(found))
-            except (ValueError, KeyError, TypeError, zlib.error):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
                 break
             self._end += len(line) + 1
 
@@ -299,9 +300,11 @@ def locked(path: Path, *, make: bool) -> int:
                 f"cannot: {error.strerror or error}"
             ) from None
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise InputError(f"output needs {str(path)!r}, which is no regular file")
             _lock(file, path)
             now = os.stat(path, follow_symlinks=False)
-            if stat.S_ISREG(now.st_mode) and now.st_ino == os.fstat(file).st_ino:
+            if os.path.samestat(now, os.fstat(file)):
                 return file
         except FileNotFoundError:
             pass  # it was moved away by whoever held it: that one is done

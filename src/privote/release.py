@@ -408,7 +408,7 @@ class Release:
         try:
             data = ArrayFile(path)
             return cls.of_facts(data["labels"], json.loads(str(data["facts"])))
-        except (OSError, TypeError, ValueError, KeyError, RecursionError) as error:
+        except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
 
     @classmethod

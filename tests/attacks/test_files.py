@@ -602,3 +602,28 @@ def test_parquet_keeps_every_ballot_in_every_order(tmp_path: Path, outcome: Outc
                     wrong.append(f"{kind}, {order}, {size}: {found}")
     print(*wrong, sep="\n")
     outcome("a Parquet file in another order", tried, len(wrong))
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+def test_a_file_that_changes_after_it_was_checked(
+    guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    """A voter has one vote a cell, whatever its bytes become meanwhile."""
+    votes, tallies = np.zeros((4, 20, 3), np.bool_), []
+    np.save(tmp_path / "votes.npy", votes)
+    ballots = votefiles.read(tmp_path / "votes.npy")
+    with (tmp_path / "votes.npy").open("r+b") as stream:
+        stream.seek(-votes.size, os.SEEK_END)
+        votes.view(np.uint8)[:, 0] = 15  # in range as a count, and not as a vote
+        stream.write(votes.tobytes())
+    tally = pv.BinaryVoting.tally
+
+    def seen(self: pv.BinaryVoting, block: Any) -> Any:
+        tallies.append(tally(self, block))
+        return tallies[-1]
+
+    monkeypatch.setattr(pv.BinaryVoting, "tally", seen)
+    settings = {"mechanism": pv.BinaryVoting(sigma=40.0), "epsilon": 8.0, "delta": 1e-5}
+    pv.label(ballots, guarantee=guarantee, **settings)
+    through = sum(int((found.margins != 2 - 20).sum()) for found in tallies)
+    outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -384,6 +385,73 @@ def test_a_ledger_of_the_format_before(path: Path) -> None:
     for readonly in (False, True):
         with pytest.raises(pv.LedgerError, match="of an earlier format"):
             pv.Ledger.open(path, readonly=readonly)
+
+
+@pytest.mark.parametrize("opened", ["before", "after"])
+def test_a_file_in_the_place_of_an_open_one(path: Path, opened: str, outcome: Outcome) -> None:
+    """Whoever has the old file open, and whoever opens the new one, share one budget."""
+    rich = pv.Budget(epsilon=8.0, delta=1e-5)
+    first = pv.Ledger.open(path)
+    first.set_budget(rich, dataset="default")
+    first.backup(path.with_name("copy.db"))
+    os.replace(path.with_name("copy.db"), path)
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    ledgers = [first, path if opened == "after" else pv.Ledger.open(path)]
+    label(ledgers[0], guarantee="ptr")  # all of the budget
+    through = 0
+    with suppress(pv.LedgerError):
+        label(ledgers[1], guarantee="ptr")
+        through += 1
+    outcome(f"another file in the ledger's place, opened {opened}", 1, through)
+    with pytest.raises(pv.LedgerError, match="rolled back"):
+        pv.Ledger.open(path)
+
+
+def test_entries_that_are_put_back_under_an_open_ledger(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="default")
+    anchor = path.with_name("ledger.db.head").read_bytes()
+    label(ledger)
+    path.with_name("ledger.db.head").write_bytes(anchor)
+    with sqlite3.connect(path) as connection:
+        connection.executescript("DROP TRIGGER entries_remain; DELETE FROM sealed; ")
+        connection.execute("DELETE FROM entries WHERE number > 1")
+    with pytest.raises(pv.LedgerError, match="rolled back"):
+        label(ledger, consumer="another")
+
+
+def test_an_interrupt_at_any_line_leaves_a_ledger_that_works(path: Path, outcome: Outcome) -> None:
+    at = stuck = 0
+    while True:
+        at, lines = at + 1, [0]
+
+        def local(frame: Any, event: str, _: Any, lines: Any = lines, at: int = at) -> Any:
+            lines[0] += event == "line"
+            if lines[0] == at and event == "line":
+                raise KeyboardInterrupt
+            return local
+
+        def traced(frame: Any, event: str, _: Any) -> Any:
+            return local if frame.f_code.co_name in ("writing", "transaction") else None
+
+        ledger, before = pv.Ledger.open(path), sys.gettrace()
+        sys.settrace(traced)
+        try:
+            ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset=f"set {at}")
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        finally:
+            sys.settrace(before)
+        try:
+            ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="after")
+        except pv.LedgerError:
+            stuck += 1
+        ledger.close()
+    assert pv.Ledger.open(path).verify().ok
+    outcome("an interrupt inside a transaction", at - 1, stuck)
 
 
 def test_killed_writers_leave_no_pile(path: Path) -> None:

@@ -281,3 +281,19 @@ def test_an_output_that_is_made_meanwhile(
     through |= invoke(*arguments, "--resume").exit_code != 0
     through |= not finished(tmp_path) or entries(tmp_path / "a.ledger") != charged
     outcome(f"{name} made meanwhile", 1, int(through))
+
+
+def test_labels_of_other_votes_are_not_resumed(tmp_path: Path, outcome: Outcome) -> None:
+    """What lies in a draft is about the votes, or rows, that it was asked for."""
+    rng = np.random.default_rng(0)
+    for name in ("a.npy", "b.npy"):
+        np.save(tmp_path / name, rng.random((4, 9, 2)) < 0.5)
+    arguments = ["--mechanism", "binary", "--sigma", "9", "--epsilon", "8", "--delta", "1e-5"]
+    arguments += ["--output", str(tmp_path / "labels.csv")]
+    (tmp_path / ".labels.part.csv").mkdir()  # where the file is to be written
+    assert invoke("label", str(tmp_path / "a.npy"), *arguments).exit_code == 6
+    (tmp_path / ".labels.part.csv").rmdir()
+    other = invoke("label", str(tmp_path / "b.npy"), *arguments, "--resume")
+    outcome("labels of other votes, resumed", 1, int(other.exit_code != 2))
+    assert "votes was 'a.npy', got 'b.npy'" in other.output
+    assert invoke("label", str(tmp_path / "a.npy"), *arguments, "--resume").exit_code == 0

@@ -102,6 +102,16 @@ def test_what_is_answered_is_entered_before_it_counts(ledger: pv.Ledger) -> None
     assert ledger.published()[-1]["kind"] == "answer"
 
 
+def test_nobody_goes_on_with_an_account_of_another_making(ledger: pv.Ledger) -> None:
+    own, one = accounts(ledger), {"voters": 1, "labels": 2}
+    with ledger.writing() as totals:
+        own.authorise(totals)
+        own.open_as(totals, "a coalition's", SURPRISE, np.array([4]), one)
+    assert own.open(lambda: SURPRISE, np.array([4]), one).account != "a coalition's"
+    charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
+    assert len(charges) == 2
+
+
 def test_nothing_to_say_is_no_allowance(ledger: pv.Ledger) -> None:
     with pytest.raises(pv.BudgetError, match="not one surprise a voter"):
         accounts(ledger).open(lambda: SURPRISE, np.array([0, 0]), {"voters": 2, "labels": 2})

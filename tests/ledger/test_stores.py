@@ -117,6 +117,37 @@ def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
         pv.Ledger.open(database)
 
 
+@pytest.mark.parametrize("default", ["repeatable read", "serializable"])
+def test_a_databases_defaults_do_not_matter(database: str, default: str) -> None:
+    import psycopg
+
+    from privote.ledger.postgres import PostgresStore
+
+    name = database.rsplit("/", 1)[-1]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{default}'")
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    first, second = PostgresStore(database), PostgresStore(database)
+    seen, waiting = [], threading.Event()
+
+    def other() -> None:
+        waiting.set()
+        with second.transaction():
+            seen.append(second.head())
+            seen.append(second._run("SHOW synchronous_commit").scalar())
+
+    runner = threading.Thread(target=other)
+    with first.transaction():
+        runner.start()
+        waiting.wait(10)
+        runner.join(0.5)  # it waits for the lock, and must not have looked before
+        first.append(row(1))
+    runner.join(10)
+    first.close()
+    second.close()
+    assert seen == [(1, row(1).digest), "on"]
+
+
 def test_unreachable_database_is_said(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     with pytest.raises(LedgerError, match="cannot be used"):

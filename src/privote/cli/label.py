@@ -151,7 +151,7 @@ def label(
     check_new("--output", output, LABEL_FILES, force=force or resume, keep=read)
     asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
     asked |= {"guarantee": guarantee, "queries": queries}
-    asked |= {"dataset": account.dataset, "consumer": account.consumer}
+    asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
         if not resume:

@@ -58,6 +58,7 @@ class Job:
             **{name: self.settings[name] for name in named},
             "mechanism": str(self.settings["mechanism"]),
             **{"labels": self.labels, "student": self.student, "seed": self.seed},
+            **{"data": Path(self.data).name, "public": self.public and self.public.name},
             **{"dataset": self.dataset, "consumer": self.consumer, "electorate": self.electorate},
         }
 

@@ -144,7 +144,7 @@ class Accounts:
             if known.terms != terms or (known.roll is None) != (roll is None):
                 continue
             if known.roll is None or roll is None:
-                if len(known.allowance) == facts["voters"]:
+                if account == self._name(terms, facts["voters"], None):  # not a coalition's
                     return account
                 continue
             strangers = [name for name, digest in roll.items() if digest not in known.roll]
@@ -195,11 +195,12 @@ class Accounts:
                 wanted = np.full(facts["voters"], largest, np.int64)
             digests = None if roll is None else list(roll.values())
             terms = terms_of({**self._entry("charge"), **facts})
-            account = self.ledger.name_account(
-                {"terms": terms, "voters": facts["voters"], "roll": digests}
-            )
+            account = self._name(terms, facts["voters"], digests)
             self.open_as(totals, account, each, wanted, facts, digests)
             return Allowance.of(self, account, totals.accounts[account], roll)
+
+    def _name(self, terms: str, voters: int, digests: list[str] | None) -> str:
+        return self.ledger.name_account({"terms": terms, "voters": voters, "roll": digests})
 
     def open_as(
         self,

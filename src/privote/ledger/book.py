@@ -124,11 +124,13 @@ class Ledger:
                 raise LedgerError("the ledger was opened for reading only")
             if self._added is not None:
                 raise LedgerError("the ledger is being written already, by this same thread")
-            added = self._added = []
+            added: list[Row] = []
             try:
+                self._added = added
                 with self._store.transaction():
                     before = self._store.head() or (0, START)
                     totals = self._catch_up()
+                    self._check_in_place(before, (totals.read, totals.digest))
                     yield totals
                     after = (totals.read, totals.digest)
                     self._confirm(before, added, after)
@@ -136,6 +138,7 @@ class Ledger:
                         self._anchor.write(before, after)  # announced, then committed
                 if added:
                     self._finish(before, added, after)
+                self._added = None  # here and below: an interrupt may hit either line
             except BaseException:
                 self._totals = Totals()  # what was undone must not stay in the sums
                 raise
@@ -157,6 +160,15 @@ class Ledger:
         with self._lock:
             yield
 
+    def _check_in_place(self, head: Head, seen: Head) -> None:
+        """Raise unless the entries end where this ledger, and the anchor, have seen them end.
+
+        A file put in the place of an open one would take charges that nobody else ever sees.
+        """
+        wrong = None if self._anchor is None else self._anchor.problem(head)
+        if wrong or head != seen:
+            raise LedgerError(wrong or Anchor.rolled_back(head, [seen]))
+
     def _confirm(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless the rows just added, and no others, are where they belong."""
         if self._store.rows(before[0], after[0]) != added:
@@ -170,6 +182,7 @@ class Ledger:
         with self._store.transaction():
             self._confirm(before, added, after)
             if self._anchor is not None and (self._store.head() or (0, START)) == after:
+                self._check_in_place(after, after)
                 self._anchor.write(after)
 
     def reading(self) -> Totals:

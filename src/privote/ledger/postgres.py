@@ -58,6 +58,11 @@ UNION ALL SELECT 'column', table_name, concat_ws(' ', column_name, data_type, is
 UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text) FROM pg_class
   WHERE oid IN ('entries'::regclass, 'sealed'::regclass)
 """
+# What is charged is on disk when the commit returns, also where a role's default says otherwise.
+_DURABLE = (
+    "SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
 _LOCK = 0x70726976  # of this application, taken for the length of a transaction
 _PASSWORD = 8  # characters of the shortest
 
@@ -90,7 +95,8 @@ class PostgresStore:
                 f"the password in the ledger's address must have at least {_PASSWORD} characters, "
                 "and this one has fewer"
             )
-        self._engine = sqlalchemy.create_engine(url)
+        # At other levels what is read inside was seen before the wait for the lock.
+        self._engine = sqlalchemy.create_engine(url, isolation_level="READ COMMITTED")
         try:
             self._connection = self._engine.connect()
             self._make(create)
@@ -133,6 +139,7 @@ class PostgresStore:
                 self._connection.rollback()  # end the read that was open, to see what is new
             self._connection.begin()
             self._run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+            self._run(_DURABLE)
         except self._error as error:
             raise LedgerError(f"the ledger cannot be written: {self._say(error)}") from None
         try:

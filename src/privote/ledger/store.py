@@ -205,9 +205,6 @@ class SQLiteStore:
         """Take the write lock at once, so that what is read inside stays true until the commit."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise LedgerError(f"the ledger cannot be written: {error}") from None
-        try:
             yield
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
