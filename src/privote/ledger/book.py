@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,22 +25,9 @@ from .chain import START, Anchor, Chain, Head, canonical
 from .place import Place
 from .store import Row, SQLiteStore, Store
 from .totals import Budget, Scope, Totals, check_name
+from .verification import Verification, against_anchor, verify
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """What :meth:`Ledger.verify` found."""
-
-    entries: int
-    head: str
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """True if every entry is as it was written, and none is missing."""
-        return not self.problems
 
 
 class Ledger:
@@ -79,7 +65,9 @@ class Ledger:
         if readonly:
             ledger = cls(*place.open_reader(), readonly=True)
             try:
-                wrong = ledger._against_anchor(ledger._heads())
+                anchor = ledger._anchor
+                assert anchor is not None
+                wrong = against_anchor(ledger._store, anchor, anchor.read())
                 if wrong:
                     raise LedgerError(wrong)
             except BaseException:
@@ -337,57 +325,10 @@ class Ledger:
             number, digest = self._store.head() or (0, START)
         return {"entry": number, "digest": digest}
 
-    def _heads(self) -> list[Head]:
-        return [] if self._anchor is None else self._anchor.read()
-
-    def _against_anchor(self, first: list[Head]) -> str | None:
-        """Say what is wrong with the end of the chain, also while others write.
-
-        An entry is announced in the anchor before it is committed and settled there after. So what
-        the anchor said *first* must be among the entries, and these must end where it said so, or
-        where it says so now.
-        """
-        if self._anchor is None:
-            return None
-        if not first:
-            return self._anchor.missing
-        head, (number, digest) = self._store.head() or (0, START), first[0]
-        settled = [(row.number, row.digest) for row in self._store.rows(number - 1, number)]
-        if number > 0 and settled != [(number, digest)]:
-            return self._anchor.rolled_back(head, first)
-        if head in first or any(later[0] >= head[0] for later in self._anchor.read()):
-            return None
-        return self._anchor.rolled_back(head, first)
-
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
         with self._alone():
-            return self._verify()
-
-    def _verify(self) -> Verification:
-        previous, count, problems = START, 0, []
-        try:
-            first = self._heads()
-            problems += self._store.problems()
-            for row in self._store.rows():
-                count += 1
-                if row.number != count:
-                    problems.append(f"entry {count} is missing")
-                    break
-                if row.digest != self._chain.digest(previous, row.number, row.at, row.body):
-                    problems.append(f"entry {row.number} was edited")
-                    break
-                seal = json.loads(row.body).get("seal")
-                if (row.sealed is None) != (seal is None) or (
-                    row.sealed is not None and self._chain.seal(row.sealed) != seal
-                ):
-                    problems.append(f"the sealed part of entry {row.number} was edited")
-                previous = row.digest
-            wrong = None if problems else self._against_anchor(first)
-            problems += [wrong] if wrong else []
-        except LedgerError as error:
-            problems.append(str(error))
-        return Verification(entries=count, head=previous, problems=tuple(problems))
+            return verify(self._store, self._chain, self._anchor)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the entries while the ledger is in use; without the key."""
