@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from .. import metrics
 from ..errors import InputError
-from ..learning.linear_student import LinearStudent
+from ..learning.students.classifiers import LinearStudent
 from .models import SiteModel
 
 Floats = npt.NDArray[np.float64]

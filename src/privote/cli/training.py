@@ -177,7 +177,7 @@ def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
 def _student(kind: str) -> Any:
     if kind == "logistic":
         return None
-    from privote.learning.mixmatch import MixMatchClassifier
+    from privote.learning.students.mixmatch import MixMatchClassifier
 
     return MixMatchClassifier()
 
