@@ -10,10 +10,10 @@ from scipy.integrate import trapezoid
 from scipy.stats import kstest, norm
 
 from privote.errors import InputError
+from privote.learning.direct.account import TrainingPrivacy
 from privote.learning.direct.noise import (
     Noise,
     TrainingPlan,
-    TrainingPrivacy,
     affordable_rate,
     next_clip,
     split_for_clipping,

@@ -25,7 +25,8 @@ from ..networks.architectures import (
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
 from ..rows import check_labels
-from .noise import Noise, TrainingPlan, TrainingPrivacy, affordable_rate
+from .account import begin, one_each
+from .noise import Noise, TrainingPlan, affordable_rate
 
 Labels = npt.NDArray[np.int8]
 Progress = Callable[[int, int], None]
@@ -87,7 +88,7 @@ class DPSGDClassifier(NetworkClassifier):
     network_, thresholds_, learning_rate_
         The trained torch module; 0.5 for every label; the rate that was used.
     privacy_
-        :class:`~privote.learning.direct.noise.TrainingPrivacy`: what may be published.
+        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published.
     history_
         ``clip``: the clipping norm of every step, which is public.
     """
@@ -143,22 +144,50 @@ class DPSGDClassifier(NetworkClassifier):
         self.seed = seed
         self.progress = progress
 
-    def fit(self, X: Any, y: npt.ArrayLike) -> DPSGDClassifier:
-        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown)."""
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        *,
+        groups: Any = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+    ) -> DPSGDClassifier:
+        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
+
+        With ``groups`` (rows,) the first row of every person takes part, and the promise is for
+        persons. With a ``ledger`` the budget is kept there, and charged before training starts.
+        """
         plan = TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
         )
         self._check()
         rows = Rows(X, bounded=True)
         labels = check_labels(y, len(rows))
+        if groups is not None:
+            X, labels = one_each(X, labels, groups)
+            rows = Rows(X, bounded=True)
         noise = Noise(self.seed)
-        multiplier = plan.noise_multiplier(self.epsilon, self.delta)
-        fastest = min(3.0, affordable_rate(plan, multiplier, len(rows), self.momentum))
-        usual = 0.01 if self.optimizer == "adam" else fastest
-        self.learning_rate_ = float(self.learning_rate or usual)
         scaling = published_constants(self.normalise, rows.shape)
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
-            network = self._start(rows.shape, labels.shape[1])
+            network = self._start(rows.shape, labels.shape[1])  # refuses before anything is charged
+            self.privacy_ = begin(
+                plan,
+                self.epsilon,
+                self.delta,
+                records=len(rows),
+                labels=labels.shape[1],
+                simulated=noise.simulated,
+                persons=groups is not None,
+                ledger=ledger,
+                dataset=dataset,
+                consumer=consumer,
+            )
+            multiplier = self.privacy_.noise_multiplier
+            fastest = min(3.0, affordable_rate(plan, multiplier, len(rows), self.momentum))
+            usual = 0.01 if self.optimizer == "adam" else fastest
+            self.learning_rate_ = float(self.learning_rate or usual)
             if self.frozen:
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling)))
                 head = last_layer(network)
@@ -168,16 +197,6 @@ class DPSGDClassifier(NetworkClassifier):
                 head.load_state_dict(trained.state_dict())
             else:
                 network = self._train(network, rows, labels, scaling, multiplier, noise)
-        self.privacy_ = TrainingPrivacy(
-            epsilon=plan.epsilon(multiplier, self.delta),
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise_multiplier=multiplier,
-            steps=self.steps,
-            sample_rate=self.sample_rate,
-            records=len(rows),
-            simulated=noise.simulated,
-        )
         return self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     @classmethod

@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ...errors import InputError, positive
 from ..rows import check_labels
+from .account import begin, one_each
 from .noise import (
     Noise,
     TrainingPlan,
-    TrainingPrivacy,
     affordable_rate,
     next_clip,
     split_for_clipping,
@@ -77,7 +77,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         (labels, features) and (labels,): the mean over the second half of the steps, on features
         ``(x - mean_) * scale_`` (and then of norm 1).
     privacy_
-        :class:`~privote.learning.direct.noise.TrainingPrivacy`: what may be published.
+        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published.
     clip_, learning_rate_
         The last clipping norm, and the rate that was used.
     """
@@ -117,10 +117,30 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self.seed = seed
         self.progress = progress
 
-    def fit(self, X: Any, y: npt.ArrayLike, X_public: Any = None) -> DPLinear:
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        X_public: Any = None,
+        *,
+        groups: Any = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+    ) -> DPLinear:
         """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
 
-        ``X_public`` are rows of the same kind that need no protection; only their scale is used.
+        Parameters
+        ----------
+        X, y
+            Private rows (rows, features) and labels.
+        X_public
+            Rows of the same kind that need no protection; only their scale is used.
+        groups
+            (rows,) whose each row is: then the first row of every person takes part, and the
+            promise is for persons.
+        ledger, dataset, consumer
+            Where the budget is kept, and under which names; charged before training starts.
         """
         plan = TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
@@ -128,25 +148,29 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self._check()
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         Y = check_labels(y, X.shape[0])
+        if groups is not None:
+            X, Y = one_each(X, Y, groups)
         self._measure(X_public, sp.issparse(X))
         noise = Noise(self.seed)
-        multiplier = plan.noise_multiplier(self.epsilon, self.delta)
+        self.privacy_ = begin(
+            plan,
+            self.epsilon,
+            self.delta,
+            records=X.shape[0],
+            labels=Y.shape[1],
+            simulated=noise.simulated,
+            persons=groups is not None,
+            ledger=ledger,
+            dataset=dataset,
+            consumer=consumer,
+        )
+        multiplier = self.privacy_.noise_multiplier
         rate = affordable_rate(plan, multiplier, X.shape[0], self.momentum)
         self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
         weights = self._descend(self._design(X), Y, multiplier, noise)
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1] + logit(self.initial_share)
         self.n_labels_ = Y.shape[1]
-        self.privacy_ = TrainingPrivacy(
-            epsilon=plan.epsilon(multiplier, self.delta),
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise_multiplier=multiplier,
-            steps=self.steps,
-            sample_rate=self.sample_rate,
-            records=X.shape[0],
-            simulated=noise.simulated,
-        )
         return self
 
     def predict_proba(self, X: Any) -> Floats:
