@@ -215,3 +215,11 @@ def test_importing_the_room_loads_no_torch():
         " assert not heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_label_of_one_class_leaves_a_student_one_network():
+    images = np.random.default_rng(0).random((12, 1, 8, 8)).astype(np.float32)
+    labels = np.column_stack([np.zeros(12), np.arange(12) % 2, np.repeat([-1, 0, 1], 4)])
+    student = train_student(ImageNetwork("smallcnn", n_epochs=1), images, labels.astype(np.int8))
+    assert isinstance(student, ImageNetwork)  # else it could not be saved without code
+    assert student.predict_proba(images).shape == (12, 3)

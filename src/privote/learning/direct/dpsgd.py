@@ -148,6 +148,7 @@ class DPSGDClassifier(NetworkClassifier):
         self,
         X: Any,
         y: npt.ArrayLike,
+        X_public: Any = None,
         *,
         groups: Any = None,
         ledger: Any = None,
@@ -156,8 +157,10 @@ class DPSGDClassifier(NetworkClassifier):
     ) -> DPSGDClassifier:
         """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
 
-        With ``groups`` (rows,) the first row of every person takes part, and the promise is for
-        persons. With a ``ledger`` the budget is kept there, and charged before training starts.
+        ``X_public`` are rows of the same kind that need no protection: they tell the scale of
+        features. With ``groups`` (rows,) the first row of every person takes part, and the promise
+        is for persons. With a ``ledger`` the budget is kept there, and charged before training
+        starts.
         """
         plan = TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
@@ -170,6 +173,8 @@ class DPSGDClassifier(NetworkClassifier):
             rows = Rows(X, bounded=True)
         noise = Noise(self.seed)
         scaling = published_constants(self.normalise, rows.shape)
+        if X_public is not None and self.normalise == "none":
+            scaling = Scaling.of([Rows(X_public)])
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
             network = self._start(rows.shape, labels.shape[1])  # refuses before anything is charged
             self.privacy_ = begin(

@@ -3,10 +3,10 @@
 Released labels are noisy, so how far a student may trust them matters more than what it is. The
 default student chooses the penalty of each label by the likelihood of labels held out.
 
-A released label may be ABSTAIN (-1): the gate held it back. A student that can leave such cells out
-of its own loss says so by taking ``X_unlabelled`` (semi-supervised, see
-:mod:`privote.learning.students.mixmatch`); every other classifier is fitted label by label, each on
-the rows where that label was answered.
+A released label may be ABSTAIN (-1): the gate held it back. A student that leaves such cells out by
+itself says so by a true attribute ``accepts_missing``; every other classifier is fitted label by
+label, each on the rows where that label was answered. A student whose ``fit`` takes
+``X_unlabelled`` also gets the public rows without labels.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     ``y`` may hold -1 (ABSTAIN): such cells are left out. A label of which one class only was
     released gets a constant.
     """
+
+    accepts_missing = True
 
     def __init__(
         self, *, Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0), folds: int = 3
@@ -138,6 +140,8 @@ class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         ones among the answers and one more of either kind, so that no probability is 0 or 1.
     """
 
+    accepts_missing = True
+
     def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
         self.estimator = estimator
         self.n_jobs = n_jobs
@@ -214,7 +218,7 @@ def train_student(
         model.set_params(random_state=random_state)
     if "X_unlabelled" in inspect.signature(model.fit).parameters:
         return model.fit(X, Y, X_unlabelled=X_unlabelled)
-    if isinstance(model, PartialLabels | LinearStudent):
+    if getattr(model, "accepts_missing", False):
         return model.fit(X, Y)
     # A label of which one class only was released stops most classifiers: label by label then.
     if (Y == ABSTAIN).any() or any(len(np.unique(column)) < 2 for column in Y.T):

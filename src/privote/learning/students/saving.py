@@ -28,13 +28,19 @@ SUFFIX = ".student"
 _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
+    "privote.learning.direct.account.TrainingPrivacy",
+    "privote.learning.direct.gradients.DPLinear",
     "privote.learning.students.classifiers.LinearStudent",
     "privote.learning.neighbours.student.NeighbourStudent",
     "privote.mechanisms.binary.BinaryVoting",
     "privote.learning.students.classifiers.PartialLabels",
 )
 # Networks, which are kept as arrays and the parameters they were made with.
-_NETWORKS = {"mixmatch": ("privote.learning.students.mixmatch", "MixMatchClassifier")}
+_NETWORKS = {
+    "dpsgd": ("privote.learning.direct.dpsgd", "DPSGDClassifier"),
+    "image": ("privote.learning.networks.image", "ImageNetwork"),
+    "mixmatch": ("privote.learning.students.mixmatch", "MixMatchClassifier"),
+}
 _MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
 _FEW = 1 << 20  # bytes of its facts
 
