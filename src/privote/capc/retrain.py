@@ -45,6 +45,19 @@ class Records:
             )
         object.__setattr__(self, "Y", Y.astype(np.int8))
 
+    @classmethod
+    def under(cls, labels: Sequence[str], X: Any, Y: Labels, own: Sequence[str]) -> Records:
+        """Return records whose labels ``own`` stand where the coalition's ``labels`` have them."""
+        strange = [name for name in own if name not in labels]
+        if strange or not own:
+            raise InputError(
+                f"labels must be one or more of {', '.join(labels)}, got "
+                f"{(strange or ['none'])[0]!r}"
+            )
+        wide = np.full((len(Y), len(labels)), -1, np.int8)
+        wide[:, [list(labels).index(name) for name in own]] = Y
+        return cls(X=X, Y=wide)
+
     def knows(self) -> npt.NDArray[np.bool_]:
         """Return which labels this site has: (labels,)."""
         return np.asarray((self.Y != -1).any(axis=0))
