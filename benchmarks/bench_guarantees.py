@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import ptr_smooth
 
 import privote as pv
 from privote import votefiles
-from privote.accounting import gaussian, pld, ptr, ptr_smooth, sanitize, sanitize2018
+from privote.accounting import gaussian, pld, ptr, sanitize, sanitize2018
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for

@@ -1,12 +1,12 @@
 """Propose-test-release by the smooth sensitivity of the cost: a second test, to compare with.
 
-The cost f of the batch is made noisy as if it were published (:mod:`.sanitize`), and everything is
-released if the noisy number stays within the proposed bound F:
+The cost f of the batch is made noisy as if it were published (:mod:`privote.accounting.sanitize`),
+and everything is released if the noisy number stays within the proposed bound F:
 
     pass if f + S sigma_s (Z + z_delta) <= F,      Z standard normal
 
-The distance test (:mod:`.ptr`) asks for less and answers more on every set of votes tried here, so
-no release is made with this one.
+The distance test (:mod:`privote.accounting.ptr`) asks for less and answers more on every set of
+votes tried here, so no release is made with this one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
-from ..errors import InputError
-from .ptr import affordable, statement_epsilon
-from .renyi import Floats, Orders, check_orders, rounded_up
-from .sanitize import (
+from privote.accounting.ptr import affordable, statement_epsilon
+from privote.accounting.renyi import Floats, Orders, check_orders, rounded_up
+from privote.accounting.sanitize import (
     UNSURE,
     check_table,
     largest_beta,
@@ -28,6 +27,7 @@ from .sanitize import (
     smooth_sensitivity,
     z_value,
 )
+from privote.errors import InputError
 
 _BETA_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _SIGMAS = (0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0)
