@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import ptr_smooth
 
 import privote as pv
-from privote.accounting import gaussian, pld, ptr, ptr_smooth, sanitize, sanitize2018
+from privote.accounting import gaussian, pld, ptr, sanitize, sanitize2018
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.calibrate import allowance_for, queries_for

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.neighbors import NearestNeighbors
 
 import privote as pv
-from privote.learning.neighbours import NeighbourBallots
+from privote.learning.neighbours.ballots import NeighbourBallots
 
 FEATURES, LABELS, SIGMA, EPSILON = 64, 20, 40.0, 8.0
 

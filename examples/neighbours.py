@@ -10,8 +10,7 @@ Run: python examples/neighbours.py
 import numpy as np
 
 import privote as pv
-from privote.learning.neighbour_student import NeighbourStudent
-from privote.learning.shares import balanced_shares
+from privote.learning import NeighbourStudent, balanced_shares
 
 RECORDS, POOL, FEATURES, LABELS = 20_000, 1_000, 10, 6
 

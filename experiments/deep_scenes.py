@@ -26,12 +26,12 @@ import torch
 import privote as pv
 from privote.datasets import Scenes, load_scenes
 from privote.learning import cast, train
-from privote.learning.contest import Contest
-from privote.learning.dpsgd import DPSGDClassifier
-from privote.learning.linear_student import LinearStudent
-from privote.learning.mixmatch import MixMatchClassifier
-from privote.learning.networks import ImageFeatures, ImageNetwork
-from privote.learning.partition import partition
+from privote.learning.comparison import Comparison
+from privote.learning.direct.dpsgd import DPSGDClassifier
+from privote.learning.networks.image import ImageFeatures, ImageNetwork
+from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students.mixmatch import MixMatchClassifier
+from privote.learning.teachers.partition import partition
 
 EPSILON, DELTA = 8.0, 1e-5
 SIDES = ("private", "public", "test")
@@ -58,7 +58,7 @@ class Match:
         # By public scenes only.
         centre, scale = seen["public"].mean(axis=0), seen["public"].std(axis=0) + 1e-6
         self.features = {side: (values - centre) / scale for side, values in seen.items()}
-        self.contest = Contest(
+        self.contest = Comparison(
             **{f"X_{side}": values for side, values in self.features.items()},
             Y_private=scenes.Y_private,
             Y_test=scenes.Y_test,

@@ -32,11 +32,11 @@ from sklearn.metrics import roc_auc_score
 
 import privote as pv
 from privote.datasets import mulan
-from privote.learning.dp_linear import DPLinear
-from privote.learning.neighbour_student import NeighbourStudent
-from privote.learning.neighbours import NeighbourBallots
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.neighbours.ballots import NeighbourBallots
+from privote.learning.neighbours.labelling import balanced_shares
+from privote.learning.neighbours.student import NeighbourStudent
 from privote.learning.pate import PATEClassifier
-from privote.learning.shares import balanced_shares
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "mulan_tmc2007-500.arff"
 PRIVATE, PUBLIC, TEST = 20_000, 4_000, 4_000

@@ -21,14 +21,14 @@ from tasks import load
 import privote as pv
 from privote.accounting import ptr
 from privote.calibrate import sigma_for
-from privote.learning.contest import Contest
-from privote.learning.linear_student import LinearStudent
-from privote.learning.mixmatch import MixMatchClassifier
+from privote.learning.comparison import Comparison
+from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students.mixmatch import MixMatchClassifier
 
 TEACHERS, DELTA = 250, 1e-5
 
 
-def variants(contest: Contest, labels: int, rows: int) -> dict[str, dict[str, Any]]:
+def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str, Any]]:
     """Return the settings of PATE to compare, by name."""
     sigma = sigma_for(
         lambda s: pv.BinaryVoting(sigma=s),
@@ -73,7 +73,7 @@ def main() -> int:
     for seed in range(arguments.seeds):
         task = load("tmc2007", seed)
         for epsilon in arguments.epsilon:
-            contest = Contest(
+            contest = Comparison(
                 X_private=task.X_private,
                 Y_private=task.Y_private,
                 X_public=task.X_public,

@@ -19,12 +19,12 @@ import numpy as np
 from tasks import NAMES, load
 
 from privote.errors import MissingExtraError
-from privote.learning.contest import FIGURES, Contest
+from privote.learning.comparison import FIGURES, Comparison
 
 TEACHERS = {"tmc2007": 250, "yeast": 50, "scene": 50, "scenes": 100}
 
 
-def runs(contest: Contest, mixmatch: bool) -> dict[str, Callable[[], dict[str, Any]]]:
+def runs(contest: Comparison, mixmatch: bool) -> dict[str, Callable[[], dict[str, Any]]]:
     """Return what is compared, by name."""
     found = {
         "not private": contest.without_privacy,
@@ -36,7 +36,7 @@ def runs(contest: Contest, mixmatch: bool) -> dict[str, Callable[[], dict[str, A
         "PATE, neighbours": lambda: contest.pate("PATE, neighbours", voters="neighbours"),
     }
     if mixmatch:
-        from privote.learning.mixmatch import MixMatchClassifier
+        from privote.learning.students.mixmatch import MixMatchClassifier
 
         name = "PATE, teachers, MixMatch"
         found[name] = lambda: contest.pate(name, student=MixMatchClassifier())
@@ -56,7 +56,7 @@ def main() -> int:
         started = time.perf_counter()
         for seed in range(arguments.seeds):
             task = load(name, seed)
-            contest = Contest(
+            contest = Comparison(
                 X_private=task.X_private,
                 Y_private=task.Y_private,
                 X_public=task.X_public,

@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 
 from privote.capc.models import SiteModel
 from privote.errors import InputError
-from privote.learning.linear import LinearTeachers
-from privote.learning.linear_student import LinearStudent
+from privote.learning.students.classifiers import LinearStudent
+from privote.learning.teachers.ensemble import LinearTeachers
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(300, 5)) * [1, 2, 3, 4, 5] + [0, 1, 2, 3, 4]

@@ -32,12 +32,50 @@ from privote.cli.capc_log import Log
 
 def test_help_teaches(run: Run) -> None:
     said = run("capc", "--help").output
-    for verb in ("certs", "guardian", "answer", "query", "simulate"):
+    for verb in ("certs", "guardian", "answer", "query", "retrain", "simulate"):
         assert verb in said
     for verb in (["guardian"], ["answer"], ["query"], ["simulate"], ["certs", "make"]):
         done = run("capc", *verb, "--help")
         assert done.exit_code == 0
         assert "Example:" in done.output
+
+
+def test_a_site_trains_again_with_what_it_received(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(4, 3))
+    own, asked, test = (
+        rng.normal(size=(30, 4)),
+        rng.normal(size=(300, 4)),
+        rng.normal(size=(500, 4)),
+    )
+    truth = (own @ weights > 0).astype(int)
+    (tmp_path / "records.csv").write_text(
+        "\n".join(
+            ["a,b,c,d,flu,cold"]
+            + [",".join(map(str, [*x, *y])) for x, y in zip(own, truth[:, :2], strict=True)]
+        )
+    )
+    np.savez(tmp_path / "rows.npz", X=asked)
+    labels = (asked @ weights > 0).astype(np.int8)
+    labels[::7] = -1
+    np.savez(tmp_path / "labels.npz", labels=labels, label_names=["flu", "cold", "cough"])
+    call = ("capc", "retrain", "records.csv", "rows.npz", "labels.npz", "--labels", "flu,cold")
+    done = run(*call, "--output", "model.npz")
+    assert done.exit_code == 0, done.output
+    model = SiteModel.load(tmp_path / "model.npz")
+    assert model.labels == ("flu", "cold")  # what it may answer with
+    assert (model.votes(test) == (test @ weights > 0)[:, :2]).mean() > 0.9
+    assert stat.S_IMODE((tmp_path / "model.npz").stat().st_mode) == 0o600
+    assert run(*call, "--output", "model.npz").exit_code == 2  # it exists
+    assert run(*call, "--every-label", "--output", "all.npz").exit_code == 0
+    every = SiteModel.load(tmp_path / "all.npz")
+    assert every.labels == ("flu", "cold", "cough")
+    assert (every.votes(test) == (test @ weights > 0))[:, 2].mean() > 0.9
+    np.savez(tmp_path / "labels.npz", labels=labels, label_names=["rash", "cold", "cough"])
+    wrong = run(*call, "--output", "b.npz")
+    assert wrong.exit_code == 2
+    assert "--labels must be one or more of rash, cold, cough, got 'flu'" in wrong.stderr
+    assert not (tmp_path / "b.npz").exists()
 
 
 def test_strangers_do_not_fill_the_log(

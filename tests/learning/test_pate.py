@@ -16,7 +16,7 @@ from sklearn.utils.validation import column_or_1d
 
 import privote as pv
 from privote.learning import PATEClassifier
-from privote.learning.partition import partition
+from privote.learning.teachers.partition import partition
 
 RNG = np.random.default_rng(0)
 N, LABELS = 1500, 3
@@ -284,7 +284,7 @@ def test_one_column_of_classes():
     [
         ({"X_public": None}, "X_public must be given"),
         ({"X_public": X_PUBLIC[:, :2]}, "features"),
-        ({"y": Y[:5]}, "1500 rows"),
+        ({"y": Y[:5]}, r"\(1500, labels\)"),
         ({"y": Y + 1}, "1, 0 and -1"),
         ({"ids": [1, 2]}, "ids must name every record"),
     ],

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from .. import metrics
 from ..errors import InputError
-from ..learning.linear_student import LinearStudent
+from ..learning.students.classifiers import LinearStudent
 from .models import SiteModel
 
 Floats = npt.NDArray[np.float64]
@@ -44,6 +44,19 @@ class Records:
                 f"Y must be ({self.X.shape[0]}, labels) of 1, 0 and -1, got shape {Y.shape}"
             )
         object.__setattr__(self, "Y", Y.astype(np.int8))
+
+    @classmethod
+    def under(cls, labels: Sequence[str], X: Any, Y: Labels, own: Sequence[str]) -> Records:
+        """Return records whose labels ``own`` stand where the coalition's ``labels`` have them."""
+        strange = [name for name in own if name not in labels]
+        if strange or not own:
+            raise InputError(
+                f"labels must be one or more of {', '.join(labels)}, got "
+                f"{(strange or ['none'])[0]!r}"
+            )
+        wide = np.full((len(Y), len(labels)), -1, np.int8)
+        wide[:, [list(labels).index(name) for name in own]] = Y
+        return cls(X=X, Y=wide)
 
     def knows(self) -> npt.NDArray[np.bool_]:
         """Return which labels this site has: (labels,)."""

@@ -170,6 +170,91 @@ def query(
     show(facts, output, as_json=json)
 
 
+@app.command()
+def retrain(
+    records: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECORDS",
+            show_default=False,
+            help="This site's own records: .npz (X, Y), .csv or .parquet, scaled as ROWS are.",
+        ),
+    ],
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ROWS", show_default=False, help="The rows that `privote capc query` asked."
+        ),
+    ],
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELS.npz", show_default=False, help="What it received: its labels.npz."
+        ),
+    ],
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            show_default=False,
+            help="Which columns of RECORDS are labels (in an .npz: of its Y); names of the "
+            "coalition.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option(show_default=False, help="Where the model goes: an .npz file.")
+    ],
+    every_label: Annotated[
+        bool,
+        typer.Option(
+            "--every-label",
+            help="Keep the labels that this site has no records of, too. A model that answers "
+            "others has the labels of its own records only.",
+        ),
+    ] = False,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    r"""Train this site's model again, on its own records and the labels it received.
+
+    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
+    answer` to answer with the new model. Thresholds follow the site's own records.
+
+    Example:
+
+        privote capc retrain records.csv rows.csv answers/labels.npz --labels flu,cold \
+          --output model.npz
+    """
+    from privote.arrayfiles import ArrayFile
+    from privote.capc.retrain import Records, retrain_site
+    from privote.datasets.tables import table
+
+    from .files import claimed
+    from .output import print_facts, print_json
+
+    received = ArrayFile(answers)
+    if not {"labels", "label_names"} <= set(received.names):
+        raise InputError(f"LABELS.npz must be what `privote capc query` wrote, got {answers.name}")
+    names = [str(name) for name in received["label_names"]]
+    own = table(records, labels=[name.strip() for name in labels.split(",")])
+    new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
+    model = retrain_site(
+        Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
+    )
+    if not every_label:
+        model = model.only([name for name in names if name in own.label_names])
+    keep = (records, rows, answers)
+    with claimed(output, force=force, suffixes=(".npz",), keep=keep, owner_only=True) as draft:
+        model.save(draft)
+    facts = {
+        "own records": len(own),
+        "rows that were labelled": len(new),
+        "labels": ", ".join(model.labels),
+        "written to": str(output),
+    }
+    print_json(facts) if json else print_facts(facts, title="Trained again")
+
+
 class _Told:
     """A log that remembers who was lost or left out, and why."""
 

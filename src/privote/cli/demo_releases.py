@@ -16,10 +16,10 @@ from privote.ballots import Ballots
 from privote.calibrate import allowance_for, queries_for, queries_until_out, sigma_for
 from privote.datasets import Scenes, load_scenes
 from privote.datasets.landmarks import Landmarks
-from privote.learning.contest import Contest
-from privote.learning.partition import partition
-from privote.learning.teachers import train
-from privote.learning.thresholds import cast
+from privote.learning.comparison import Comparison
+from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import train
+from privote.learning.teachers.votes import cast
 from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
 
 from .fitting import Fitting, surprises_wanted
@@ -136,7 +136,7 @@ def run_demo(request: Request, say: Callable[[str], None]) -> Outcome:
 def _models(outcome: Outcome, scenes: Scenes, rows: Rows) -> list[dict[str, Any]]:
     """Return one row a model: PATE's students, and the models they are compared with."""
     request = outcome.request
-    contest = Contest(
+    contest = Comparison(
         X_private=rows.private,
         Y_private=scenes.Y_private,
         X_public=rows.public,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
@@ -123,10 +123,20 @@ def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Pat
         check_new("--statement", file, force=force, keep=keep)
 
 
-def write_statement(release: Release, path: Path, *, force: bool = True) -> None:
+class Promise(Protocol):
+    """What states a guarantee: a release of labels, or what private training promises."""
+
+    def statement(self) -> str:
+        """Return it in plain words."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
+def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
     """Write the guarantee in plain words, and the same for machines beside it."""
-    facts = json.dumps(release.facts(), indent=2, default=str)
-    for file, text in ((path, release.statement()), (path.with_suffix(".json"), facts)):
+    facts = json.dumps(promise.facts(), indent=2, default=str)
+    for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
         with complete(file, force=force) as part:
             part.write_text(text + "\n", encoding="utf-8")
 

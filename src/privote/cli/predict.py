@@ -64,7 +64,7 @@ def predict(
 
     from privote.ballots import check_threshold
     from privote.datasets.tables import table
-    from privote.learning.saving import load_student
+    from privote.learning.students.saving import load_student
 
     from .files import claimed
     from .output import print_facts, print_json

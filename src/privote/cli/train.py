@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,41 @@ from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
 _DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
-STUDENTS = ("logistic", "mixmatch")
+_DIRECT = "Private training without votes"
+_NETWORKS = ("smallcnn", "densenet121", "resnet50")  # on images
+METHODS = ("teachers", "neighbours", "gradients", "dpsgd")
+TEACHERS = ("linear", *_NETWORKS)
+STUDENTS = ("logistic", "mixmatch", *_NETWORKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectFlags:
+    """Settings of methods that train on the private records themselves, with noise."""
+
+    network: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"dpsgd: linear, mlp; on images {', '.join(_NETWORKS)}.",
+            rich_help_panel=_DIRECT,
+        ),
+    ] = "mlp"
+    steps: Annotated[int, typer.Option(help="Noisy gradients.", rich_help_panel=_DIRECT)] = 100
+    sample_rate: Annotated[
+        float,
+        typer.Option(
+            help="With which probability a record takes part in a step; 1: all of them, always.",
+            rich_help_panel=_DIRECT,
+        ),
+    ] = 1.0
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Let a noisy count steer the norm that gradients are clipped to.",
+            rich_help_panel=_DIRECT,
+        ),
+    ] = False
 
 
 _MECHANISM = Annotated[
@@ -38,6 +73,7 @@ _MECHANISM = Annotated[
         instead={"name": (_MECHANISM, "")},
     ),
     account=Group(of=LedgerFlags),
+    direct=Group(of=DirectFlags),
 )
 def train(
     data: Annotated[
@@ -56,6 +92,7 @@ def train(
     ],
     mechanism: MechanismFlags,
     account: LedgerFlags,
+    direct: DirectFlags,
     public: Annotated[
         Path | None,
         typer.Option(
@@ -105,14 +142,26 @@ def train(
             rich_help_panel=_DATA,
         ),
     ] = None,
-    voters: Annotated[
+    method: Annotated[
         str,
         typer.Option(
-            metavar="KIND",
-            help="teachers, each trained on its own part; or neighbours: the records vote.",
+            "--method",
+            "--voters",
+            metavar="NAME",
+            help="Who votes: teachers, each trained on its own part; or neighbours: the records. "
+            "Or no votes: gradients (a linear model) or dpsgd (a network), trained on the records "
+            "with noise.",
             rich_help_panel=_VOTERS,
         ),
     ] = "teachers",
+    teacher: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help=f"What a teacher is: linear; on images {', '.join(_NETWORKS)} (torch).",
+            rich_help_panel=_VOTERS,
+        ),
+    ] = "linear",
     teachers: Annotated[int, typer.Option(help="How many teachers.", rich_help_panel=_VOTERS)] = 50,
     threshold: Annotated[
         str,
@@ -143,7 +192,8 @@ def train(
         str,
         typer.Option(
             metavar="KIND",
-            help=f"What learns from the labels: {' or '.join(STUDENTS)} (semi-supervised, torch).",
+            help="What learns from the labels: logistic; mixmatch (semi-supervised, torch); on "
+            f"images {', '.join(_NETWORKS)} (torch).",
             rich_help_panel=_VOTERS,
         ),
     ] = "logistic",
@@ -188,6 +238,8 @@ def train(
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
 
+    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise.
+
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
     report.html; and for-the-owner.json, with figures on private test rows, which must not leave: no
@@ -203,12 +255,34 @@ def train(
 
         privote train records.csv --labels flu,cold --group-column patient \
           --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
+
+        privote train records.csv --labels flu,cold --method gradients \
+          --epsilon 4 --delta 1e-6 --output run
     """
-    from .training import Job, run_training
+    from .training import Job, run_direct, run_training
 
     chosen = mechanism.build_if_named()
-    if student not in STUDENTS:
-        raise InputError(f"--student must be one of {', '.join(STUDENTS)}, got {student!r}")
+    for option, value, known in (
+        ("--method", method, METHODS),
+        ("--teacher", teacher, TEACHERS),
+        ("--student", student, STUDENTS),
+    ):
+        if value not in known:
+            raise InputError(f"{option} must be one of {', '.join(known)}, got {value!r}")
+    without_votes = method in ("gradients", "dpsgd")
+    for option, given in (
+        ("--mechanism", without_votes and chosen is not None),
+        ("--teacher", method != "teachers" and teacher != "linear"),
+        ("--student", without_votes and student != "logistic"),
+        ("--queries", without_votes and queries is not None),
+        ("--guarantee", without_votes and guarantee != "allowance"),
+        ("--electorate", without_votes and account.electorate is not None),
+        ("--resume", without_votes and resume),
+        ("--steps, --sample-rate, --network", not without_votes and direct != DirectFlags()),
+        ("--network", method == "gradients" and direct.network != DirectFlags().network),
+    ):
+        if given:
+            raise InputError(f"{option} cannot be given with --method {method}")
     job = Job(
         data=data,
         public=public,
@@ -217,6 +291,8 @@ def train(
         labels=() if labels is None else tuple(name.strip() for name in labels.split(",")),
         id_column=id_column,
         group_column=group_column,
+        method=method,
+        network=direct.network if method == "dpsgd" else teacher,
         student=student,
         output=output,
         force=force,
@@ -228,8 +304,16 @@ def train(
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         seed=seed,
         settings={
+            "epsilon": epsilon,
+            "delta": delta,
+            "steps": direct.steps,
+            "sample_rate": direct.sample_rate,
+            "adaptive": direct.adaptive,
+        }
+        if without_votes
+        else {
             "mechanism": chosen,
-            "voters": voters,
+            "voters": method,
             "n_teachers": teachers,
             "threshold": _rule(threshold),
             "share": share,
@@ -244,7 +328,7 @@ def train(
             "random_state": random_state,
         },
     )
-    outcome = run_training(job)
+    outcome = run_direct(job) if without_votes else run_training(job)
     _show_json(outcome, show_sealed) if json else _show(outcome, show_sealed)
 
 
@@ -262,11 +346,32 @@ def _show_json(outcome: Any, show_sealed: bool) -> None:
 
 
 def _show(outcome: Any, show_sealed: bool) -> None:
-    from privote.mechanisms.base import describe
     from privote.report import OWNER_ONLY
 
     from .output import print_facts, print_table
     from .training import OWNERS
+
+    if outcome.release is None:
+        print_facts(outcome.shown(), title="Trained")
+    else:
+        _show_release(outcome)
+    if outcome.figures:
+        print_table(outcome.figures, title="On the test rows, which are public")
+    if outcome.sealed and show_sealed:
+        title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
+        print_table(outcome.sealed, title=title)
+    elif outcome.sealed:
+        typer.echo(
+            f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them."
+        )
+    typer.echo(f"Written to {outcome.job.output}: {', '.join(outcome.written)}")
+    typer.echo(f"Next: privote predict {outcome.job.output}/student.student ROWS --output FILE.csv")
+
+
+def _show_release(outcome: Any) -> None:
+    from privote.mechanisms.base import describe
+
+    from .output import print_facts
 
     facts = outcome.release.facts()
     print_facts(
@@ -292,14 +397,3 @@ def _show(outcome: Any, show_sealed: bool) -> None:
         },
         title="Released",
     )
-    if outcome.figures:
-        print_table(outcome.figures, title="On the test rows, which are public")
-    if outcome.sealed and show_sealed:
-        title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
-        print_table(outcome.sealed, title=title)
-    elif outcome.sealed:
-        typer.echo(
-            f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them."
-        )
-    typer.echo(f"Written to {outcome.job.output}: {', '.join(outcome.written)}")
-    typer.echo(f"Next: privote predict {outcome.job.output}/student.student ROWS --output FILE.csv")

@@ -14,17 +14,24 @@ from privote.report import Column, Facts, Section, TableBlock, write_page
 
 def write_report(path: Path, outcome: Any) -> Path:
     """Write one self-contained page; everything on it may be published."""
-    sections = [_released(outcome), _statement(outcome)]
+    by_votes = outcome.release is not None
+    sections = [_released(outcome) if by_votes else _trained(outcome), _statement(outcome)]
     if outcome.figures:
         sections.insert(1, _judged(outcome))
-    notices = ["SIMULATED: a seed was given, so these labels protect nobody."]
+    notices = ["SIMULATED: a seed was given, so this protects nobody."]
+    facts = outcome.promise.facts()
+    intro = f"A model learnt from {facts.get('records', 0):,} private records, by noisy gradients."
+    if by_votes:
+        intro = (
+            f"{outcome.rows:,} public rows were labelled by private votes, under "
+            f"the guarantee {outcome.release.guarantee!r}; a student learnt from them."
+        )
     return write_page(
         path,
-        title="A student of private votes",
-        intro=f"{outcome.rows:,} public rows were labelled by private votes, under "
-        f"the guarantee {outcome.release.guarantee!r}; a student learnt from them.",
+        title="A student of private votes" if by_votes else "A model of private records",
+        intro=intro,
         sections=sections,
-        notices=notices if outcome.release.simulated else (),
+        notices=notices if facts["simulated"] else (),
     )
 
 
@@ -71,6 +78,13 @@ def _released(outcome: Any) -> Section:
     )
 
 
+def _trained(outcome: Any) -> Section:
+    facts = outcome.shown()
+    for name in ("epsilon", "delta"):
+        facts[name] = f"{rounded_up(facts[name], 4)}"
+    return Section(heading="How it was trained", blocks=[Facts(values=facts)])
+
+
 def _judged(outcome: Any) -> Section:
     return Section(
         heading="How good the student is",
@@ -84,7 +98,8 @@ def _judged(outcome: Any) -> Section:
 
 
 def _statement(outcome: Any) -> Section:
+    by_votes = int(outcome.release is not None)  # that statement begins with its own heading
     return Section(
         heading="Privacy statement",
-        blocks=[line for line in outcome.release.statement().splitlines()[1:] if line],
+        blocks=[line for line in outcome.promise.statement().splitlines()[by_votes:] if line],
     )

@@ -75,7 +75,9 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     held = {name: data[name] for name in data.names}
     if "X" not in held:
         raise InputError(f"{file.name} must have the array 'X', it has {_few(held)}")
-    for name, axes in (("X", 2), ("Y", 2), ("label_names", 1), ("ids", 1), ("groups", 1)):
+    images = held["X"].ndim == 4  # (images, channels, height, width)
+    wanted = {"X": 4 if images else 2, "Y": 2, "label_names": 1, "ids": 1, "groups": 1}
+    for name, axes in wanted.items():
         if name in held and held[name].ndim != axes:
             raise InputError(
                 f"{file.name}: array {name!r} must have {axes} axes, got shape {held[name].shape}"

@@ -7,20 +7,20 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "PartialLabels": "student",
-    "SavedStudent": "saving",
-    "load_student": "saving",
-    "save_student": "saving",
-    "LinearStudent": "linear_student",
-    "LinearTeachers": "linear",
-    "NeighbourBallots": "neighbours",
-    "NeighbourStudent": "neighbour_student",
+    "PartialLabels": "students.classifiers",
+    "SavedStudent": "students.saving",
+    "load_student": "students.saving",
+    "save_student": "students.saving",
+    "LinearStudent": "students.classifiers",
+    "LinearTeachers": "teachers.ensemble",
+    "NeighbourBallots": "neighbours.ballots",
+    "NeighbourStudent": "neighbours.student",
     "PATEClassifier": "pate",
-    "Teachers": "teachers",
-    "balanced_shares": "shares",
-    "cast": "thresholds",
-    "cast_packed": "thresholds",
-    "train": "teachers",
+    "Teachers": "teachers.ensemble",
+    "balanced_shares": "neighbours.labelling",
+    "cast": "teachers.votes",
+    "cast_packed": "teachers.votes",
+    "train": "teachers.training",
 }
 
 __all__ = list(_HOMES)

@@ -1,150 +1,98 @@
-"""The default teachers: linear models, or networks with one hidden layer, trained fast.
+"""Linear models, and networks with one hidden layer, of all labels at once.
 
-One fit serves all labels of a part at once (:mod:`privote.learning.logistic`), and the answers of
-all teachers are one matrix product (:class:`privote.learning.teachers.StackedTeachers`).
+The loss is scikit-learn's: the sum of log-losses plus |w|^2 / (2 C), the intercept not penalised.
+The best weights are a combination of the records, w = X' a (representer theorem), so the search
+happens in records: one product with the Gram matrix X X' per iteration serves all labels, and the
+margins along a direction that was walked before are known without another product.
+
+Each iteration takes a Newton step in the space spanned by the gradient, the step before and the
+intercept: conjugate gradients whose two parameters are solved for instead of given by a formula. A
+step that does not lower the loss is halved. Nothing here reads another part's records or sizes: a
+part's weights are the same to the last bit, whatever the other parts hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
-from sklearn.utils.validation import check_is_fitted
 
-from ..errors import InputError, positive
-from .logistic import fit_logistic
-from .perceptron import Layer, fit_perceptron
+from ..errors import positive, whole
 
 Labels = npt.NDArray[np.int8]
-Floats = npt.NDArray[Any]
+Floats = npt.NDArray[Any]  # float32 or float64, as X is
+Doubles = npt.NDArray[np.float64]
+Layer = tuple[Floats, Floats]  # weights (outputs, inputs), biases (outputs,)
+Product = Callable[[Floats], Floats]
+
+_USUAL = 15  # iterations, to tell whether a Gram matrix pays for itself
+_DENSE = 0.03  # share of non-zeros above which a dense Gram matrix is the quicker one
+_SLOWER = 30  # how many times as long a multiplication takes in a sparse product
+_HALVINGS = 30
+_SLACK = 1e-6  # rounding of a sum of losses
+_TINY = 1e-30
 
 
-class LinearTeachers(MultiOutputMixin, ClassifierMixin, BaseEstimator):
-    """Logistic regressions, one per label; with ``hidden``, one network for all labels.
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """The one way linear models are fitted here, teachers' and students' alike.
 
-    Given to :func:`privote.learning.train` as ``teacher``, it makes every teacher of an ensemble;
-    fitted on its own, it is one multi-label classifier.
-
-    Parameters
-    ----------
-    C
-        Inverse strength of the penalty |w|^2 / (2 C), as in scikit-learn's LogisticRegression.
-    tol
-        Stop where the gradient, per record and per unit of the records' length, is below it. 1e-4
-        is about what scikit-learn's default comes to; for votes less is enough.
-    max_iter
-        Stop after so many iterations anyway.
-    hidden
-        None for a linear model, or how many tanh units its one hidden layer has.
-    standardize
-        Divide every feature by its standard deviation *within the part*. It changes what the
-        penalty means, so it is off by default; turn it on where features have different units.
-    random_state
-        Seed of a network's first weights; a linear model has nothing random.
-
-    Attributes
-    ----------
-    layers_
-        [(weights (outputs, inputs), biases (outputs,))], one layer, or two with ``hidden``.
-
-    Notes
-    -----
-    ``y`` may hold -1 for unknown: such cells are left out. A label of which the part has only one
-    class gets the constant ones / (known records + 1), that is, as if one more record without the
-    label were there: 0 for a label never seen, never quite 1 for a label always seen.
+    The attributes are parameters of :class:`privote.learning.LinearTeachers`, which says what they
+    do; ``standardize`` looks at the rows given and at no others.
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        hidden: int | None = None,
-        standardize: bool = False,
-        random_state: int | None = 0,
-    ) -> None:
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.hidden = hidden
-        self.standardize = standardize
-        self.random_state = random_state
+    C: float = 1.0
+    tol: float = 1e-3
+    max_iter: int = 100
+    hidden: int | None = None
+    standardize: bool = False
 
-    def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
-        """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
-        self.check_parameters()
-        rows = check_rows(X)
-        Y = check_labels(y, rows.shape[0])
-        self.layers_ = fit_layers(self, rows, Y)
-        self.n_features_in_ = rows.shape[1]
-        self.classes_ = np.arange(Y.shape[1])
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return each label's probability (rows, labels)."""
-        check_is_fitted(self, "layers_")
-        rows = check_rows(X)
-        if rows.shape[1] != self.n_features_in_:
-            raise InputError(f"X must have {self.n_features_in_} features, got {rows.shape[1]}")
-        return answer(rows, self.layers_)
-
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the labels (rows, labels) that are more likely than not."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int64)
-
-    def check_parameters(self) -> None:
-        """Refuse parameters that make no sense."""
+    def __post_init__(self) -> None:
         positive("C", self.C)
         positive("tol", self.tol)
-        for name in ("max_iter", "hidden"):
-            value = getattr(self, name)
-            if name == "hidden" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        whole("max_iter", self.max_iter)
+        if self.hidden is not None:
+            whole("hidden", self.hidden)
 
+    def fit(self, X: Any, Y: Labels, seed: int = 0) -> list[Layer]:
+        """Return the layers fitted to checked rows and labels; there may be no rows.
 
-def fit_layers(teacher: LinearTeachers, X: Any, Y: Labels, seed: int | None = None) -> list[Layer]:
-    """Return the layers fitted to checked rows and labels; a part may be empty.
+        Labels with one class get weights of zero and a constant bias. ``seed`` is for the first
+        weights of a network; a linear model has nothing random.
+        """
+        learnable, constant = one_class(Y)
+        scale = _deviations(X) if self.standardize and learnable.any() else None
+        layers = self._learn(X if scale is None else _divided(X, scale), Y[:, learnable], seed)
+        if scale is not None:
+            layers[0] = (layers[0][0] / scale, layers[0][1])
+        weights = np.zeros((Y.shape[1], layers[-1][0].shape[1]), X.dtype)
+        with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
+            bias = np.log(constant / (1 - constant)).astype(X.dtype)
+        weights[learnable], bias[learnable] = layers[-1]
+        return [*layers[:-1], (weights, bias)]
 
-    Labels with one class get weights of zero and a constant bias.
-    """
-    learnable, constant = one_class(Y)
-    scale = _deviations(X) if teacher.standardize and learnable.any() else None
-    layers = _fit_learnable(
-        teacher,
-        X if scale is None else _divided(X, scale),
-        Y[:, learnable],
-        int(teacher.random_state or 0) if seed is None else seed,
-    )
-    if scale is not None:
-        layers[0] = (layers[0][0] / scale, layers[0][1])
-    inputs = layers[-1][0].shape[1]
-    weights = np.zeros((Y.shape[1], inputs), X.dtype)
-    with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
-        bias = np.log(constant / (1 - constant)).astype(X.dtype)
-    weights[learnable], bias[learnable] = layers[-1]
-    return [*layers[:-1], (weights, bias)]
-
-
-def _fit_learnable(teacher: LinearTeachers, X: Any, Y: Labels, seed: int) -> list[Layer]:
-    """Return the layers for labels that all have both classes; there may be none of them."""
-    C, tol, max_iter = float(teacher.C), float(teacher.tol), int(teacher.max_iter)
-    features, labels = X.shape[1], Y.shape[1]
-    if teacher.hidden is None:
-        if not labels:
-            return [(np.zeros((0, features), X.dtype), np.zeros(0, X.dtype))]
-        return [fit_logistic(X, Y, C=C, tol=tol, max_iter=max_iter)]
-    hidden = int(teacher.hidden)
-    if not labels:
-        first = np.zeros((hidden, features), X.dtype), np.zeros(hidden, X.dtype)
-        return [first, (np.zeros((0, hidden), X.dtype), np.zeros(0, X.dtype))]
-    return fit_perceptron(X, Y, hidden=hidden, C=C, tol=tol, max_iter=max_iter, seed=seed)
+    def _learn(self, X: Any, Y: Labels, seed: int) -> list[Layer]:
+        """Return the layers for labels that all have both classes; there may be none of them."""
+        how: dict[str, Any] = {
+            "C": float(self.C),
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+        }
+        sizes = [X.shape[1], *([] if self.hidden is None else [int(self.hidden)]), Y.shape[1]]
+        if not Y.shape[1]:
+            return [
+                (np.zeros((outputs, inputs), X.dtype), np.zeros(outputs, X.dtype))
+                for inputs, outputs in pairwise(sizes)
+            ]
+        if self.hidden is None:
+            return [fit_logistic(X, Y, **how)]
+        return fit_perceptron(X, Y, hidden=sizes[1], seed=seed, **how)
 
 
 def answer(X: Any, layers: list[Layer]) -> Floats:
@@ -166,36 +114,6 @@ def one_class(Y: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]
     return (ones > 0) & (zeros > 0), ones / (ones + zeros + 1)
 
 
-def check_rows(X: Any) -> Any:
-    """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
-    from sklearn.utils import check_array
-
-    narrow = getattr(X, "dtype", None) in (np.bool_, np.int8, np.uint8, np.float16, np.float32)
-    try:
-        return check_array(
-            X, accept_sparse="csr", dtype=np.float32 if narrow else np.float64, order="C"
-        )
-    except ValueError as error:
-        raise InputError(f"X must be a finite matrix (records, features): {error}") from None
-
-
-def check_labels(Y: Any, records: int) -> Labels:
-    """Return labels (records, labels) of 1, 0 and -1 (unknown)."""
-    array = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
-    if array.ndim != 2 or array.shape[0] != records or array.shape[1] < 1:
-        raise InputError(f"Y must have the shape ({records}, labels), got {array.shape}")
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"Y must hold 1, 0 and -1 (unknown), got an array of {array.dtype}")
-    good = (array == 0) | (array == 1) | (array == -1)
-    if not good.all():
-        row, label = (int(i) for i in np.argwhere(~good)[0])
-        raise InputError(
-            f"Y must hold 1, 0 and -1 (unknown), got {array[row, label]} at record {row}, "
-            f"label {label}"
-        )
-    return array.astype(np.int8)
-
-
 def _deviations(X: Any) -> Floats:
     """Return the features' standard deviations; 1 where a feature does not vary."""
     if sp.issparse(X):
@@ -213,3 +131,270 @@ def _divided(X: Any, scale: Floats) -> Any:
     if sp.issparse(X):
         return X.multiply(1 / scale).tocsr().astype(X.dtype)
     return X / scale
+
+
+def fit_logistic(
+    X: Any, Y: npt.NDArray[np.int8], *, C: float, tol: float, max_iter: int
+) -> tuple[Floats, Floats]:
+    """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
+
+    Parameters
+    ----------
+    X
+        (records, features) float32 or float64, dense or CSR; computed in its precision.
+    Y
+        (records, labels) of 1, 0 and -1 (unknown: left out); every label has ones and zeros.
+    C, tol, max_iter
+        As of :class:`Solver`.
+    """
+    if sp.issparse(X) and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
+        X = X.toarray()
+    # With an intercept that is free, centred records have the same best weights, found sooner.
+    centre = np.asarray(X.mean(axis=0)).ravel().astype(X.dtype)
+    if not sp.issparse(X):
+        X = X - centre
+    product, length = _gram(X, centre, Y.shape[1])
+    # Overflow means a step far too long: its loss is infinite, and it is halved.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        sign = np.array([1, -1, 0], X.dtype)[np.ascontiguousarray(Y.T)]  # by Y = 0, 1, -1
+        duals, intercepts = _search(product, length, sign, 1.0 / C, tol, max_iter)
+    if sp.issparse(X):  # not centred: sum_i a_i (x_i - centre)
+        weights = np.asarray((X.T @ duals.T).T) - np.outer(duals.sum(axis=1), centre)
+    else:
+        weights = duals @ X
+    return weights, intercepts - weights @ centre
+
+
+def _gram(X: Any, centre: Floats, labels: int) -> tuple[Product, Any]:
+    """Return the product with the centred Gram matrix, and the records' root mean square length.
+
+    The matrix itself is made where that is quicker than a product with X' and one with X each time.
+    """
+    records, features = X.shape
+    if sp.issparse(X):
+        squares = float(X.multiply(X).sum()) - records * float(centre @ centre)
+        length = np.sqrt(max(squares, _TINY) / records)
+        turned = X.T.tocsr()
+        if records**2 > 2 * _SLOWER * X.nnz:
+            return lambda rows: _sparse_product(X, turned, rows), length
+        gram = (X @ turned).toarray()
+        gram -= gram.mean(axis=0)
+        gram -= gram.mean(axis=1)[:, None]
+        return lambda rows: _turned(gram @ rows.T), length
+    length = np.sqrt(max(float(np.vdot(X, X)), _TINY) / records)
+    if records * features < 2 * _USUAL * labels * (2 * features - records):
+        gram = X @ X.T
+        return lambda rows: _turned(gram @ rows.T), length
+    return lambda rows: _turned(X @ (rows @ X).T), length
+
+
+def _sparse_product(X: Any, turned: Any, rows: Floats) -> Floats:
+    """Return the product with the centred Gram matrix of sparse records, which stay sparse."""
+    out = np.asarray(X @ (turned @ (rows - rows.mean(axis=1)[:, None]).T))
+    return _turned(out - out.mean(axis=0))
+
+
+def _turned(columns: Floats) -> Floats:
+    return np.ascontiguousarray(columns.T)
+
+
+def _search(
+    product: Product, length: float, sign: Floats, penalty: float, tol: float, max_iter: int
+) -> tuple[Floats, Floats]:
+    """Return the best combination of records (labels, records) and intercepts (labels,)."""
+    state = _State.at_zero(sign, penalty)
+    bar = tol * np.abs(sign).sum(axis=1)
+    duals, intercepts = np.zeros_like(sign), np.zeros(len(sign), sign.dtype)
+    active = np.arange(len(sign))
+    for _ in range(max_iter):
+        residuals = state.sign * state.wrong
+        gradient = residuals + state.penalty * state.duals
+        along = product(gradient)
+        slopes, levels = _dots(gradient, along), _sums(residuals)
+        far = (slopes > (bar[active] * length) ** 2) | (np.abs(levels) > bar[active])
+        if not far.all():
+            duals[active], intercepts[active] = state.duals, state.intercepts
+            active, state = active[far], state.only(far)
+            gradient, along, slopes, levels = gradient[far], along[far], slopes[far], levels[far]
+        if not len(active):
+            break
+        state.walk(gradient, along, slopes, levels)
+    duals[active], intercepts[active] = state.duals, state.intercepts
+    return duals, intercepts
+
+
+@dataclass
+class _State:
+    """Where the search stands: one row per label still searched, one column per record."""
+
+    sign: Floats  # +1 where the label is 0, -1 where it is 1, 0 where it is unknown
+    penalty: Any
+    duals: Floats
+    margins: Floats  # without the intercept
+    intercepts: Floats
+    step: Floats  # the last one, in duals
+    step_margins: Floats
+    right: Floats  # probability of the true class
+    wrong: Floats  # one minus it
+    loss: Doubles  # with the penalty
+
+    @classmethod
+    def at_zero(cls, sign: Floats, penalty: float) -> _State:
+        """Start with every probability at 1/2, where curvature is largest and steps are safe."""
+        half, zeros = np.full_like(sign, 0.5), np.zeros_like(sign)
+        return cls(
+            sign=sign,
+            penalty=np.asarray(penalty, sign.dtype)[()],
+            duals=zeros,
+            margins=zeros,
+            intercepts=np.zeros(len(sign), sign.dtype),
+            step=zeros,
+            step_margins=zeros,
+            right=half,
+            wrong=half,
+            loss=np.abs(sign).sum(axis=1, dtype=np.float64) * np.log(2),
+        )
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> _State:
+        """Return the state of some of the labels."""
+        kept = {
+            name: value[rows] if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+        return _State(**kept)
+
+    def walk(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> None:
+        """Take one step in the space of gradient, last step and intercept.
+
+        ``along`` are the margins of ``gradient``, ``slopes`` its squared length and ``levels`` the
+        derivatives by the intercept.
+        """
+        first, second, lift = self._newton(gradient, along, slopes, levels)
+        step = first[:, None] * gradient + second[:, None] * self.step
+        step_margins = first[:, None] * along + second[:, None] * self.step_margins
+        constant, linear = _dots(self.duals, self.margins), _dots(self.duals, step_margins)
+        square = _dots(step, step_margins)
+        known, part = np.abs(self.sign), np.ones_like(lift)
+        for left in reversed(range(_HALVINGS)):
+            margins = self.margins + part[:, None] * step_margins
+            intercepts = self.intercepts + part * lift
+            odds = np.exp(self.sign * (margins + intercepts[:, None]))
+            right = 1 / (1 + odds)
+            norm = constant + 2 * part * linear + part**2 * square  # |w|^2
+            loss = self.penalty / 2 * norm - _sums(np.log(right) * known)
+            worse = ~(loss <= self.loss * (1 + _SLACK))
+            if not worse.any():
+                break
+            part[worse] *= 0.5 if left > 1 else 0.0
+        if (part < 1).any():
+            step, step_margins = part[:, None] * step, part[:, None] * step_margins
+        self.step, self.step_margins, self.duals = step, step_margins, self.duals + step
+        self.margins, self.intercepts = margins, intercepts
+        self.right, self.wrong, self.loss = right, odds * right, loss
+
+    def _newton(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> Floats:
+        """Return how far to go along gradient, last step and intercept: (3, labels)."""
+        weight = self.right * self.wrong * np.abs(self.sign)
+        one, two = weight * along, weight * self.step_margins
+        mixed = _dots(gradient, self.step_margins)
+        H = np.empty((len(weight), 3, 3))
+        H[:, 0, 0] = _dots(one, along) + self.penalty * slopes
+        H[:, 0, 1] = H[:, 1, 0] = _dots(one, self.step_margins) + self.penalty * mixed
+        H[:, 1, 1] = _dots(two, self.step_margins)
+        H[:, 1, 1] += self.penalty * _dots(self.step, self.step_margins)
+        H[:, 0, 2] = H[:, 2, 0] = _sums(one)
+        H[:, 1, 2] = H[:, 2, 1] = _sums(two)
+        H[:, 2, 2] = _sums(weight)
+        downhill = -np.stack([slopes, mixed, levels], axis=1)
+        scale = np.sqrt(np.maximum(H[:, range(3), range(3)], _TINY))
+        H /= scale[:, :, None] * scale[:, None, :]
+        # Parallel directions make it singular, and its rounding the step. A little more curvature
+        # shortens the step a little.
+        H[:, range(3), range(3)] += np.sqrt(np.finfo(gradient.dtype).eps)
+        steps = np.linalg.solve(H, (downhill / scale)[:, :, None])[:, :, 0] / scale
+        return np.ascontiguousarray(np.nan_to_num(steps).T.astype(gradient.dtype))
+
+
+def _dots(a: Floats, b: Floats) -> Doubles:
+    """Return the inner products of rows."""
+    return np.asarray(np.matmul(a[:, None, :], b[:, :, None])[:, 0, 0], np.float64)
+
+
+def _sums(a: Floats) -> Doubles:
+    """Return the sums of rows."""
+    return np.asarray(a @ np.ones(a.shape[1], a.dtype), np.float64)
+
+
+def fit_perceptron(
+    X: Any,
+    Y: npt.NDArray[np.int8],
+    *,
+    hidden: int,
+    C: float,
+    tol: float,
+    max_iter: int,
+    seed: int,
+) -> list[Layer]:
+    """Fit a network: tanh units, then one logistic unit per label.
+
+    The loss is the sum of log-losses plus the squared weights of both layers / (2 C); scipy's
+    L-BFGS goes through all records at each step, so only the start is random.
+
+    Parameters are those of :func:`fit_logistic`, with ``tol`` per record; and how many ``hidden``
+    units, whose first weights ``seed`` draws.
+    """
+    # Imported here because it takes a second that other uses of the package should not pay.
+    from scipy.optimize import minimize
+
+    truth = (Y == 1).astype(X.dtype)
+    known = (Y >= 0).astype(X.dtype)
+    sizes = (X.shape[1], hidden, Y.shape[1])
+
+    def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        (W, b), (V, c) = layers = _layers(flat.astype(X.dtype), sizes)
+        units = np.tanh(np.asarray(X @ W.T) + b)
+        margins = units @ V.T + c
+        chance = 0.5 + 0.5 * np.tanh(0.5 * margins)
+        losses = known * (np.logaddexp(0, margins) - truth * margins)
+        wrong = known * (chance - truth)
+        inner = (wrong @ V) * (1 - units**2)
+        slopes = [
+            np.asarray((X.T @ inner).T),
+            inner.sum(axis=0),
+            wrong.T @ units,
+            wrong.sum(axis=0),
+        ]
+        total = float(losses.sum(dtype=np.float64))
+        for place, (weights, _) in enumerate(layers):
+            total += float(np.vdot(weights, weights)) / (2 * C)
+            slopes[2 * place] = slopes[2 * place] + weights / C
+        return total, np.concatenate([slope.ravel() for slope in slopes]).astype(np.float64)
+
+    best = minimize(
+        loss,
+        _start(sizes, seed),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter, "gtol": tol * len(Y)},
+    )
+    return _layers(best.x.astype(X.dtype), sizes)
+
+
+def _start(sizes: tuple[int, int, int], seed: int) -> npt.NDArray[np.float64]:
+    """Return random weights (Glorot & Bengio 2010) and zero biases, flat."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for inputs, outputs in pairwise(sizes):
+        reach = np.sqrt(6 / (inputs + outputs))
+        parts += [random.uniform(-reach, reach, inputs * outputs), np.zeros(outputs)]
+    return np.concatenate(parts)
+
+
+def _layers(flat: Floats, sizes: tuple[int, int, int]) -> list[Layer]:
+    """Return views of both layers' weights and biases."""
+    layers, place = [], 0
+    for inputs, outputs in pairwise(sizes):
+        middle, end = place + inputs * outputs, place + (inputs + 1) * outputs
+        layers.append((flat[place:middle].reshape(outputs, inputs), flat[middle:end]))
+        place = end
+    return layers

@@ -25,21 +25,20 @@ from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism
-from .neighbour_labelling import (
+from .neighbours.labelling import (
     NeighbourAnswers,
     NeighbourLabelling,
     collected,
     train_neighbour_student,
 )
-from .neighbour_plan import NeighbourPlan
-from .neighbour_voters import neighbour_voters
-from .partition import part_names, partition, partition_key
-from .probabilities import label_probabilities
-from .rounds import PoolLabelling, Rows, Schedule
-from .student import binarized, check_labels, train_student
-from .teachers import train
-from .thresholds import cast
-from .voters import TeacherPool, VoterNames, for_teachers, positives_limit
+from .neighbours.plan import NeighbourPlan, neighbour_voters
+from .rounds import PoolLabelling, Rows, Schedule, positives_limit
+from .rows import check_labels, label_probabilities
+from .students.classifiers import binarized, train_student
+from .teachers.partition import part_names, partition, partition_key
+from .teachers.training import train
+from .teachers.votes import TeacherPool, cast, for_teachers
+from .voters import VoterNames
 
 VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
@@ -65,8 +64,8 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         How votes become labels. By default Binary voting, with noise from public numbers alone:
         under an allowance the least with which a voter may say yes to a tenth of all cells, at most
         1.25 n_teachers; else n_teachers / 2. Of neighbours: a false alarm of 0.05, and about the
-        least noise with which an allowance lasts (:mod:`privote.learning.neighbour_plan`); with one
-        share a fifth of the expected number.
+        least noise with which an allowance lasts (:mod:`privote.learning.neighbours.plan`); with
+        one share a fifth of the expected number.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold

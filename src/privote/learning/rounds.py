@@ -227,8 +227,7 @@ def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:
 
 def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:
     """Return what the student would say, cut to what the mechanism could release."""
-    likely = chance >= 0.5
-    limit = 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
+    likely, limit = chance >= 0.5, positives_limit(mechanism)
     if limit is not None:
         rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
         likely &= rank < limit
@@ -242,3 +241,8 @@ def _ends(mechanism: Mechanism, voters: int) -> tuple[float, float]:
     unanimous = np.repeat([[[False]], [[True]]], voters, axis=1)
     low, high = mechanism.outcome_probabilities(unanimous)[:, 0, 1]
     return float(low), float(max(high, low + 1e-9))
+
+
+def positives_limit(mechanism: Mechanism) -> int | None:
+    """Return how many ones a ballot may have; a teacher's first ones are kept."""
+    return mechanism.most_ones

@@ -1,4 +1,8 @@
-"""Rows of whatever holds them: arrays, sparse matrices, data frames, lists, images on disk."""
+"""Rows and labels as classifiers take them and give them, whoever holds the rows.
+
+Rows are arrays, sparse matrices, data frames, lists or images on disk; labels and probabilities are
+(rows, labels).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import expit
 
 from ..errors import InputError
+
+Labels = npt.NDArray[np.int8]
+Floats = npt.NDArray[np.float64]
 
 
 def count_rows(X: Any) -> int:
@@ -38,3 +46,83 @@ def take_rows(X: Any, rows: npt.NDArray[np.intp] | slice) -> Any:
     if hasattr(X, "take"):  # reads nothing yet, where rows are on disk
         return X.take(rows)
     return [X[row] for row in rows]
+
+
+def targets(model: Any, Y: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    """Return labels as this classifier wants them: networks compare them with real numbers."""
+    skorch = any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
+    return Y.astype(np.float32 if skorch else np.int64)
+
+
+def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
+    """Return each label's probability of a 1: (rows, labels).
+
+    Takes what scikit-learn's classifiers give: an array (rows, labels), a list with one array
+    (rows, classes) a label, two columns for one label; else decisions, squashed; else predictions.
+    """
+    if hasattr(model, "predict_proba"):
+        given = model.predict_proba(X)
+        if isinstance(given, list):
+            given = np.stack(
+                [_of_one(part, kinds) for part, kinds in zip(given, model.classes_, strict=True)],
+                axis=1,
+            )
+    elif hasattr(model, "decision_function"):
+        given = expit(model.decision_function(X))
+    else:
+        given = model.predict(X)
+    if sp.issparse(given):
+        given = given.toarray()
+    chance = np.asarray(given, np.float64)
+    if chance.ndim == 3 and chance.shape[1] == 2:  # skorch: no and yes of every label
+        chance = chance[:, 1]
+    if chance.ndim == 1:
+        chance = chance[:, None]
+    if labels == 1 and chance.shape[1] == 2:
+        chance = chance[:, 1:]
+    if chance.ndim != 2 or chance.shape[1] != labels:
+        raise InputError(
+            f"{type(model).__name__} must give one probability a label, (rows, {labels}), "
+            f"got shape {chance.shape}"
+        )
+    return chance
+
+
+def _of_one(chance: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Floats:
+    """Return the probability of a 1 from one label's (rows, classes)."""
+    kinds = list(np.asarray(classes).tolist())
+    if 1 not in kinds:
+        return np.zeros(len(chance))
+    return np.asarray(chance[:, kinds.index(1)], np.float64)
+
+
+def check_rows(X: Any) -> Any:
+    """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
+    from sklearn.utils import check_array
+
+    narrow = getattr(X, "dtype", None) in (np.bool_, np.int8, np.uint8, np.float16, np.float32)
+    try:
+        return check_array(
+            X, accept_sparse="csr", dtype=np.float32 if narrow else np.float64, order="C"
+        )
+    except ValueError as error:
+        raise InputError(f"X must be a finite matrix (records, features): {error}") from None
+
+
+def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
+    """Return labels (rows, labels) of 1, 0 and -1 (unknown, or ABSTAIN); one axis is one label."""
+    array = np.asarray(y.toarray() if sp.issparse(y) else y)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
+        raise InputError(f"{name} must have the shape ({rows}, labels), got {np.shape(y)}")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold 1, 0 and -1 (unknown), got an array of {array.dtype}")
+    good = (array == 0) | (array == 1) | (array == -1)
+    if not good.all():
+        row, label = (int(i) for i in np.argwhere(~good)[0])
+        raise InputError(
+            f"{name} must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, "
+            f"label {label}"
+        )
+    return array.astype(np.int8)

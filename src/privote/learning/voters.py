@@ -8,17 +8,8 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ..ballots import Ballots, BallotSource
-from ..calibrate import sigma_for
 from ..errors import InputError
-from ..mechanisms import BinaryVoting, Mechanism
 from ..release import PERSON, RECORD
-from .rounds import Rows
-
-_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 
 
 class VoterNames:
@@ -91,44 +82,3 @@ class VoterNames:
         """Refuse ids that do not name every record; groups are checked where they are used."""
         if self.ids is not None and len(self.ids) != records:
             raise InputError(f"ids must name every record ({records}), got {len(self.ids)} names")
-
-
-class TeacherPool:
-    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
-
-    sparse = False
-    voter_names = None
-
-    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
-        self.votes, self.limit = votes, limit
-        self.voters, self.labels = votes.shape[1:]
-
-    def take(self, rows: Rows) -> BallotSource:
-        """Return the ballots on these rows, in this order."""
-        ballots = Ballots.from_array(self.votes[rows])
-        return ballots if self.limit is None else ballots.clip(self.limit)
-
-
-def positives_limit(mechanism: Mechanism) -> int | None:
-    """Return how many ones a ballot may have; a teacher's first ones are kept."""
-    return mechanism.most_ones
-
-
-def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:
-    """Return Binary voting with noise that suits budget and pool: public numbers.
-
-    ``settings`` are those of :class:`privote.learning.PATEClassifier`.
-    """
-    if settings.guarantee != "allowance":
-        return BinaryVoting(sigma=settings.n_teachers / 2)
-    least = sigma_for(
-        lambda sigma: BinaryVoting(sigma=sigma),
-        settings.n_teachers,
-        labels,
-        settings.epsilon,
-        settings.delta,
-        rows if settings.queries is None else settings.queries,
-        guarantee="allowance",
-        surprises_per_query=_YES * labels,
-    )
-    return BinaryVoting(sigma=float(f"{min(least, 1.25 * settings.n_teachers):.3g}"))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...ballots import check_probabilities, check_shape, check_threshold
 from ...errors import InputError
 from ...mechanisms import Mechanism
-from ..top_shares import top_share
+from ..teachers.votes import top_share
 from .figures import Truth, figures_of, majority
 from .sweeps import watched
 from .trials import Bench, Progress, Tuning, check_grid, check_truth

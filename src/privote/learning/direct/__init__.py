@@ -1,0 +1,1 @@
+"""Private training without votes: noisy gradients on the private records themselves."""

@@ -1,0 +1,191 @@
+"""What private training promises, to whom, and where it is charged; all of it before it starts."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
+from ...errors import BudgetError, InputError
+from ...ledger import Budget, Ledger
+from ...release import PERSON, RECORD
+from ..rows import count_rows, take_rows
+from .noise import TrainingPlan
+
+_CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
+_MOST_NOISE = 10.0  # times that of a whole budget: what is left of it then is about a hundredth
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPrivacy:
+    """What may be published about a privately trained model.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The promise, for all steps together.
+    adjacency
+        What is protected: one record *replaced*, or one *added or removed*.
+    protects
+        A record; or a person, of whom one record took part.
+    noise_multiplier, steps, sample_rate
+        What was done.
+    records
+        How many took part. Steps are scaled by it, so it counts as public, under either adjacency.
+    simulated
+        True if the noise came from a seed: then nobody is protected.
+    dataset, ledger
+        Where it was charged: the data set's name, and the number and digest of the last entry; None
+        without a ledger that lasts.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    noise_multiplier: float
+    steps: int
+    sample_rate: float
+    records: int
+    simulated: bool
+    protects: str = RECORD
+    dataset: str | None = None
+    ledger: dict[str, Any] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON and for the model's file."""
+        return {**asdict(self), "guarantee": "noisy gradients"}
+
+    def statement(self) -> str:
+        """Return one sentence for whoever reads the model."""
+        what = "replaced" if self.adjacency == "replace" else "added or removed"
+        who = f"one {'person' if self.protects == PERSON else 'record'} {what}"
+        promise = f"({rounded_up(self.epsilon, 5)}, {rounded_up(self.delta)})"
+        if self.simulated:
+            return (
+                "Simulated: the noise came from a seed, so this model protects nobody. Without a "
+                f"seed it would be {promise}-differentially private for {who}."
+            )
+        used = "" if self.protects == RECORD else " One record of each person took part."
+        charged = "" if self.dataset is None else f" It is charged to data set {self.dataset!r}."
+        return (
+            f"The weights are {promise}-differentially private for {who}: {self.steps} noisy "
+            f"gradients, sampling rate {self.sample_rate:g}, noise multiplier "
+            f"{self.noise_multiplier:g}.{used} The number of records, {self.records}, is public."
+            f"{charged} Settings chosen by looking at the private records are not covered."
+        )
+
+
+def begin(
+    plan: TrainingPlan,
+    epsilon: float,
+    delta: float,
+    *,
+    records: int,
+    labels: int,
+    simulated: bool,
+    persons: bool = False,
+    ledger: Any = None,
+    dataset: str = "default",
+    consumer: str | None = None,
+) -> TrainingPrivacy:
+    """Settle the noise of a training, and charge it if there is a ledger.
+
+    Without one the noise is the least for the promise. A ledger counts at one Rényi order, so that
+    other releases can be added: there it is the least whose curve fits what is left of the budget,
+    which is 5 to 9 % more for a budget that is whole.
+
+    Parameters
+    ----------
+    plan
+        Steps, sampling rate and adjacency.
+    epsilon, delta
+        The promise; with a ledger the data set's budget.
+    records, labels, simulated, persons
+        Facts about the training: how many records take part, how many labels they have, whether
+        the noise comes from a seed, whether each record stands for a person.
+    ledger, dataset, consumer
+        A ledger or its place, and the names in it; see :func:`privote.label`.
+    """
+    protects = PERSON if persons else RECORD
+    place: dict[str, Any] | None = None
+    if ledger is None:
+        noise = plan.noise_multiplier(epsilon, delta)
+    else:
+        entry = {"guarantee": "noisy gradients", "simulated": simulated, "protects": protects}
+        entry |= {"voters": records, "labels": labels, "consumer": consumer, "dataset": dataset}
+        budget = Budget(epsilon=epsilon, delta=delta)
+        if isinstance(ledger, Ledger):
+            noise, place = _charge(plan, budget, ledger, entry), ledger.place()
+        else:
+            with closing(Ledger.open(ledger)) as book:
+                noise, place = _charge(plan, budget, book, entry), book.place()
+    return TrainingPrivacy(
+        epsilon=plan.epsilon(noise, delta),
+        delta=delta,
+        adjacency=plan.adjacency,
+        noise_multiplier=noise,
+        steps=plan.steps,
+        sample_rate=plan.sample_rate,
+        records=records,
+        simulated=simulated,
+        protects=protects,
+        dataset=None if ledger is None else dataset,
+        ledger=place,
+    )
+
+
+def one_each(X: Any, Y: npt.NDArray[np.int8], groups: Any) -> tuple[Any, npt.NDArray[np.int8]]:
+    """Return one record of every person, the first: then the promise is for persons.
+
+    Which one it is follows from the order of a person's own records, so nobody moves another's.
+    """
+    names = np.asarray(groups)
+    if names.shape != (len(Y),):
+        raise InputError(f"groups must name every record ({len(Y)}), got shape {names.shape}")
+    _, first = np.unique(names.astype(str), return_index=True)
+    if len(first) == count_rows(X):
+        return X, Y
+    kept = np.sort(first)
+    return take_rows(X, kept), Y[kept]
+
+
+def _charge(plan: TrainingPlan, budget: Budget, ledger: Ledger, entry: dict[str, Any]) -> float:
+    """Charge the least noise that fits, or refuse; it is on disk when this returns."""
+    if plan.adjacency != "replace":
+        raise InputError(
+            f"adjacency must be 'replace' with a ledger, which counts that, got {plan.adjacency!r}"
+        )
+    scope = (entry["dataset"], entry["consumer"])
+    with ledger.writing() as totals:
+        ledger.fix_budget(totals, budget, (scope[0], None), False)
+
+        def fits(noise: float) -> bool:
+            curve = plan.rdp(noise, DEFAULT_ORDERS)
+            return ledger.room(totals, curve, DEFAULT_ORDERS, scope, 1) > 0
+
+        least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
+        while not fits(high):
+            low, high = high, 1.5 * high
+            if low > _MOST_NOISE * least:
+                raise BudgetError(
+                    f"what is left of epsilon={rounded_up(budget.epsilon)} at delta="
+                    f"{rounded_up(budget.delta)} for data set {scope[0]!r} buys no training"
+                )
+        while high > low * (1 + _CLOSE):
+            middle = (low + high) / 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        mechanism = {"name": "noisy gradients", "noise_multiplier": high, "steps": plan.steps}
+        ledger.append(
+            {
+                "kind": "charge",
+                **entry,
+                "mechanism": {**mechanism, "sample_rate": plan.sample_rate},
+                "orders": DEFAULT_ORDERS.tolist(),
+                "rdp": plan.rdp(high, DEFAULT_ORDERS).tolist(),
+            }
+        )
+    return high

@@ -1,0 +1,268 @@
+r"""How much noise private training needs, and where that noise comes from.
+
+Each of T steps samples every record with probability q (Poisson), lets it add a vector of norm at
+most C, and adds Gaussian noise of standard deviation z·C to the sum: z is the *noise multiplier*.
+
+Adjacency. privote's promise is about *replacing* one record; most of the literature on DPSGD is
+about *adding or removing* one, which is weaker: at q = 1 it needs half the noise. The pair of
+distributions that dominates one step is
+
+- add-remove: (1−q)·N(0, z²) + q·N(1, z²) against N(0, z²), both ways round;
+- replace: (1−q)·N(0, z²) + q·N(−1, z²) against (1−q)·N(0, z²) + q·N(1, z²).
+
+Proof of the second. Given the sampled others, the outputs are P = (1−q)·N₀ + q·N_v and
+Q = (1−q)·N₀ + q·N_w with \|v\|, \|w\| ≤ 1 in units of C. For any set A with a = N₀(A),
+P(A) − γ·Q(A) = (1−q)(1−γ)·a + q·N_v(A) − γq·N_w(A), and by Neyman and Pearson
+N_v(A) ≤ Φ(Φ⁻¹(a) + 1/z) and N_w(A) ≥ Φ(Φ⁻¹(a) − 1/z). A half-space meets both bounds at once if v
+and w are opposite unit vectors, so no other pair has a larger divergence, for any γ. Averaging over
+the others is joint convexity; dominating pairs compose (Zhu, Dong and Wang 2022, Theorem 10).
+
+Epsilons are dp-accounting's: analytic for q = 1 (T steps are one Gaussian of multiplier z/√T), else
+by privacy loss distributions, rounded up ("connect the dots").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp, ndtri
+
+from ...entropy import Entropy
+from ...errors import InputError, positive
+
+Floats = npt.NDArray[np.float64]
+
+ADJACENCIES = ("replace", "add-remove")
+_TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
+_LEAST = 0.3  # no less noise than this, whatever the promise: losses become too many to list
+_INTERVAL = 5e-4  # of privacy losses: epsilon comes out too large by less than a thousandth
+_LAST_ORDER = 128.0  # up to which the divergence of sampled steps is worked out
+_TAILS, _FINE = 14.0, 40  # deviations to look at on either side; points for each of them
+_ROUNDING = 1e-9  # of sums of many logarithms, on the safe side
+_GRID = -20  # a noisy sum is rounded to about a millionth of its noise
+_CLIPS = (1e-30, 1e30)  # clipping norms that neither vanish nor overflow, however long they adapt
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """So many noisy steps at a sampling rate: what is priced before a record is read.
+
+    Attributes
+    ----------
+    steps
+        How many noisy sums are released.
+    sample_rate
+        With which probability a record takes part in a step; 1 means all of them, every time.
+    adjacency
+        ``"replace"`` (privote's promise) or ``"add-remove"`` (most of the literature).
+    """
+
+    steps: int
+    sample_rate: float = 1.0
+    adjacency: str = "replace"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.steps, Integral) and not isinstance(self.steps, bool)
+        if not whole or self.steps < 1:
+            raise InputError(f"steps must be a whole number >= 1, got {self.steps!r}")
+        rate = self.sample_rate
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) <= 1:
+            raise InputError(f"sample_rate must lie in (0, 1], got {rate!r}")
+        if self.adjacency not in ADJACENCIES:
+            raise InputError(
+                f"adjacency must be one of {', '.join(ADJACENCIES)}, got {self.adjacency!r}"
+            )
+
+    def epsilon(self, noise_multiplier: float, delta: float) -> float:
+        """Return the epsilon of all steps together at this delta."""
+        import dp_accounting
+
+        noise_multiplier = positive("noise_multiplier", noise_multiplier)
+        _check_delta(delta)
+        if self.sample_rate == 1:
+            one = noise_multiplier / (self._reach * math.sqrt(self.steps))
+            return float(dp_accounting.get_epsilon_gaussian(one, delta))
+        return float(self._accountant().compose(self._event(noise_multiplier)).get_epsilon(delta))
+
+    def noise_multiplier(self, epsilon: float, delta: float) -> float:
+        """Return a noise multiplier whose epsilon is at most this, close to the least."""
+        import dp_accounting
+
+        epsilon = positive("epsilon", epsilon)
+        _check_delta(delta)
+        if self.sample_rate == 1:
+            found = float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+            found *= self._reach * math.sqrt(self.steps)
+        else:
+            found = self._search(epsilon, delta)
+        while self.epsilon(found, delta) > epsilon:  # a search stops near its target, on any side
+            found *= 1 + _TOLERANCE / 4
+        return found
+
+    def rdp(self, noise_multiplier: float, orders: Floats) -> Floats:
+        """Return the Rényi cost of all steps together for one record replaced: (orders,).
+
+        With sampling: the divergence of the dominating pair; beyond order 128 that of a step which
+        takes every record, which is no less (quasi-convexity).
+        """
+        if self.adjacency != "replace":
+            raise InputError(f"adjacency must be 'replace' for a curve, got {self.adjacency!r}")
+        z = positive("noise_multiplier", noise_multiplier)
+        each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
+        if self.sample_rate < 1:
+            for place, order in enumerate(orders):
+                if order <= _LAST_ORDER:
+                    each[place] = min(each[place], _sampled_rdp(z, self.sample_rate, float(order)))
+        return np.asarray(self.steps * np.maximum.accumulate(each))
+
+    @property
+    def _reach(self) -> float:
+        """How far one record can move a sum, in units of C."""
+        return 2.0 if self.adjacency == "replace" else 1.0
+
+    def _accountant(self) -> Any:
+        from dp_accounting import NeighboringRelation
+        from dp_accounting.pld import PLDAccountant
+
+        if self.adjacency == "replace":
+            return PLDAccountant(NeighboringRelation.REPLACE_ONE, _INTERVAL)
+        return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, _INTERVAL)
+
+    def _event(self, noise_multiplier: float) -> Any:
+        import dp_accounting as dp
+
+        step = dp.PoissonSampledDpEvent(self.sample_rate, dp.GaussianDpEvent(noise_multiplier))
+        return dp.SelfComposedDpEvent(step, int(self.steps))
+
+    def _search(self, epsilon: float, delta: float) -> float:
+        # Rényi's bound for add-remove takes a moment and lies close to the answer.
+        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, tolerance=1e-2)
+        start = near * math.sqrt(self._reach)
+        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE)
+
+    def _renyi(self, noise_multiplier: float, delta: float) -> float:
+        from dp_accounting.rdp import RdpAccountant
+
+        accountant = RdpAccountant([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256])
+        return float(accountant.compose(self._event(noise_multiplier)).get_epsilon(delta))
+
+
+def _least_noise(excess: Callable[[float], float], start: float, tolerance: float) -> float:
+    """Return about the least noise multiplier whose price is not in excess, from a first guess."""
+    from scipy.optimize import brentq
+
+    low = high = max(start, _LEAST)
+    if excess(high) > 0:
+        while excess(high := high * 1.5) > 0:
+            low = high
+    else:
+        while excess(low := low / 1.5) <= 0:
+            high = low
+            if high <= _LEAST:  # records take part so rarely that any noise will do
+                return high
+    return float(brentq(excess, low, high, rtol=tolerance))
+
+
+def _sampled_rdp(noise: float, rate: float, order: float) -> float:
+    """Return what one sampled step costs at an order: the divergence of the pair for replacing.
+
+    The pair dominates for every hockey-stick divergence, so also for Rényi's; by symmetry both ways
+    round are the same. The integrand is at most a multiple of a Gaussian about -order, and smooth,
+    so sums over a fine grid are exact but for rounding.
+    """
+    reach = _TAILS * noise
+    x = np.arange(-order - reach, 1 + reach, noise / _FINE)
+    none, some = math.log1p(-rate), math.log(rate)
+    left = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x + 1) / noise) ** 2 / 2)
+    right = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x - 1) / noise) ** 2 / 2)
+    total = logsumexp(order * left + (1 - order) * right)
+    total += math.log(noise / _FINE) - math.log(noise * math.sqrt(2 * math.pi))
+    return max(0.0, float(total) / (order - 1)) * (1 + _ROUNDING) + _ROUNDING
+
+
+class Noise:
+    """Sampling and Gaussian noise for training, from the cryptographic generator unless seeded."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._entropy = Entropy(seed)
+
+    @property
+    def simulated(self) -> bool:
+        """True if a seed was given."""
+        return self._entropy.simulated
+
+    def sample(self, records: int, rate: float) -> npt.NDArray[np.intp]:
+        """Return the places of the records that take part in a step (Poisson sampling)."""
+        if rate == 1:
+            return np.arange(records)
+        return np.flatnonzero(self._entropy.uniform(records) < rate)
+
+    def secret(self) -> int:
+        """Return 63 bits for a generator whose draws nobody must know, such as torch's."""
+        return int.from_bytes(self._entropy.bytes(8), "little") >> 1
+
+    def normal(self, count: int) -> Floats:
+        """Return standard normal draws, right to the last digits in both tails."""
+        size = self._entropy.uniform(count)
+        sign = np.frombuffer(self._entropy.bytes(count), np.uint8) & 1
+        # Half of (0, 1) and a sign: near 1 a uniform has too few digits for the upper tail.
+        draw = -ndtri(np.maximum(size, np.finfo(np.float64).tiny) / 2)
+        return np.asarray(np.where(sign == 1, draw, -draw))
+
+    def add(self, total: Floats, deviation: float) -> Floats:
+        """Return ``total`` with noise of this standard deviation, rounded to a coarse grid.
+
+        The grid depends on the deviation only. It drops the digits in which floating point shows
+        what was added up (Mironov 2012); this is a precaution, not a proof.
+        """
+        step = math.ldexp(1.0, math.frexp(deviation)[1] + _GRID)
+        noisy = total + deviation * self.normal(total.size).reshape(total.shape)
+        return np.asarray(np.rint(noisy / step) * step)
+
+
+def affordable_rate(
+    plan: TrainingPlan, noise_multiplier: float, records: int, keep: float
+) -> float:
+    """Return the learning rate at which noise moves a weight by about 1 in all.
+
+    Steps of rate η on noisy means, in units of the clipping norm, with a momentum that keeps this
+    share: the noise adds up to η/(1−keep)·√T·z/batch. A public number, like all that it is made of.
+    """
+    batch = plan.sample_rate * records
+    return batch * (1 - keep) / (math.sqrt(plan.steps) * noise_multiplier)
+
+
+def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, float]:
+    """Share one step's noise between gradients and the count that steers the clipping norm.
+
+    Theorem 1 of Andrew, Thakkar, McMahan and Ramaswamy (2021): a record adds its gradient, of norm
+    at most C, and ±1/2 for whether it was below C. With z_g for the gradients and deviation s for
+    the count, one record's vector has the norm (1/z_g² + 1/(2s)²)^½ in units of the noise, so
+    1/z² = 1/z_g² + 1/(2s)² costs what z costs alone, under either adjacency.
+
+    Returns
+    -------
+    tuple of float
+        z_g, and s: a twentieth of the expected batch as in the paper, but at least z, so that the
+        count never takes more than a quarter.
+    """
+    count = max(batch / 20, noise_multiplier)
+    return (noise_multiplier**-2 - (2 * count) ** -2) ** -0.5, count
+
+
+def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate: float) -> float:
+    """Return the next clipping norm from the noisy count of ±1/2 (below minus above, halved)."""
+    # Divided by the expected batch, which is public; the sampled size is not.
+    share = min(1.0, max(0.0, 0.5 + below / batch))
+    return min(max(clip * math.exp(-rate * (share - quantile)), _CLIPS[0]), _CLIPS[1])
+
+
+def _check_delta(delta: Any) -> None:
+    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) < 1:
+        raise InputError(f"delta must lie strictly between 0 and 1, got {delta!r}")

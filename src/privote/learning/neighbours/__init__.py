@@ -1,0 +1,1 @@
+"""Neighbours: private records near a public row vote themselves."""

@@ -1,0 +1,181 @@
+"""A public embedding: fitted on public rows only, then applied to private ones row by row.
+
+Whatever decides about a record besides the record itself must be public. So a transformer is cloned
+and fitted on the public pool, and a function is taken as it is and must be public already.
+
+A function that looked at the rows that come with a row would let one record move others. Comparing
+a few rows cannot rule that out, so a function gets one row at a time and never two private rows
+together; only what is known to map each row by itself gets more. What a comparison of public rows
+does show (rows that are mixed, a memory of earlier rows) is refused, because it would be of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+
+from ...errors import InputError
+
+Embedding = Callable[[Any], Any]
+
+_ROWS = 4096  # embedded at once: a public size
+_DENSE_FEATURES = 2000  # up to here principal components come from the covariance
+_COMPARED = 64  # public rows on which a map is tried
+# scikit-learn's transformers that are known to map each row by itself, once they are fitted.
+_ROW_BY_ROW = (
+    "Binarizer",
+    "FrozenEstimator",
+    "GaussianRandomProjection",
+    "MaxAbsScaler",
+    "MinMaxScaler",
+    "Normalizer",
+    "PCA",
+    "Pipeline",
+    "PowerTransformer",
+    "QuantileTransformer",
+    "RobustScaler",
+    "SparseRandomProjection",
+    "StandardScaler",
+    "TfidfTransformer",
+    "TruncatedSVD",
+    "VarianceThreshold",
+)
+
+
+def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
+    """Return a public map from rows to rows; None for rows as they are.
+
+    Parameters
+    ----------
+    embedding
+        ``None``; ``"pca:64"``: principal components of the pool; for words, ``"tfidf"``: TF-IDF
+        less the pool's mean, or ``"lsa:64"``: principal components of TF-IDF; a scikit-learn
+        transformer, which is cloned and fitted on ``X_public``; or a function, which must be public
+        and map each row by itself. Functions, and transformers that are not known to do so, get one
+        row at a time.
+    X_public
+        The pool (rows, features).
+    """
+    if embedding is None:
+        return None
+    chosen = _named(embedding, X_public.shape) if isinstance(embedding, str) else embedding
+    known = False
+    if hasattr(chosen, "fit") and hasattr(chosen, "transform"):
+        fitted = clone(chosen).fit(X_public)
+        known, chosen = _is_row_by_row(fitted), fitted.transform
+    if not callable(chosen):
+        raise InputError(
+            "embedding must be None, 'tfidf', 'pca:K', 'lsa:K', a transformer or a function, "
+            f"got {embedding!r:.60}"
+        )
+    apart = partial(_one_by_one, chosen)
+    _check_rowwise(chosen, apart, X_public)
+    return chosen if known else apart
+
+
+def embed(mapping: Embedding | None, X: Any) -> Any:
+    """Return rows in the embedding, in single precision: (rows, features)."""
+    if mapping is None:
+        return X
+    starts = range(0, X.shape[0], _ROWS)
+    return _stacked([_single(mapping(_some(X, start, start + _ROWS))) for start in starts])
+
+
+def _some(X: Any, start: int, stop: int) -> Any:
+    """Return some rows by themselves: a view would lead to all the others."""
+    rows = X[start:stop]
+    return rows.copy() if isinstance(rows, np.ndarray) else rows
+
+
+def _one_by_one(mapping: Embedding, X: Any) -> Any:
+    """Return rows in the embedding, each asked for alone."""
+    found = [_single(mapping(_some(X, row, row + 1))) for row in range(X.shape[0])]
+    shapes = {rows.shape for rows in found}
+    if any(len(shape) != 2 or shape[0] != 1 for shape in shapes) or len(shapes) != 1:
+        raise InputError(
+            "embedding must map one row to one row, and all to the same number of features, got "
+            f"shapes {', '.join(map(str, sorted(shapes)))}"
+        )
+    return _stacked(found)
+
+
+def _stacked(parts: list[Any]) -> Any:
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
+
+
+def _is_row_by_row(fitted: Any) -> bool:
+    """Return True if a fitted transformer is known to map each row by itself."""
+    kind = type(fitted)
+    if kind is _Centre:
+        return True
+    if kind.__module__.split(".")[0] != "sklearn" or kind.__name__ not in _ROW_BY_ROW:
+        return False
+    if kind.__name__ == "Pipeline":
+        return all(step == "passthrough" or _is_row_by_row(step) for _, step in fitted.steps)
+    return _is_row_by_row(fitted.estimator) if kind.__name__ == "FrozenEstimator" else True
+
+
+class _Centre(TransformerMixin, BaseEstimator):
+    """Takes off the mean of the rows it was fitted on; the result is dense."""
+
+    def fit(self, X: Any, y: Any = None) -> _Centre:
+        del y
+        self.mean_ = np.asarray(X.mean(axis=0)).reshape(1, -1)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return _dense(X) - self.mean_
+
+
+def _named(name: str, shape: tuple[int, int]) -> Any:
+    from sklearn.decomposition import PCA
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.pipeline import make_pipeline
+
+    if name == "tfidf":
+        return make_pipeline(TfidfTransformer(), _Centre())
+    kind, _, size = name.partition(":")
+    if kind not in ("pca", "lsa") or not size.isdecimal() or not 0 < int(size) < min(shape):
+        raise InputError(
+            f"embedding must be 'tfidf', or 'pca:K' or 'lsa:K' with 0 < K < {min(shape)}, "
+            f"got {name!r}"
+        )
+    solver = "covariance_eigh" if shape[1] <= _DENSE_FEATURES else "arpack"
+    pca = PCA(int(size), svd_solver=solver, random_state=0)
+    return make_pipeline(TfidfTransformer(), pca) if kind == "lsa" else pca
+
+
+def _single(rows: Any) -> Any:
+    if sparse.issparse(rows):
+        return rows.tocsr().astype(np.float32)
+    return np.asarray(rows, dtype=np.float32)
+
+
+def _check_rowwise(mapping: Embedding, apart: Embedding, X_public: Any) -> None:
+    """Refuse a map that is seen to mix rows, or to remember them: by public rows alone."""
+    few = X_public[:: max(1, -(-X_public.shape[0] // _COMPARED))]
+    together = _dense(mapping(_some(few, 0, few.shape[0])))
+    if together.ndim != 2 or len(together) != few.shape[0]:
+        raise InputError(
+            f"embedding must map {few.shape[0]} rows to as many, got shape {together.shape}"
+        )
+    alone, again = _dense(apart(few)), _dense(apart(few[::-1]))[::-1]
+    far = 1e-4 * np.abs(together).max(initial=0)
+    for other, when in ((alone, "others come with it"), (again, "others went before it")):
+        same = np.isclose(together, other, rtol=1e-3, atol=far, equal_nan=True).all(axis=1)
+        if not same.all():
+            raise InputError(
+                f"embedding must map each row by itself: public row {int(np.argmin(same))} of "
+                f"{len(same)} goes elsewhere when {when}"
+            )
+
+
+def _dense(rows: Any) -> npt.NDArray[np.float64]:
+    whole = rows.toarray() if sparse.issparse(rows) else rows
+    return np.asarray(whole, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Networks of torch, for teachers, students and private training alike; need the extra [deep]."""

@@ -1,0 +1,304 @@
+"""Image networks as scikit-learn classifiers: DenseNet-121, ResNet-50, a small one for tests.
+
+They are teachers, students on true or released labels, and makers of features. Training is not
+private: a teacher's privacy comes from the vote.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import InputError, missing_extra, positive
+from ..rows import check_labels
+from ..teachers.votes import METRICS, best_thresholds
+from .architectures import (
+    Network,
+    build_network,
+    check_network,
+    last_layer,
+    load_weights,
+    require_torch,
+    seeded,
+)
+from .augment import Augmentation
+from .classifier import NetworkClassifier, Rows, Scaling, check_counts
+
+Floats = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+# What the paper trains with (its appendix "Experimental Details"). It does not give the batch of
+# ResNet-50; the small network is ours.
+TRAINING: dict[str, dict[str, Any]] = {
+    "densenet121": {
+        "optimizer": "adam",
+        "n_epochs": 100,
+        "batch_size": 64,
+        "learning_rate": 1e-3,
+        "weight_decay": 1e-5,
+    },
+    "resnet50": {
+        "optimizer": "sgd",
+        "n_epochs": 1000,
+        "batch_size": 64,
+        "learning_rate": 1e-3,
+        "weight_decay": 1e-4,
+    },
+    "smallcnn": {
+        "optimizer": "adam",
+        "n_epochs": 30,
+        "batch_size": 64,
+        "learning_rate": 2e-3,
+        "weight_decay": 1e-5,
+    },
+}
+OPTIMIZERS = ("adam", "sgd")
+NORMALISE = ("none", "imagenet")
+# Published constants of what most pre-trained weights were trained with; they cost no privacy.
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+class ImageNetwork(NetworkClassifier):
+    """A network on images, trained with binary cross-entropy; unknown labels do not count.
+
+    Parameters
+    ----------
+    architecture
+        ``"densenet121"``, ``"resnet50"``, ``"smallcnn"``, or a function of (shape, labels) that
+        returns a torch module ending in a linear layer.
+    weights
+        File with a state dictionary to start from, read without running code; None starts at
+        random. Its last layer may be for other labels.
+    frozen
+        Train the last layer only, on features that are computed once.
+    optimizer, n_epochs, batch_size, learning_rate, weight_decay
+        None: as the paper trains this architecture, see ``TRAINING``; Adam is with amsgrad.
+    plateau
+        Epochs without a better loss after which the learning rate falls to a tenth.
+    patience
+        Epochs without a better loss after which training stops; None never stops early.
+    validation
+        Share of the rows kept for choosing the best epoch and the thresholds; 0 keeps none, and so
+        do fewer than 10 rows.
+    tune
+        What each label's threshold makes best on the validation part: ``"BAC"``, ``"F1"``, or None
+        for 0.5.
+    normalise
+        ``"none"`` leaves pixels from 0 to 1; ``"imagenet"`` subtracts and divides by the published
+        constants, which weights trained on ImageNet expect.
+    augment
+        A function (batch, generator) such as :class:`privote.learning.networks.augment.Augment`.
+    random_state
+        Seeds weights, order and the validation part.
+    progress
+        Called as ``progress(epochs done, epochs)``.
+
+    Attributes
+    ----------
+    network_
+        The trained torch module.
+    history_
+        ``learning_rate``, ``train_loss`` and ``valid_loss``, one number an epoch.
+    thresholds_
+        (labels,) what ``predict`` uses.
+    """
+
+    _named_by: ClassVar[str] = "architecture"
+
+    def __init__(
+        self,
+        architecture: Network = "densenet121",
+        *,
+        weights: str | os.PathLike[str] | None = None,
+        frozen: bool = False,
+        optimizer: str | None = None,
+        n_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        plateau: int = 10,
+        patience: int | None = None,
+        validation: float = 0.1,
+        tune: str | None = "BAC",
+        normalise: str = "none",
+        augment: Augmentation | None = None,
+        random_state: Any = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.architecture = architecture
+        self.weights = weights
+        self.frozen = frozen
+        self.optimizer = optimizer
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.plateau = plateau
+        self.patience = patience
+        self.validation = validation
+        self.tune = tune
+        self.normalise = normalise
+        self.augment = augment
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
+        """Train on images (images, channels, height, width) and labels of 1, 0 and -1 (unknown).
+
+        ``X`` may be an array of float32 or uint8, or images on disk
+        (:class:`privote.datasets.images.Images`).
+        """
+        require_torch("an image network")
+        rows = Rows(X)
+        labels = check_labels(y, len(rows))
+        settings = self._settings()
+        if len(rows) < 2:
+            raise InputError(f"X must have at least 2 rows, got {len(rows)}")
+        scaling = published_constants(self.normalise, rows.shape)
+        rng = check_random_state(self.random_state)
+        with seeded(int(rng.randint(2**31 - 1))) as generator:
+            network = build_network(self.architecture, rows.shape, labels.shape[1])
+            if self.weights is not None:
+                load_weights(network, self.weights)
+            self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
+            order = rng.permutation(len(rows))
+            held = round(self.validation * len(rows)) if len(rows) >= 10 else 0
+            self._train(rows, labels, (order[held:], order[:held]), settings, generator)
+        network.eval()
+        if held and self.tune is not None:
+            kept = np.sort(order[:held])
+            self.thresholds_ = best_thresholds(
+                self._answers(Rows(rows[kept])), labels[kept], self.tune
+            )
+        return self
+
+    def features(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return what goes into the last layer: (images, features)."""
+        check_is_fitted(self, "network_")
+        return image_features(self.network_, Rows(X), self.scaling_)
+
+    def _train(
+        self,
+        rows: Rows,
+        labels: npt.NDArray[np.int8],
+        parts: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+        settings: Any,
+        generator: Any,
+    ) -> None:
+        from .fitting import LabelledRows, fit_network
+
+        part, scaling = self.network_, self.scaling_
+        augment = None if self.augment is None else (self.augment, generator)
+        if self.frozen:
+            rows = Rows(image_features(part, rows, scaling))
+            part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
+        training = LabelledRows(rows, labels, parts[0], scaling, augment)
+        held = LabelledRows(rows, labels, parts[1], scaling) if len(parts[1]) else None
+        self.history_ = fit_network(part, training, held, settings, self.progress)
+
+    def _settings(self) -> Any:
+        check_network(self.architecture)
+        try:
+            from .fitting import Settings
+        except ImportError:
+            raise missing_extra("deep", "an image network") from None
+        if not 0 <= self.validation < 1:
+            raise InputError(f"validation must lie in [0, 1), got {self.validation!r}")
+        if self.tune is not None and self.tune not in METRICS:
+            raise InputError(f"tune must be one of {', '.join(METRICS)} or None, got {self.tune!r}")
+        check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
+        name = self.architecture if isinstance(self.architecture, str) else "densenet121"
+        chosen = {
+            key: default if getattr(self, key) is None else getattr(self, key)
+            for key, default in TRAINING.get(name, TRAINING["densenet121"]).items()
+        }
+        if chosen["optimizer"] not in OPTIMIZERS:
+            raise InputError(
+                f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {chosen['optimizer']!r}"
+            )
+        settings = Settings(**chosen, plateau=self.plateau, patience=self.patience)
+        check_counts(settings, "n_epochs", "batch_size")
+        positive("learning_rate", settings.learning_rate)
+        if settings.weight_decay != 0:
+            positive("weight_decay", settings.weight_decay)
+        return settings
+
+
+class ImageFeatures(TransformerMixin, BaseEstimator):
+    """What a frozen network sees in images: (images, features), to train linear teachers on.
+
+    The same network for everybody, from a public file or a public seed, so it costs no privacy.
+
+    Parameters
+    ----------
+    architecture, weights, normalise
+        As for :class:`ImageNetwork`.
+    random_state
+        Seeds the weights if there is no file; features at random are rarely worth having.
+    """
+
+    def __init__(
+        self,
+        architecture: Network = "densenet121",
+        *,
+        weights: str | os.PathLike[str] | None = None,
+        normalise: str = "none",
+        random_state: int = 0,
+    ) -> None:
+        self.architecture = architecture
+        self.weights = weights
+        self.normalise = normalise
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> ImageFeatures:
+        """Build the network; nothing is learnt from ``X``, only the shape of an image."""
+        require_torch("image features")
+        shape = Rows(X).shape
+        self.scaling_ = published_constants(self.normalise, shape)
+        with seeded(int(self.random_state)):
+            self.network_ = build_network(self.architecture, shape, 1)
+        if self.weights is not None:
+            load_weights(self.network_, self.weights)
+        self.network_.eval()
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return the features of images."""
+        check_is_fitted(self, "network_")
+        return image_features(self.network_, Rows(X), self.scaling_)
+
+
+def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np.float32]:
+    """Return what goes into a network's last layer: (rows, features)."""
+    torch = require_torch("image features")
+    seen: list[Any] = []
+    hook = last_layer(network).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    network.eval()
+    try:
+        with torch.no_grad():
+            for batch in rows.batches():
+                network(torch.as_tensor(scaling(batch)))
+    finally:
+        hook.remove()
+    return np.asarray(torch.cat(seen).numpy(), np.float32)
+
+
+def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:
+    """Return the scaling of this name for rows of this shape; nothing is measured."""
+    if normalise not in NORMALISE:
+        raise InputError(f"normalise must be one of {', '.join(NORMALISE)}, got {normalise!r}")
+    if normalise == "none":
+        return Scaling.none(shape)
+    mean, deviation = (np.array(values, np.float32) for values in _IMAGENET)
+    if shape[0] == 1:
+        mean, deviation = mean.mean(keepdims=True), deviation.mean(keepdims=True)
+    if len(mean) != shape[0]:
+        raise InputError(f"normalise='imagenet' needs 1 or 3 channels, got {shape[0]}")
+    return Scaling(mean=mean, deviation=deviation)

@@ -1,0 +1,1 @@
+"""Students: what learns from released labels, which costs no privacy."""

@@ -1,0 +1,240 @@
+"""Classifiers trained on released labels, which costs no privacy.
+
+Released labels are noisy, so how far a student may trust them matters more than what it is. The
+default student chooses the penalty of each label by the likelihood of labels held out.
+
+A released label may be ABSTAIN (-1): the gate held it back. A student that leaves such cells out by
+itself says so by a true attribute ``accepts_missing``; every other classifier is fitted label by
+label, each on the rows where that label was answered. A student whose ``fit`` takes
+``X_unlabelled`` also gets the public rows without labels.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import label_binarize
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ...errors import InputError, positive, whole
+from ...mechanisms import ABSTAIN
+from ..linear import Solver, answer
+from ..rows import check_labels, check_rows, targets
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int8]
+_SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
+
+
+class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """One logistic regression a label, each with the penalty that predicts held-out labels best.
+
+    Parameters
+    ----------
+    Cs
+        Inverse strengths to choose from.
+    folds
+        Rows are held out in so many turns.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        (labels, features), (labels,)
+    C_
+        (labels,) what was chosen.
+
+    Notes
+    -----
+    ``y`` may hold -1 (ABSTAIN): such cells are left out. A label of which one class only was
+    released gets a constant.
+    """
+
+    accepts_missing = True
+
+    def __init__(
+        self, *, Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0), folds: int = 3
+    ) -> None:
+        self.Cs = Cs
+        self.folds = folds
+
+    def fit(self, X: Any, y: Any) -> LinearStudent:
+        """Fit to (rows, features) and (rows, labels) of 1, 0 and -1."""
+        folds = whole("folds", self.folds, 2)
+        strengths = [positive("Cs", C) for C in self.Cs]
+        if not strengths:
+            raise InputError("Cs must hold at least one number, got none")
+        validate_data(self, X, accept_sparse="csr", skip_check_array=True)
+        rows = check_rows(X)
+        Y = check_labels(y, rows.shape[0])
+        # Rows in the order they were asked are in random order: every folds-th is held out.
+        turn = np.arange(len(Y)) % folds
+        losses = np.zeros((len(strengths), Y.shape[1]))
+        if len(strengths) > 1:
+            for place, C in enumerate(strengths):
+                for held in range(min(folds, len(Y))):
+                    losses[place] += _loss(C, rows, Y, turn == held)
+        chosen = losses.argmin(axis=0)
+        self.coef_ = np.zeros((Y.shape[1], rows.shape[1]))
+        self.intercept_ = np.zeros(Y.shape[1])
+        for place in np.unique(chosen):
+            mine = np.flatnonzero(chosen == place)
+            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])[0]
+            # A label never seen has a bias of minus infinity; a student is not that sure.
+            sure = np.log((1 + len(Y)) / 1.0)
+            self.coef_[mine], self.intercept_[mine] = weights, np.clip(bias, -sure, sure)
+        self.C_ = np.array(strengths)[chosen]
+        self.classes_ = np.arange(Y.shape[1])
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        check_is_fitted(self, "coef_")
+        validate_data(self, X, accept_sparse="csr", skip_check_array=True, reset=False)
+        rows = check_rows(X)
+        return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label's probability is at least one half: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: sparse rows, many labels."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]) -> Floats:
+    """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
+    layers = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
+    chance = answer(X[np.flatnonzero(held)], layers).astype(np.float64)
+    chance = np.clip(chance, _SMALLEST, 1 - _SMALLEST)
+    truth = Y[held]
+    cells = np.where(truth == 1, np.log(chance), np.log1p(-chance))
+    return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
+
+
+class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """One clone of a classifier a label, fitted on the rows where the label was answered.
+
+    Parameters
+    ----------
+    estimator
+        A binary classifier with ``predict_proba``; by default a logistic regression.
+    n_jobs
+        Processes, as joblib counts them.
+
+    Attributes
+    ----------
+    estimators_
+        One fitted classifier a label; a number where only one class was answered: the share of
+        ones among the answers and one more of either kind, so that no probability is 0 or 1.
+    """
+
+    accepts_missing = True
+
+    def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
+        self.estimator = estimator
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
+        """Fit to (rows, labels) of 1, 0 and -1; rows without an answer are left out."""
+        from joblib import Parallel, delayed
+
+        X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+        Y = check_labels(y, X.shape[0])
+        model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_one)(clone(model), X, column) for column in Y.T
+        )
+        self.n_labels_ = Y.shape[1]
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return each label's probability: (rows, labels)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
+        return np.stack([_ask(model, X) for model in self.estimators_], axis=1)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label's probability is at least one half: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: sparse rows, many labels."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
+    """Return (rows,) classes as (rows, labels) of 0 and 1, and the classes in order."""
+    if classes is None:
+        raise InputError(
+            "classes must be given if y has one axis: which classes there are is public, and "
+            "must not be read off private records"
+        )
+    check_classification_targets(y)
+    known = np.unique(np.asarray(classes))
+    if len(known) < 2:
+        raise InputError(f"classes must be more than one class, got {known.tolist()}")
+    strange = ~np.isin(y, known)
+    if strange.any():
+        raise InputError(f"y must hold classes only, got another one at row {strange.argmax()}")
+    return np.asarray(label_binarize(y, classes=known), np.int8), known
+
+
+def train_student(
+    student: Any, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, random_state: Any = None
+) -> Any:
+    """Fit a clone of ``student`` on released labels; with the unlabelled rows if it takes them.
+
+    Parameters
+    ----------
+    student
+        ``None`` for :class:`LinearStudent`, or any scikit-learn classifier or skorch network that
+        takes (rows, labels).
+    X, y
+        Rows and released labels; -1 where nothing was answered.
+    X_unlabelled
+        Further public rows, for students whose ``fit`` has a parameter of that name.
+    random_state
+        Given to the clone if it has such a parameter and its own is None.
+    """
+    Y = check_labels(y, X.shape[0])
+    model: Any = LinearStudent() if student is None else clone(student)
+    if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
+        model.set_params(random_state=random_state)
+    if "X_unlabelled" in inspect.signature(model.fit).parameters:
+        return model.fit(X, Y, X_unlabelled=X_unlabelled)
+    if getattr(model, "accepts_missing", False):
+        return model.fit(X, Y)
+    # A label of which one class only was released stops most classifiers: label by label then.
+    if (Y == ABSTAIN).any() or any(len(np.unique(column)) < 2 for column in Y.T):
+        return PartialLabels(model).fit(X, Y)
+    return model.fit(X, targets(model, Y))
+
+
+def _fit_one(model: Any, X: Any, column: Labels) -> Any:
+    known = np.flatnonzero(column != ABSTAIN)
+    truth = column[known]
+    if len(np.unique(truth)) < 2:
+        return (int((truth == 1).sum()) + 1) / (len(truth) + 2)
+    return model.fit(X[known], truth)
+
+
+def _ask(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    if isinstance(model, float):
+        return np.full(X.shape[0], model)
+    return np.asarray(model.predict_proba(X)[:, list(model.classes_).index(1)], np.float64)

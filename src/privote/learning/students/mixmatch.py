@@ -1,0 +1,294 @@
+"""MixMatch for many labels: a student of few released labels and many public rows without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from ...errors import InputError, positive
+from ..networks.architectures import Network, build_network, check_network, require_torch, seeded
+from ..networks.augment import Augment, Augmentation
+from ..networks.classifier import (
+    SCALES,
+    NetworkClassifier,
+    Rows,
+    Scaling,
+    check_counts,
+    check_shares,
+)
+from ..rows import check_labels, count_rows, take_rows
+from .mixing import UNLABELLED_LOSSES, Recipe, Training
+
+Progress = Callable[[int, int], None]
+
+# Settings that are None in a MixMatchClassifier.
+_VECTORS = {
+    "weight_decay": 1.0,
+    "mixup": 0.75,
+    "unlabelled_weight": 5.0,
+    "warmup": 0.0,
+    "noise": 0.1,
+    "feature_dropout": 0.5,
+}
+_IMAGES = {
+    "weight_decay": 0.05,
+    "mixup": 0.0,
+    "unlabelled_weight": 1.0,
+    "warmup": 0.4,
+    "noise": 0.05,
+    "feature_dropout": 0.0,
+}
+
+
+class MixMatchClassifier(NetworkClassifier):
+    """A network that learns from labelled rows and from its own guesses about unlabelled ones.
+
+    Parameters
+    ----------
+    network
+        ``"linear"``, ``"mlp"``, ``"smallcnn"``, ``"densenet121"``, ``"resnet50"``, or a function
+        of (shape of a row, labels) that returns a torch module ending in a linear layer.
+    hidden, dropout
+        Of ``"mlp"``: units, and the share of them left out while training.
+    steps, batch_size, learning_rate, weight_decay
+        Of the optimiser (AdamW, cosine schedule); a batch has this many labelled rows, and as many
+        unlabelled ones.
+    augmentations
+        K: over how many changed copies of a row a guess is averaged.
+    temperature
+        T: guesses are sharpened with it; 1 leaves them as they are.
+    mixup
+        α of the Beta distribution of shares; 0 mixes nothing.
+    unlabelled_weight, warmup, ramp
+        λ_u, after a first share of the steps on labelled rows only and a second over which it rises
+        from 0. A weight of 0 trains on the labelled rows only. None means 5 and 0 for vectors, 1
+        and 0.4 for images, where a network has to learn to see before it can guess.
+    unlabelled_loss
+        ``"cross-entropy"``, or ``"l2"`` as in the original (which needs a larger weight).
+    alignment
+        Scale guesses so that each label is guessed about as often as it was released.
+    ema
+        Share kept by the running mean of weights that predicts in the end; 0 for the last weights.
+    noise, feature_dropout, flip, shift
+        How rows are changed: see :class:`privote.learning.networks.augment.Augment`. None means 0.1
+        and 0.5 for vectors, 0.05 and 0 for images.
+    weak
+        Rows to guess about are changed by this share of ``noise`` and ``feature_dropout`` only.
+    augment
+        A function (batch, generator) of torch tensors instead of these five.
+    scale
+        ``"standard"``: features (channels) are standardised by the rows given to ``fit``, which are
+        public, and cut at 3 deviations. ``"none"`` leaves them.
+    threshold
+        From which probability on ``predict`` says 1: ``"prevalence"`` predicts each label on the
+        unlabelled rows as often as it was released; or a number, or one per label.
+    random_state
+        Seeds everything. A student learns from published labels: nothing here must be secret.
+    progress
+        Called as ``progress(done, steps)``.
+
+    Attributes
+    ----------
+    network_
+        The trained torch module.
+    history_
+        Curves of training: ``step``, ``supervised``, ``unlabelled``, ``weight``.
+    thresholds_
+        (labels,) what ``predict`` uses.
+    """
+
+    def __init__(
+        self,
+        network: Network = "mlp",
+        *,
+        hidden: int = 256,
+        dropout: float = 0.5,
+        steps: int = 1000,
+        batch_size: int = 64,
+        learning_rate: float = 2e-3,
+        weight_decay: float | None = None,
+        augmentations: int = 2,
+        temperature: float = 0.7,
+        mixup: float | None = None,
+        unlabelled_weight: float | None = None,
+        unlabelled_loss: str = "cross-entropy",
+        warmup: float | None = None,
+        ramp: float = 0.5,
+        alignment: bool = True,
+        ema: float = 0.995,
+        noise: float | None = None,
+        feature_dropout: float | None = None,
+        flip: bool = False,
+        shift: int = 0,
+        weak: float = 0.4,
+        augment: Augmentation | None = None,
+        scale: str = "standard",
+        threshold: str | float | npt.ArrayLike = "prevalence",
+        random_state: Any = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.network = network
+        self.hidden = hidden
+        self.dropout = dropout
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.augmentations = augmentations
+        self.temperature = temperature
+        self.mixup = mixup
+        self.unlabelled_weight = unlabelled_weight
+        self.unlabelled_loss = unlabelled_loss
+        self.warmup = warmup
+        self.ramp = ramp
+        self.alignment = alignment
+        self.ema = ema
+        self.noise = noise
+        self.feature_dropout = feature_dropout
+        self.flip = flip
+        self.shift = shift
+        self.weak = weak
+        self.augment = augment
+        self.scale = scale
+        self.threshold = threshold
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
+        """Learn from released labels and from public rows without labels.
+
+        Parameters
+        ----------
+        X
+            (rows, features), dense or sparse, or (images, channels, height, width), in memory or on
+            disk (:class:`privote.datasets.images.Images`).
+        y
+            (rows, labels) of 1, 0 and -1 (ABSTAIN).
+        X_unlabelled
+            Further rows of the same kind; without any, guesses are about ``X`` itself.
+        """
+        require_torch("MixMatch")
+        rows = Rows(X)
+        labels = check_labels(y, len(rows))
+        pool = self._pool(rows, X_unlabelled)
+        answered = np.flatnonzero((labels >= 0).any(axis=1))
+        if not len(answered):
+            raise InputError("y must have at least one label that is 0 or 1, got only -1")
+        recipe = self._recipe(len(rows.shape) == 3)
+        thresholds = self._given_thresholds(labels.shape[1])
+        if len(answered) < len(labels):
+            rows, labels = Rows(take_rows(X, answered)), labels[answered]
+        scaling = Scaling.of([rows, pool]) if self.scale == "standard" else Scaling.none(rows.shape)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with seeded(seed) as generator:
+            network = build_network(
+                self.network,
+                rows.shape,
+                labels.shape[1],
+                hidden=self.hidden,
+                dropout=self.dropout,
+            )
+            training = Training(
+                network,
+                recipe,
+                (rows, pool),
+                labels,
+                scaling,
+                (np.random.default_rng(seed), generator),
+            )
+            average, self.history_ = training.run(self.progress)
+        self._fitted(average, scaling, rows.shape, np.full(labels.shape[1], 0.5))
+        if thresholds is None:
+            thresholds = self._prevalence(pool, training.wanted.numpy())
+        self.thresholds_ = thresholds
+        return self
+
+    def _pool(self, rows: Rows, X_unlabelled: Any) -> Rows:
+        if X_unlabelled is None or count_rows(X_unlabelled) == 0:
+            return rows
+        pool = Rows(X_unlabelled)
+        if pool.shape != rows.shape:
+            raise InputError(
+                f"X_unlabelled must have rows like X, of shape {rows.shape}, got {pool.shape}"
+            )
+        return pool
+
+    def _recipe(self, images: bool) -> Recipe:
+        check_network(self.network)
+        if self.scale not in SCALES:
+            raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
+        if self.unlabelled_loss not in UNLABELLED_LOSSES:
+            raise InputError(
+                f"unlabelled_loss must be one of {', '.join(UNLABELLED_LOSSES)}, "
+                f"got {self.unlabelled_loss!r}"
+            )
+        chosen = SimpleNamespace(
+            **{
+                name: default if getattr(self, name) is None else getattr(self, name)
+                for name, default in (_IMAGES if images else _VECTORS).items()
+            }
+        )
+        check_counts(self, "steps", "batch_size", "augmentations", "hidden")
+        check_shares(self, "ramp", "ema", "dropout", "weak")
+        check_shares(chosen, "warmup")
+        positive("learning_rate", self.learning_rate)
+        positive("temperature", self.temperature)
+        for name in ("weight_decay", "mixup", "unlabelled_weight"):
+            if getattr(chosen, name) != 0:
+                positive(name, getattr(chosen, name))
+        strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
+        return Recipe(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=chosen.weight_decay,
+            augmentations=self.augmentations,
+            temperature=self.temperature,
+            mixup=chosen.mixup,
+            unlabelled_weight=chosen.unlabelled_weight,
+            unlabelled_loss=self.unlabelled_loss,
+            warmup=chosen.warmup,
+            ramp=self.ramp,
+            alignment=self.alignment,
+            ema=self.ema,
+            augment=strong,
+            weak=weak,
+        )
+
+    def _augmentations(
+        self, noise: float, feature_dropout: float
+    ) -> tuple[Augmentation, Augmentation]:
+        """Return how rows are changed to learn from, and to guess about."""
+        if self.augment is not None:
+            return self.augment, self.augment
+        strong = Augment(
+            noise=noise, feature_dropout=feature_dropout, flip=self.flip, shift=self.shift
+        )
+        less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
+        return strong, replace(strong, **less)
+
+    def _given_thresholds(self, labels: int) -> npt.NDArray[np.float64] | None:
+        """Return the thresholds asked for, None if the unlabelled rows shall say."""
+        if isinstance(self.threshold, str) and self.threshold == "prevalence":
+            return None
+        try:
+            given = np.asarray(self.threshold, np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"threshold must be 'prevalence' or numbers, got {self.threshold!r}"
+            ) from None
+        if given.shape not in ((), (labels,)) or not ((given >= 0) & (given <= 1)).all():
+            raise InputError(f"threshold must be one number in [0, 1], or {labels}, got {given}")
+        return np.broadcast_to(given, (labels,)).copy()
+
+    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return thresholds that say yes to the wanted share of the pool, label by label."""
+        chance = self._answers(pool)
+        pairs = zip(chance.T, wanted, strict=True)
+        return np.array([np.quantile(column, 1 - share) for column, share in pairs])

@@ -1,0 +1,201 @@
+"""A saved student: one file that runs no code when it is loaded.
+
+The file is a zip with what may be published about the student (``facts.json``) and the student
+itself: scikit-learn estimators in skops' format, which refuses every type that is not known to be
+harmless; networks of privote as plain arrays. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._version import __version__
+from ...errors import InputError
+from ..rows import label_probabilities
+
+SUFFIX = ".student"
+_FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
+# Types beyond scikit-learn's own that a file may hold: they only compute.
+_OURS = (
+    "privote.learning.direct.account.TrainingPrivacy",
+    "privote.learning.direct.gradients.DPLinear",
+    "privote.learning.students.classifiers.LinearStudent",
+    "privote.learning.neighbours.student.NeighbourStudent",
+    "privote.mechanisms.binary.BinaryVoting",
+    "privote.learning.students.classifiers.PartialLabels",
+)
+# Networks, which are kept as arrays and the parameters they were made with.
+_NETWORKS = {
+    "dpsgd": ("privote.learning.direct.dpsgd", "DPSGDClassifier"),
+    "image": ("privote.learning.networks.image", "ImageNetwork"),
+    "mixmatch": ("privote.learning.students.mixmatch", "MixMatchClassifier"),
+}
+_MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
+_FEW = 1 << 20  # bytes of its facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedStudent:
+    """A student as it was published.
+
+    Attributes
+    ----------
+    model
+        The fitted classifier.
+    label_names
+        Names of the labels, in order.
+    feature_names
+        Names of the columns it looks at, in order; None if they had none.
+    privacy
+        The facts of the release it was trained on: epsilon, delta, guarantee and so on, as whoever
+        wrote the file claims them.
+    """
+
+    model: Any
+    label_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
+    privacy: dict[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return each label's probability: (rows, labels)."""
+        return label_probabilities(self.model, X, len(self.label_names))
+
+    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+        """Return 1 where a label is at least as likely as not: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+
+
+def save_student(
+    path: str | os.PathLike[str],
+    model: Any,
+    *,
+    label_names: Sequence[str],
+    feature_names: Sequence[str] | None = None,
+    privacy: dict[str, Any] | None = None,
+) -> None:
+    """Write a fitted student to a file that ends in ``.student``."""
+    target = _check_path(path)
+    name = _network_name(model)
+    facts = {
+        "version": __version__,
+        "label_names": [str(label) for label in label_names],
+        "feature_names": None if feature_names is None else [str(name) for name in feature_names],
+        "privacy": privacy or {},
+        "network": name,
+    }
+    if name is None:
+        from skops.io import dumps
+
+        member, content = _SKOPS, dumps(model)
+    else:
+        facts["parameters"] = model.get_params()
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **model.to_arrays())
+        member, content = _ARRAYS, buffer.getvalue()
+    try:
+        described = json.dumps(facts, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"student cannot be saved without code: {error}") from None
+    partial = target.with_name(target.name + ".part")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(_FACTS, described)
+        file.writestr(member, content)
+    partial.replace(target)  # at once: a crash leaves the old file or the new one
+
+
+def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> SavedStudent:
+    """Read what :func:`save_student` wrote. Runs no code from the file.
+
+    Parameters
+    ----------
+    trusted
+        Names of further types to allow, as ``package.module.Class``. Name a type only if you know
+        where the file comes from.
+    """
+    target = _check_path(path)
+    if not target.is_file():
+        raise InputError(f"{str(path)!r} does not exist, or is no file")
+    try:
+        with zipfile.ZipFile(target) as file:
+            facts = json.loads(_read(file, _FACTS, _FEW))
+            content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
+        _check_size(content)
+        names, features = facts["label_names"], facts["feature_names"]
+        for listed in (names, features or []):
+            if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+                raise ValueError("names must be texts")
+        model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError("it holds no classifier")
+        return SavedStudent(
+            model=model,
+            label_names=tuple(names),
+            feature_names=None if features is None else tuple(features),
+            privacy=dict(facts["privacy"]),
+            version=str(facts["version"]),
+        )
+    except InputError:
+        raise
+    except Exception as error:  # whatever a broken or hostile file leads to
+        raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
+
+
+def _check_path(path: str | os.PathLike[str]) -> Path:
+    target = Path(path)
+    if target.suffix != SUFFIX:
+        raise InputError(f"a student's file must end in {SUFFIX}, got {str(path)!r}")
+    return target
+
+
+def _read(file: zipfile.ZipFile, name: str, most: int) -> bytes:
+    if file.getinfo(name).file_size > most:
+        raise ValueError(f"{name} claims to hold more than {most} bytes")
+    return file.read(name)
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse a member, itself a zip, that claims to unpack to more than a student needs."""
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:
+        if sum(member.file_size for member in inner.infolist()) > _MOST:
+            raise ValueError(f"it claims to unpack to more than {_MOST} bytes")
+
+
+def _network_name(model: Any) -> str | None:
+    for name, (module, kind) in _NETWORKS.items():
+        if type(model).__module__ == module and type(model).__name__ == kind:
+            return name
+    return None
+
+
+def _network(facts: dict[str, Any], content: bytes) -> Any:
+    if facts["network"] not in _NETWORKS:
+        raise InputError(f"unknown kind of network {facts['network']!r} in the student's file")
+    module, kind = _NETWORKS[facts["network"]]
+    model = getattr(import_module(module), kind)(**facts["parameters"])
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return model.from_arrays({name: arrays[name] for name in arrays.files})
+
+
+def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
+    from skops.io import get_untrusted_types, loads
+
+    allowed = {*_OURS, *trusted}
+    unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
+    if unknown:
+        raise InputError(
+            f"the student's file holds types that are not known to be harmless: "
+            f"{', '.join(sorted(unknown))}; name them as trusted if you know where it comes from"
+        )
+    return loads(content, trusted=sorted(allowed))

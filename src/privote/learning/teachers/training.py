@@ -1,0 +1,312 @@
+"""Training the teachers: one classifier for each part of the private data.
+
+Whatever is fitted is fitted inside one part, preprocessing included: give a scikit-learn pipeline
+as the teacher and its scaler sees that part only. A teacher's seed depends on its number, never on
+the other parts. So a record reaches one teacher, and the other teachers' answers are the same to
+the last bit whatever that record holds. A part goes to another process, or another machine, as it
+is, so it holds its own records and nothing of the others.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
+
+from ...errors import InputError
+from ..linear import Labels, one_class
+from ..rows import check_labels, check_rows, count_rows, label_probabilities, take_rows, targets
+from .ensemble import (
+    LinearTeachers,
+    SeparateTeachers,
+    StackedTeachers,
+    Teachers,
+    TrainedTeacher,
+)
+from .votes import METRICS, best_thresholds
+
+Floats = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
+
+FOLDS = 3
+_AT_ONCE = 4  # parts a worker gets at once from a fast teacher
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part: its teacher's number, rows, labels (records, labels), seed, and what to tune by."""
+
+    number: int
+    X: Any
+    Y: Labels
+    seed: int
+    tune: str | None = None
+
+
+def train(
+    teacher: Any,
+    X: Any,
+    Y: npt.ArrayLike,
+    part: npt.ArrayLike,
+    n_teachers: int,
+    *,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    random_state: int = 0,
+    tune: str | None = None,
+) -> Teachers:
+    """Train one teacher on each part of the private data.
+
+    Parameters
+    ----------
+    teacher
+        None for :class:`LinearTeachers` as it comes; or one with other parameters; or any
+        scikit-learn classifier or pipeline for many labels, or skorch network. Each teacher is a
+        clone with seeds of its own.
+    X
+        (records, ...) rows: an array, a sparse matrix, a data frame, a list, or anything with a
+        length and ``take(rows)``.
+    Y
+        (records, labels) of 1, 0 and -1 (unknown). A classifier that leaves unknown labels out by
+        itself says so by a true attribute ``accepts_missing``; any other is fitted label by label
+        on the known ones where a part has unknown labels.
+    part
+        (records,) from :func:`privote.learning.teachers.partition.partition`.
+    n_teachers
+        How many parts; some may have no records.
+    n_jobs
+        As joblib counts them, inside ``joblib.parallel_config`` too; the teachers are the same for
+        any number.
+    progress
+        Called as ``progress(done, n_teachers)``.
+    random_state
+        Whence the teachers' seeds.
+    tune
+        "F1" or "BAC": also find, inside each part, the threshold of each label at which that figure
+        is best on records held out, for ``cast(..., threshold="tuned")``. It takes four times as
+        long: each part is cut in three, and each third is judged by a teacher of the other two.
+
+    Notes
+    -----
+    A teacher with an empty part, or whose part has one class only of a label, still votes: a
+    constant, see :class:`LinearTeachers`.
+    """
+    model = LinearTeachers() if teacher is None else teacher
+    rows = check_rows(X) if isinstance(model, LinearTeachers) else X
+    labels = check_labels(Y, count_rows(rows), "Y")
+    parts = _check_parts(part, len(labels), n_teachers)
+    if tune is not None and tune not in METRICS:
+        raise InputError(f"tune must be None or one of {', '.join(METRICS)}, got {tune!r}")
+    if isinstance(model, LinearTeachers):
+        model.solver()
+    elif not hasattr(model, "fit"):
+        raise InputError(f"teacher must be a classifier with fit, got {model!r}")
+    seeds = _seeds(random_state, n_teachers)
+
+    def part_of(number: int) -> Part:
+        mine = parts[number]
+        return Part(number, take_rows(rows, mine), labels[mine], seeds[number], tune)
+
+    teachers = _train_parts(model, part_of, n_teachers, n_jobs, progress)
+    sizes = np.array([len(mine) for mine in parts], np.int64)
+    prevalence = np.stack([_prevalence(labels[mine]) for mine in parts])
+    thresholds = None if tune is None else np.stack([each.thresholds for each in teachers])
+    if isinstance(model, LinearTeachers):
+        return StackedTeachers([each.layers for each in teachers], sizes, prevalence, thresholds)
+    return SeparateTeachers(teachers, sizes, prevalence, thresholds)
+
+
+def _train_parts(
+    model: Any,
+    part_of: Callable[[int], Part],
+    count: int,
+    n_jobs: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> list[TrainedTeacher]:
+    """Return the teachers of all parts, in order; ``part_of(number)`` gives each when due."""
+    # Imported here because it takes a second that other uses of the package should not pay.
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    fast = isinstance(model, LinearTeachers)
+    each = _AT_ONCE if fast else 1
+    at_once = each * max(1, int(effective_n_jobs(n_jobs)))
+    teachers: list[TrainedTeacher] = []
+    # Fast teachers spend their time in products that let other threads run.
+    with _one_thread(), Parallel(n_jobs=n_jobs, prefer="threads" if fast else None) as pool:
+        for start in range(0, count, at_once):
+            stop = min(start + at_once, count)
+            groups = [
+                [part_of(number) for number in range(first, min(first + each, stop))]
+                for first in range(start, stop, each)
+            ]
+            for group in pool(delayed(_learn)(model, parts) for parts in groups):
+                teachers += group
+            if progress is not None:
+                progress(stop, count)
+    return teachers
+
+
+def _learn(model: Any, parts: list[Part]) -> list[TrainedTeacher]:
+    """Return the teachers of a few parts: the work that is sent away."""
+    with _one_thread():
+        return [_learn_one(model, part) for part in parts]
+
+
+def _learn_one(model: Any, part: Part) -> TrainedTeacher:
+    teacher = _fitted(model, part)
+    if part.tune is None:
+        return teacher
+    held_out = np.zeros(part.Y.shape)
+    # By chance, seeded for this teacher alone: the order of records may be that of their values.
+    fold = np.random.default_rng(part.seed).permutation(len(part.Y)) % FOLDS
+    for turn in range(FOLDS):
+        rest, mine = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
+        if len(mine):
+            study = Part(part.number, take_rows(part.X, rest), part.Y[rest], part.seed)
+            judge = _fitted(model, study)
+            held_out[mine] = judge.answer(take_rows(part.X, mine), f"teacher {part.number}")
+    return replace(teacher, thresholds=best_thresholds(held_out, part.Y, part.tune))
+
+
+def _fitted(model: Any, part: Part) -> TrainedTeacher:
+    learnable, constant = one_class(part.Y)
+    if isinstance(model, LinearTeachers):
+        layers = model.solver().fit(part.X, part.Y, part.seed)
+        return TrainedTeacher(layers, [], learnable, constant)
+    if not learnable.any():
+        return TrainedTeacher([], [], learnable, constant)
+    with _own_chance(part.seed), warnings.catch_warnings():
+        # One label is a column; that some classifiers would rather have a row is no concern.
+        warnings.simplefilter("ignore", DataConversionWarning)
+        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
+        return TrainedTeacher([], _models(model, part, learnable), learnable, constant)
+
+
+def _models(
+    model: Any, part: Part, learnable: npt.NDArray[np.bool_]
+) -> list[tuple[Any, npt.NDArray[np.intp]]]:
+    """Return fitted clones, each with the labels it answers."""
+    Y = part.Y
+    able, every = np.flatnonzero(learnable), np.arange(Y.shape[1])
+    masks = getattr(model, "accepts_missing", False)
+    if (Y < 0).any() and not masks:
+        known = [np.flatnonzero(Y[:, label] >= 0) for label in able]
+        return [
+            (_fit(model, take_rows(part.X, rows), Y[rows][:, [label]], part), np.array([label]))
+            for label, rows in zip(able, known, strict=True)
+        ]
+    if masks or len(able) == len(every):
+        return [(_fit(model, part.X, Y, part), every)]
+    try:
+        # Many classifiers refuse, or misreport, a label with one class.
+        return [(_fit(model, part.X, Y[:, able], part), able)]
+    except InputError as refusal:
+        try:
+            # A network has an output for every label, and cannot do with fewer.
+            return [(_fit(model, part.X, Y, part), every)]
+        except InputError:
+            raise refusal from None
+
+
+def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
+    """Return a clone with this teacher's seed, fitted, and tried on a record."""
+    teacher = clone(model)
+    seeds = {
+        name: part.seed
+        for name in teacher.get_params(deep=True)
+        if name == "random_state" or name.endswith("__random_state")
+    }
+    teacher.set_params(**seeds)
+    try:
+        teacher.fit(X, targets(teacher, Y))
+        label_probabilities(teacher, take_rows(X, slice(0, 1)), Y.shape[1])
+    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        raise InputError(
+            f"teacher must be a classifier for many labels; {type(model).__name__} cannot learn "
+            f"{Y.shape[1]} labels from a part: {error}"
+        ) from error
+    return teacher
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Hold linear algebra to one thread: sums then have one order, and small ones no waiting."""
+    with _pools().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _pools() -> Any:
+    """Return the thread pools of this process's libraries; looking for them takes a while."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def _own_chance(seed: int) -> Iterator[None]:
+    """Seed the generators that are global, and put them back.
+
+    A classifier that draws from them would otherwise start where the teacher before it stopped,
+    which depends on that teacher's part.
+    """
+    torch = sys.modules.get("torch")
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_before = None if torch is None else torch.random.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if torch is not None:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        if torch is not None:
+            torch.random.set_rng_state(torch_before)
+
+
+def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:
+    return np.asarray((Y == 1).sum(axis=0) / np.maximum((Y >= 0).sum(axis=0), 1))
+
+
+def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt.NDArray[np.intp]]:
+    """Return the records of each part, in the order they are in."""
+    if isinstance(n_teachers, bool) or not isinstance(n_teachers, int | np.integer):
+        raise InputError(f"n_teachers must be a whole number, got {n_teachers!r}")
+    if n_teachers < 1:
+        raise InputError(f"n_teachers must be at least 1, got {n_teachers}")
+    array = np.asarray(part)
+    if array.shape != (records,) or array.dtype.kind not in "iu":
+        raise InputError(
+            f"part must be {records} whole numbers, one per record, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    if not (0 <= array.min() and array.max() < n_teachers):
+        raise InputError(
+            f"part must lie in 0..{n_teachers - 1}, got {array.min()} to {array.max()}"
+        )
+    order = np.argsort(array, kind="stable")
+    bounds = np.searchsorted(array[order], np.arange(n_teachers + 1))
+    return [order[a:b] for a, b in pairwise(bounds)]
+
+
+def _seeds(random_state: int, n_teachers: int) -> list[int]:
+    """Return one seed for each teacher, which depends on nothing but its number."""
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        raise InputError(f"random_state must be a whole number, got {random_state!r}")
+    if random_state < 0:
+        raise InputError(f"random_state must be 0 or more, got {random_state}")
+    words = (np.random.SeedSequence((int(random_state), t)) for t in range(n_teachers))
+    return [int(word.generate_state(1)[0] >> 1) for word in words]

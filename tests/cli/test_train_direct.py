@@ -1,0 +1,143 @@
+"""``privote train --method gradients | dpsgd``, and networks on images as teachers and students."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from privote.cli import app
+from privote.learning import load_student
+
+BUDGET = ["--epsilon", "8", "--delta", "1e-5"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    for name, rows in (("private", 2000), ("public", 100), ("test", 200)):
+        X = rng.normal(size=(rows, 3))
+        Y = (X[:, :2] > 0.4).astype(int)
+        with (folder / f"{name}.csv").open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["who", "a", "b", "c", "flu", "cold"])
+            writer.writerows(
+                [f"p{i // 2}", *map(float, x), *map(int, y)]
+                for i, (x, y) in enumerate(zip(X, Y, strict=True))
+            )
+    return folder
+
+
+def command(tables, method, *more):
+    return (
+        "train", tables / "private.csv", "--labels", "flu,cold", "--columns", "a,b,c",
+        "--test", tables / "test.csv", "--method", method, *BUDGET, *more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [("gradients", ()), ("dpsgd", ("--network", "linear", "--steps", 15, "--adaptive"))],
+)
+def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, more):
+    if method == "dpsgd":
+        pytest.importorskip("opacus")
+    public = ("--public", tables / "public.csv", "--ledger", tmp_path / "a.ledger")
+    asked = command(tables, method, *more, *public)
+    result = invoke(*asked, "--output", tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["method"] == method
+    assert 4 < facts["privacy"]["epsilon"] <= 8
+    assert facts["privacy"]["records"] == 2000
+    assert facts["test"] == []  # private rows: for the owner's eyes
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted(facts["written"])
+    owner = json.loads((tmp_path / "run" / "for-the-owner.json").read_text())
+    assert owner["test"][0]["AUC"] > 0.85
+    assert "for one record replaced" in (tmp_path / "run" / "statement.txt").read_text()
+    assert "noise multiplier" in (tmp_path / "run" / "report.html").read_text()
+    saved = load_student(tmp_path / "run" / "student.student")
+    assert saved.privacy["epsilon"] == facts["privacy"]["epsilon"]
+    done = invoke(
+        "predict", tmp_path / "run" / "student.student", tables / "test.csv",
+        "--output", tmp_path / "p.csv",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "noisy gradients" in done.output
+    with (tmp_path / "p.csv").open() as stream:
+        assert len(list(csv.DictReader(stream))) == 200
+    again = invoke(*asked, "--output", tmp_path / "two")
+    assert again.exit_code == 3, again.output  # the budget is used
+    assert not (tmp_path / "two").exists()
+
+
+def test_the_promise_is_for_persons_where_they_are_named(tables, tmp_path):
+    result = invoke(
+        *command(tables, "gradients", "--group-column", "who", "--output", tmp_path, "--json")
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["privacy"]["records"] == 1000
+    assert "for one person replaced" in (tmp_path / "statement.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "extra", "words"),
+    [
+        ("magic", (), "--method must be one of"),
+        ("gradients", ("--mechanism", "binary", "--sigma", 3), "--mechanism cannot be given"),
+        ("gradients", ("--queries", 5), "--queries cannot be given with --method gradients"),
+        ("gradients", ("--network", "linear"), "--network cannot be given"),
+        ("gradients", ("--sample-rate", 0), "--sample-rate must lie in (0, 1]"),
+        ("teachers", ("--steps", 5), "--steps, --sample-rate, --network cannot be given"),
+        ("neighbours", ("--teacher", "resnet50"), "--teacher cannot be given"),
+        ("dpsgd", ("--network", "cat"), "--network must be"),
+    ],
+)
+def test_usage_errors_name_the_option(tables, tmp_path, method, extra, words):
+    output = tmp_path / "run"
+    result = invoke(*command(tables, method, *extra, "--output", output))
+    assert result.exit_code == 2, result.output
+    assert words in result.output
+    assert not output.exists()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    for name, rows in (("private", 60), ("public", 20)):
+        X = rng.integers(0, 256, (rows, 1, 8, 8)).astype(np.uint8)
+        Y = np.stack([X[:, 0, :4].mean((1, 2)) > 127, X[:, 0, 4:].mean((1, 2)) > 127], axis=1)
+        np.savez(folder / f"{name}.npz", X=X, Y=Y.astype(np.int8))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("--method", "dpsgd", "--network", "smallcnn", "--steps", 2),
+        ("--teacher", "smallcnn", "--student", "smallcnn", "--teachers", 2, "--queries", 10),
+    ],
+)
+def test_networks_learn_from_images_and_are_saved(images, tmp_path, kind):
+    if "dpsgd" in kind:
+        pytest.importorskip("opacus")
+    else:
+        pytest.importorskip("skorch")
+    result = invoke(
+        "train", images / "private.npz", "--labels", "up,down", "--public", images / "public.npz",
+        *kind, *BUDGET, "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    done = invoke(
+        "predict", tmp_path / "run" / "student.student", images / "public.npz",
+        "--output", tmp_path / "p.csv",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output

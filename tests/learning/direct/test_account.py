@@ -1,0 +1,107 @@
+"""What private training promises, and where it is charged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import privote as pv
+from privote.errors import BudgetError, InputError
+from privote.learning.direct.account import begin, one_each
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.noise import Noise, TrainingPlan
+from privote.ledger import Budget, Ledger
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 4))
+Y = (X[:, :2] > 0.3).astype(np.int8)
+DELTA = 1e-5
+
+
+@pytest.mark.parametrize(("noise", "rate", "order"), [(1.0, 0.1, 4.0), (3.0, 0.02, 16.0)])
+def test_the_curve_of_sampled_steps_is_that_of_the_dominating_pair(noise, rate, order):
+    def density(x: float, at: float) -> float:
+        return math.exp(-(((x - at) / noise) ** 2) / 2) / (noise * math.sqrt(2 * math.pi))
+
+    def value(x: float) -> float:
+        left = (1 - rate) * density(x, 0) + rate * density(x, -1)
+        right = (1 - rate) * density(x, 0) + rate * density(x, 1)
+        return math.exp(order * math.log(left) + (1 - order) * math.log(right))
+
+    ends = (-order - 12 * noise, 1 + 12 * noise)
+    exact = math.log(quad(value, *ends, limit=500, points=[-order, -1, 0, 1])[0]) / (order - 1)
+    found = TrainingPlan(steps=5, sample_rate=rate).rdp(noise, np.array([order]))
+    assert found == pytest.approx(5 * exact, rel=1e-6)
+    assert found >= 5 * exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+def test_a_curve_never_promises_more_than_the_losses_do(rate):
+    plan = TrainingPlan(steps=30, sample_rate=rate)
+    noise = plan.noise_multiplier(4.0, DELTA)
+    curve = plan.rdp(noise, pv.DEFAULT_ORDERS)
+    assert (np.diff(curve) >= 0).all()
+    priced = float(pv.epsilon(curve, pv.DEFAULT_ORDERS, DELTA))
+    assert 4.0 * 0.99 <= priced <= 4.0 * 1.25
+
+
+def test_a_curve_is_for_records_replaced_only():
+    with pytest.raises(InputError, match="adjacency must be 'replace'"):
+        TrainingPlan(steps=1, adjacency="add-remove").rdp(1.0, pv.DEFAULT_ORDERS)
+
+
+def test_training_is_charged_before_it_starts_and_only_once(tmp_path, monkeypatch):
+    place = tmp_path / "a.ledger"
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(pytest.fail.Exception):
+        DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
+    monkeypatch.undo()
+    entries = Ledger.open(place).published()
+    assert [entry["kind"] for entry in entries] == ["budget", "charge"]
+    assert entries[1]["mechanism"]["name"] == "noisy gradients"
+    with pytest.raises(BudgetError, match="'ward' buys no training"):
+        DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
+    with pytest.raises(BudgetError):  # votes on the same data set neither
+        pv.label(RNG.random((5, 20, 2)) < 0.3, epsilon=8.0, delta=DELTA, ledger=place,
+                 dataset="ward", mechanism=pv.BinaryVoting(sigma=20.0))  # fmt: skip
+    assert len(Ledger.open(place).published()) == 2
+
+
+def test_bad_input_is_never_charged(tmp_path):
+    place = tmp_path / "a.ledger"
+    for wrong in ({"y": Y[:5]}, {"y": Y + 5}, {"groups": [1, 2]}):
+        with pytest.raises((InputError, ValueError)):
+            DPLinear(8.0, DELTA).fit(**{"X": X, "y": Y, "ledger": place, **wrong})
+    with pytest.raises(InputError, match="adjacency must be 'replace' with a ledger"):
+        DPLinear(8.0, DELTA, adjacency="add-remove").fit(X, Y, ledger=place)
+    assert not Ledger.open(place).published()
+
+
+def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
+    plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
+    alone = begin(plan, 8.0, DELTA, **size)
+    shared = Ledger.in_memory()
+    shared.set_budget(Budget(epsilon=8.0, delta=DELTA, rule="shared"), dataset="ward")
+    charged = begin(plan, 8.0, DELTA, ledger=shared, dataset="ward", **size)
+    assert 1.01 < charged.noise_multiplier / alone.noise_multiplier < 1.15
+    assert charged.epsilon < alone.epsilon <= 8.0
+    assert "charged to data set 'ward'" in charged.statement()
+    assert shared.standing()[0]["used"] <= 8.0
+
+
+def test_one_record_of_every_person_takes_part():
+    people = np.repeat([f"p{n}" for n in range(150)], 2)
+    rows, labels = one_each(X, Y, people)
+    np.testing.assert_array_equal(rows, X[::2])
+    np.testing.assert_array_equal(labels, Y[::2])
+    model = DPLinear(8.0, DELTA, steps=3).fit(X, Y, groups=people)
+    assert model.privacy_.records == 150
+    assert "for one person replaced" in model.privacy_.statement()
+    changed = X.copy()
+    changed[1::2] += 100.0  # the second records of all persons: they are not looked at
+    same = DPLinear(8.0, DELTA, steps=3, seed=1).fit(changed, Y, groups=people)
+    other = DPLinear(8.0, DELTA, steps=3, seed=1).fit(X, Y, groups=people)
+    np.testing.assert_array_equal(same.coef_, other.coef_)

@@ -1,0 +1,348 @@
+"""DPSGD for networks: Opacus' gradients, our noise, and the same model as in closed form."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privote.errors import InputError, MissingExtraError
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.noise import Noise, TrainingPlan
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("opacus")
+
+from privote.learning.direct.dpsgd import DPSGDClassifier  # noqa: E402
+from privote.learning.direct.private_optimizer import (  # noqa: E402
+    PrivateOptimizer,
+    add_gradients,
+    private_module,
+)
+from privote.learning.networks.architectures import build_network, seeded  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 6)).astype(np.float32)
+Y = (X[:, :3] > 0.3).astype(np.int8)
+Y[RNG.random(Y.shape) < 0.1] = -1
+IMAGES = RNG.random((12, 1, 16, 16)).astype(np.float32)
+FINDINGS = (IMAGES[:, 0, :8].mean((1, 2))[:, None] > [0.5, 0.48]).astype(np.int8)
+QUICK = {"steps": 3, "sample_rate": 1.0}  # a full batch is priced in a moment
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Training without noise, to compare sums."""
+    monkeypatch.setattr(Noise, "add", lambda _, total, deviation: total.astype(np.float64))
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_opacus_and_closed_form_give_the_same_linear_model(silent, adaptive):
+    same = {"steps": 12, "clip": 0.4, "learning_rate": 0.5, "adaptive": adaptive}
+    closed = DPLinear(**same, normalise=False).fit(X, Y)
+    by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=150).fit(X, Y)
+    assert by_opacus.predict_proba(X) == pytest.approx(closed.predict_proba(X), abs=1e-4)
+    assert by_opacus.privacy_ == closed.privacy_
+
+
+def test_each_record_is_clipped_over_all_its_labels():
+    clip = 0.05
+    with seeded(0):
+        network = build_network("mlp", (6,), 3, hidden=8, dropout=0.0)
+    module = private_module(network)
+    optimizer = PrivateOptimizer(
+        torch.optim.SGD(module.parameters(), lr=1.0),
+        noise=Noise(0),
+        noise_multiplier=1.0,
+        clip=clip,
+        batch=20,
+        quantile=0.5,
+    )
+    add_gradients(module, optimizer, torch.as_tensor(X[:20]), torch.as_tensor(Y[:20]).float())
+    ours = [weight.summed_grad.clone() for weight in optimizer.params]
+    wanted = [torch.zeros_like(part) for part in ours]
+    below = 0.0
+    for x, y in zip(X[:20], torch.as_tensor(Y[:20]).float(), strict=True):
+        logits = network(torch.as_tensor(x[None]))[0]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, y.clamp(min=0), weight=(y >= 0).float(), reduction="sum"
+        )
+        parts = torch.autograd.grad(loss, list(network.parameters()))
+        norm = torch.sqrt(sum(part.pow(2).sum() for part in parts))
+        below += 0.5 if norm <= clip else -0.5
+        for total, part in zip(wanted, parts, strict=True):
+            total += part * min(1.0, clip / norm)
+    assert optimizer.below == below
+    for one, two in zip(ours, wanted, strict=True):
+        assert one.detach().numpy() == pytest.approx(two.detach().numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize("place", [0, 399])
+def test_one_record_moves_a_release_by_no_more_than_was_priced(
+    monkeypatch, adaptive, adjacency, place
+):
+    def released(rows, labels):
+        seen = []
+
+        def add(_, total, size):
+            seen.append((total, size))
+            return total.copy()
+
+        monkeypatch.setattr(Noise, "add", add)
+        settings = {"network": "mlp", "hidden": 5, "clip": 0.3, "chunk": 64, "random_state": 0}
+        settings |= {"adaptive": adaptive, "adjacency": adjacency, "steps": 1, "sample_rate": 1.0}
+        return seen, DPSGDClassifier(**settings).fit(rows, labels).privacy_.noise_multiplier
+
+    rows, labels = X[::-1].copy(), Y[::-1].copy()
+    seen, multiplier = released(rows, labels)
+    if adjacency == "replace":
+        rows[place], labels[place] = -50 * rows[place], 1 - np.maximum(labels[place], 0)
+        other, _ = released(rows, labels)
+    else:
+        other, _ = released(np.delete(rows, place, 0), np.delete(labels, place, 0))
+    assert len(seen) == 4 + adaptive
+    distance = 0.0
+    for (one, size), (two, other_size) in zip(seen, other, strict=True):
+        # The count's noise goes by the number of records, which is public.
+        assert size == pytest.approx(other_size, rel=0.01)
+        distance += np.sum((one - two) ** 2) / size**2
+    reach = 2 if adjacency == "replace" else 1
+    # Not much less either: these records have gradients of the largest norm.
+    assert 0.4 * reach / multiplier < np.sqrt(distance) <= reach / multiplier * (1 + 1e-6)
+
+
+def test_a_gradient_that_overflows_adds_nothing():
+    rows = X.copy()
+    rows[3] = 3e38 * (-1.0) ** np.arange(6)
+    model = DPSGDClassifier(network="mlp", random_state=0, seed=0, **QUICK).fit(rows, Y)
+    assert all(weight.isfinite().all() for weight in model.network_.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
+@pytest.mark.parametrize("make", [DPSGDClassifier, DPLinear])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_no_error_depends_on_which_rows_are_sampled(monkeypatch, make, adaptive):
+    monkeypatch.setattr(TrainingPlan, "noise_multiplier", lambda *_: 1.0)
+    monkeypatch.setattr(TrainingPlan, "epsilon", lambda *_: 8.0)
+    settings = {"steps": 2, "sample_rate": 0.3, "adaptive": adaptive}
+    rows = X.astype(np.float64)
+    for value in (3e38, 1e39, 1e200, 1.7e308):
+        rows[:3] = value * (-1.0) ** np.arange(6)
+        for seed in range(6):
+            model = make(**settings, seed=seed).fit(rows, Y)
+            assert np.isfinite(model.predict_proba(X)).all()
+    for value in (np.nan, np.inf):
+        rows[:3] = value
+        for seed in range(6):
+            with pytest.raises(ValueError, match=r"NaN|inf"):
+                make(**{**settings, "sample_rate": 1e-9}, seed=seed).fit(rows, Y)
+
+
+def test_features_that_overflow_are_as_quiet(monkeypatch):
+    monkeypatch.setattr(TrainingPlan, "noise_multiplier", lambda *_: 1.0)
+    monkeypatch.setattr(TrainingPlan, "epsilon", lambda *_: 8.0)
+    rows = X.copy()
+    rows[:3] = 3e38
+    for seed in range(4):
+        DPSGDClassifier(
+            network=lambda shape, labels: torch.nn.Sequential(
+                torch.nn.Linear(6, 4), torch.nn.Linear(4, labels)
+            ),
+            frozen=True,
+            steps=2,
+            sample_rate=0.3,
+            seed=seed,
+        ).fit(rows, Y)
+
+
+def test_chunks_make_no_difference(silent):
+    models = [
+        DPSGDClassifier(network="mlp", hidden=8, chunk=chunk, random_state=0, **QUICK).fit(X, Y)
+        for chunk in (33, 400)
+    ]
+    assert models[0].predict_proba(X) == pytest.approx(models[1].predict_proba(X), abs=1e-5)
+
+
+@pytest.mark.parametrize("network", ["linear", "mlp"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_it_learns_and_keeps_its_promise(network, optimizer):
+    model = DPSGDClassifier(
+        20.0,
+        network=network,
+        optimizer=optimizer,
+        learning_rate=0.05 if optimizer == "adam" else 1.0,
+        hidden=16,
+        steps=40,
+        sample_rate=1.0,
+        random_state=0,
+        seed=0,
+    ).fit(X, Y)
+    assert roc_auc_score(X[:, :3] > 0.3, model.predict_proba(X)) > 0.9
+    assert model.privacy_.epsilon <= 20.0
+    assert model.privacy_.simulated
+
+
+def test_adaptive_clipping_finds_the_middle_of_the_norms():
+    model = DPSGDClassifier(
+        50.0,
+        adaptive=True,
+        clip=10.0,
+        learning_rate=1e-6,
+        steps=60,
+        sample_rate=1.0,
+        seed=0,
+    ).fit(X, Y)
+    # Nothing is learnt at this rate, so the norms stay those of the first step.
+    residuals = np.where(Y >= 0, 0.1 - Y, 0.0)
+    norms = np.linalg.norm(residuals, axis=1) * np.sqrt(1 + (X**2).sum(axis=1))
+    share = (norms <= model.history_["clip"][-1]).mean()
+    assert share == pytest.approx(0.5, abs=0.1)
+    assert model.history_["clip"][0] == 10.0
+
+
+def test_seeds_govern_what_they_say():
+    def weights(**seeds):
+        model = DPSGDClassifier(network="mlp", hidden=4, **QUICK, **seeds).fit(X, Y)
+        return model.network_.state_dict()["1.weight"]
+
+    assert torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=1))
+    assert not torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=2))
+    assert not torch.equal(weights(random_state=0), weights(random_state=0))
+    assert not DPSGDClassifier(**QUICK).fit(X, Y).privacy_.simulated
+
+
+def test_what_dropout_leaves_out_is_as_secret_as_the_noise(silent):
+    def answers(**seeds):
+        model = DPSGDClassifier(network="mlp", dropout=0.5, random_state=0, **QUICK, **seeds)
+        return model.fit(X, Y).predict_proba(X)
+
+    # The state of the first weights may be known; nothing else differs without noise.
+    assert not np.array_equal(answers(), answers())
+    assert np.array_equal(answers(seed=1), answers(seed=1))
+
+
+def test_every_step_takes_a_sample_of_its_own(monkeypatch):
+    taken = []
+    draw = Noise.sample
+
+    def sample(self, records, rate):
+        taken.append(draw(self, records, rate))
+        assert (records, rate) == (400, 0.2)
+        return taken[-1]
+
+    monkeypatch.setattr(Noise, "sample", sample)
+    DPSGDClassifier(steps=8, sample_rate=0.2, seed=0).fit(X, Y)
+    assert len({some.tobytes() for some in taken}) == 8
+    assert len({len(some) for some in taken}) > 3  # Poisson: sizes differ
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_no_trace_of_records_stays_with_the_network(average):
+    model = DPSGDClassifier(network="mlp", average=average, adaptive=True, **QUICK).fit(X, Y)
+    assert list(model.history_) == ["clip"]
+    for part in model.network_.modules():
+        assert not part._forward_hooks
+        assert not part._backward_hooks
+        assert not getattr(part, "activations", None)
+    for weight in model.network_.parameters():
+        assert getattr(weight, "grad_sample", None) is None
+        assert getattr(weight, "summed_grad", None) is None
+
+
+def test_sampled_batches_may_be_empty(monkeypatch):
+    monkeypatch.setattr(Noise, "sample", lambda *_: np.arange(0))
+    model = DPSGDClassifier(0.2, steps=3, sample_rate=0.1, adaptive=True, seed=0).fit(X, Y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(("network", "frozen"), [("smallcnn", False), ("resnet50", True)])
+def test_image_networks_train_in_full_or_on_top(network, frozen):
+    model = DPSGDClassifier(network=network, frozen=frozen, random_state=0, seed=0, **QUICK)
+    model.fit(IMAGES, FINDINGS)
+    answers = model.predict_proba(IMAGES)
+    again = DPSGDClassifier.from_arrays(model.to_arrays())
+    assert np.array_equal(again.predict_proba(IMAGES), answers)
+
+
+def test_layers_that_mix_records_are_replaced():
+    def network(shape, labels):
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(inplace=True),
+            torch.nn.Flatten(),
+            torch.nn.Linear(8 * 14 * 14, labels),
+        )
+
+    model = DPSGDClassifier(network=network, **QUICK).fit(IMAGES, FINDINGS)
+    kinds = {type(part).__name__ for part in model.network_.modules()}
+    assert "GroupNorm" in kinds
+    assert "BatchNorm2d" not in kinds
+
+
+class _Centred(torch.nn.Module):
+    """Subtracts what it reads off the batch, which no validator knows."""
+
+    def __init__(self, inputs, labels, read):
+        super().__init__()
+        self.read = read
+        self.head = torch.nn.Linear(inputs, labels)
+        torch.nn.init.zeros_(self.head.weight)
+
+    def forward(self, x):
+        seen = {
+            "mean": x.mean(dim=0),
+            "largest": x.max(dim=0).values,
+            "how many": x[:, :1] * len(x),
+        }
+        what, _, detached = self.read.partition(", ")
+        return self.head(x - (seen[what].detach() if detached else seen[what]))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("read", ["mean", "mean, detached", "largest, detached", "how many"])
+def test_networks_that_mix_records_in_their_own_way_are_refused(frozen, read, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    model = DPSGDClassifier(
+        network=lambda shape, labels: _Centred(shape[0], labels, read), frozen=frozen, **QUICK
+    )
+    with pytest.raises(InputError, match="each row by itself"):
+        model.fit(X, Y)
+
+
+def test_it_clones_pickles_and_reports():
+    done = []
+    model = clone(DPSGDClassifier(**QUICK, progress=lambda *at: done.append(at))).fit(X, Y)
+    assert done == [(1, 3), (2, 3), (3, 3)]
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"network": "vgg"}, "network"),
+        ({"clip": 0.0}, "clip"),
+        ({"optimizer": "lion"}, "optimizer"),
+        ({"quantile": 1.0}, "quantile"),
+        ({"chunk": 0}, "chunk"),
+        ({"adjacency": "swap"}, "adjacency"),
+        ({"delta": 2.0}, "delta"),
+        ({"normalise": "mean"}, "normalise"),
+    ],
+)
+def test_bad_settings_are_refused_before_training(wrong, says, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(InputError, match=says):
+        DPSGDClassifier(**{**QUICK, **wrong}).fit(X, Y)
+
+
+@pytest.mark.parametrize("absent", ["torch", "opacus"])
+def test_without_the_extra_it_says_which(absent, monkeypatch):
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
+        DPSGDClassifier(**QUICK).fit(X, Y)

@@ -1,0 +1,520 @@
+"""Neighbours as voters: who is near, and that nobody else has a say in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics import pairwise_distances
+from sklearn.preprocessing import StandardScaler, normalize
+
+import privote as pv
+from privote.learning.neighbours import nearness
+from privote.learning.neighbours.ballots import NeighbourBallots
+from privote.learning.neighbours.labelling import balanced_shares
+from privote.learning.neighbours.nearness import distances, fixed_sum
+
+RECORDS, QUERIES, LABELS = 900, 70, 5
+MECHANISM = pv.BinaryVoting(sigma=4.0, false_alarm=0.05)
+
+Bools = npt.NDArray[np.bool_]
+
+
+def made_up(seed: int = 0, features: int = 12) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    private = rng.normal(size=(RECORDS, features)) + 1
+    public = rng.normal(size=(QUERIES, features)) + 1
+    return private, rng.random((RECORDS, LABELS)) < 0.3, public
+
+
+def words(seed: int = 0, features: int = 15) -> tuple[Any, Any, Any]:
+    """Return rows of zeros and ones, with many pairs at exactly the same distance."""
+    rng = np.random.default_rng(seed)
+    private, public = (rng.random((n, features)) < 0.3 for n in (RECORDS, QUERIES))
+    return private.astype(float), rng.random((RECORDS, LABELS)) < 0.3, public.astype(float)
+
+
+def near(votes: NeighbourBallots) -> Bools:
+    """Return who speaks: (queries, voters)."""
+    spoke = np.zeros((votes.queries, votes.voters), np.bool_)
+    for block in votes.blocks():
+        assert not spoke[block.query + block.start, block.voter].any()
+        spoke[block.query + block.start, block.voter] = True
+    return spoke
+
+
+def dense(votes: NeighbourBallots) -> Bools:
+    """Return the whole cube of yes-votes: (queries, voters, labels)."""
+    cube = np.zeros((votes.queries, votes.voters, votes.labels), np.bool_)
+    for block in votes.blocks():
+        cube[block.query + block.start, block.voter] = block.votes
+    return cube
+
+
+# -- who is near -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("radius", ["pool", "query", "given"])
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("data", [made_up, words])
+def test_finds_what_brute_force_finds(data: Any, as_sparse: bool, radius: Any, metric: str) -> None:
+    private, labels, public = data()
+    wrap = sparse.csr_array if as_sparse else np.asarray
+    if radius == "given":
+        radius = {"cosine": 0.4, "euclidean": 1.8}[metric]
+    votes = NeighbourBallots(wrap(private), labels, wrap(public), 0.03, metric, radius=radius)
+    away = pairwise_distances(public, private, metric=metric)
+    reach = np.broadcast_to(votes.radius, (QUERIES, LABELS))[:, :1]
+    expected = away <= reach
+    # At the very radius brute force rounds its own way; such a pair may go either way there.
+    clear = np.abs(away - reach) > 1e-12
+    spoke = near(votes)
+    np.testing.assert_array_equal(spoke[clear], expected[clear])
+    assert 0 < spoke.sum() < spoke.size
+    np.testing.assert_array_equal(dense(votes), spoke[:, :, None] & labels[None])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_ballots_come_by_query_and_record(metric: str) -> None:
+    private, labels, public = made_up()
+    for block in NeighbourBallots(private, labels, public, 0.1, metric).blocks():
+        place = block.query * RECORDS + block.voter
+        assert (np.diff(place) > 0).all()
+        np.testing.assert_array_equal(block.votes, labels[block.voter])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("data", [made_up, words])
+def test_nobody_else_decides_whether_a_record_is_near(
+    data: Any, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, labels, public = data()
+    before = near(NeighbourBallots(private, labels, public, 0.05, metric))
+    rng = np.random.default_rng(1)
+    # Others move to other places of the product ...
+    order = rng.permutation(RECORDS)
+    moved = near(NeighbourBallots(private[order], labels[order], public, 0.05, metric))
+    np.testing.assert_array_equal(moved, before[:, order])
+    # ... or are replaced, by rows of any size ...
+    others = rng.random(RECORDS) < 0.7
+    replaced = np.where(others[:, None], rng.normal(size=private.shape) * 1e30, private)
+    after = near(NeighbourBallots(replaced, labels, public, 0.05, metric))
+    np.testing.assert_array_equal(after[:, ~others], before[:, ~others])
+    # ... or are not there, or come in other blocks, or without a copy.
+    alone = near(NeighbourBallots(private[:1], labels[:1], public, 0.05, metric))
+    np.testing.assert_array_equal(alone[:, 0], before[:, 0])
+    monkeypatch.setattr(nearness, "_BLOCK_CELLS", 1 << 13)
+    monkeypatch.setattr(nearness, "_KEEP_BYTES", 0)
+    monkeypatch.setattr(nearness, "_UNSURE_CELLS", 40)
+    blocks = near(NeighbourBallots(private, labels, public, 0.05, metric))
+    np.testing.assert_array_equal(blocks, before)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_pairs_at_the_edge_are_settled_by_the_exact_rule(metric: str) -> None:
+    """At the radius to within single precision, products alone would get half of them wrong."""
+    rng = np.random.default_rng(2)
+    public, direction = rng.normal(size=(2, 12, 100))
+    private = public + direction * (1 + 1e-7 * rng.normal(size=(12, 1)))
+    labels = np.ones((12, 1), np.bool_)
+    away = distances(private, public, metric)
+    for place in range(12):
+        reach = float(away[place])
+        for radius, inside in ((reach, True), (np.nextafter(reach, 0), False)):
+            votes = NeighbourBallots(private, labels, public, metric=metric, radius=radius)
+            assert near(votes.take([place]))[0, place] == inside
+
+
+def test_far_from_the_origin_distances_stay_right() -> None:
+    private, labels, public = made_up()
+    here = near(NeighbourBallots(private, labels, public, metric="euclidean", radius=3.0))
+    shifted = NeighbourBallots(
+        private + 2.0**20, labels, public + 2.0**20, metric="euclidean", radius=3.0
+    )
+    np.testing.assert_array_equal(near(shifted), here)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_zero_and_huge_rows_are_no_trouble(metric: str) -> None:
+    private, labels, public = made_up()
+    private[0], private[1], private[2] = 0.0, 1e300, 1e-300
+    with np.errstate(all="raise"):
+        spoke = near(NeighbourBallots(private, labels, public, 0.5, metric))
+    if metric == "cosine":
+        assert not spoke[:, 0].any()  # a zero row has no direction: it is at distance 1 of all
+        np.testing.assert_array_equal(spoke[:, 1], spoke[:, 2])
+    else:
+        assert not spoke[:, 1].any()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_everybody_is_within_a_boundless_radius(metric: str) -> None:
+    private, labels, public = made_up()
+    with np.errstate(over="raise", invalid="raise"):
+        assert near(NeighbourBallots(private, labels, public, metric=metric, radius=1e300)).all()
+
+
+@given(terms=arrays(np.float64, (7, 13), elements=st.floats(-1e6, 1e6)), seed=st.integers(0, 99))
+def test_a_fixed_sum_looks_at_one_row(terms: npt.NDArray[np.float64], seed: int) -> None:
+    total = fixed_sum(terms)
+    np.testing.assert_allclose(total, terms.sum(axis=1), atol=1e-8)
+    order = np.random.default_rng(seed).permutation(7)
+    assert (fixed_sum(terms[order]) == total[order]).all()
+    assert fixed_sum(np.asfortranarray(terms)[3:4])[0] == total[3]
+
+
+# -- the radius ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("share", [0.01, 0.2, 1.0])
+def test_the_radius_is_a_quantile_of_the_pool(metric: str, share: float) -> None:
+    private, labels, public = made_up()
+    away = pairwise_distances(public, metric=metric)
+    pairs = np.sort(away[np.triu_indices(QUERIES, 1)])
+    one = NeighbourBallots(private, labels, public, share, metric)
+    assert one.radius == pytest.approx(pairs[int(np.ceil(share * len(pairs))) - 1], rel=1e-6)
+    each = NeighbourBallots(private, labels, public, share, metric, radius="query")
+    np.fill_diagonal(away, np.inf)
+    last = int(np.ceil(share * (QUERIES - 1))) - 1
+    expected = np.sort(away, axis=1)[:, [last] * LABELS]
+    np.testing.assert_allclose(each.radius, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["pool", "query"])
+@pytest.mark.parametrize("data", [made_up, words])
+def test_every_label_may_have_its_own_share(data: Any, kind: str) -> None:
+    private, labels, public = data()
+    shares = np.array([0.2, 0.01, 0.05, 0.01, 0.2])
+    votes = NeighbourBallots(private, labels, public, shares, radius=kind)
+    cube, reach = dense(votes), np.asarray(votes.radius)
+    assert reach.shape == (QUERIES, LABELS)
+    for label, share in enumerate(shares):
+        alone = NeighbourBallots(private, labels, public, share, radius=kind)
+        np.testing.assert_array_equal(cube[:, :, label], dense(alone)[:, :, label])
+        np.testing.assert_array_equal(
+            reach[:, label], np.broadcast_to(alone.radius, reach.shape)[:, label]
+        )
+    assert cube[:, :, 0].sum() > 2 * cube[:, :, 2].sum() > 4 * cube[:, :, 1].sum()
+
+
+def test_another_share_is_like_starting_with_it() -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private, labels, public, 0.3, "euclidean")
+    shares = [0.02, 0.1, 0.1, 0.02, 0.02]
+    other = votes.take([3, 1]).with_share(shares)
+    fresh = NeighbourBallots(private, labels, public, shares, "euclidean").take([3, 1])
+    np.testing.assert_array_equal(dense(other), dense(fresh))
+    np.testing.assert_array_equal(other.radius, fresh.radius)
+    assert (votes.share == 0.3).all()
+    with pytest.raises(pv.InputError, match="share has no say here"):
+        NeighbourBallots(private, labels, public, radius=0.5).with_share(0.1)
+
+
+def test_balanced_shares_bring_votes_to_the_bar() -> None:
+    """Labels from very rare to common; what was released tells how rare they are."""
+    rng = np.random.default_rng(5)
+    prevalence = np.array([0.02, 0.05, 0.1, 0.3])
+    mechanism = pv.BinaryVoting(sigma=20.0, false_alarm=0.05)
+    bar, share, voters = 20 / np.sqrt(2) * 1.645, 0.01, 10_000
+    votes = np.broadcast_to(prevalence * share * voters, (2000, 4))
+    chance = norm.cdf(np.sqrt(2) * (votes - bar) / 20)
+    released = (rng.random(votes.shape) < chance).astype(np.int8)
+    shares = balanced_shares(released, share, mechanism, voters)
+    assert (np.diff(shares) < 0).all()
+    np.testing.assert_allclose(shares * prevalence * voters, bar / 2, rtol=0.35)
+    nothing = balanced_shares(np.zeros((50, 4), np.int8), share, mechanism, voters)
+    np.testing.assert_allclose(nothing, 8 * share)
+    most = balanced_shares(np.zeros((50, 4), np.int8), share, mechanism, voters, most=0.03)
+    np.testing.assert_allclose(most, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mechanism": pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0))}, "a sigma"),
+        ({"mechanism": pv.TauVoting(sigma=3.0, tau=1.0)}, "BinaryVoting"),
+        ({"labels": np.zeros(4)}, r"labels must be \(queries, labels\)"),
+        ({"aim": 0.0}, "aim must be finite and positive"),
+        ({"most": 2.0}, "share must lie"),
+    ],
+)
+def test_balanced_shares_refuses(change: dict[str, Any], message: str) -> None:
+    arguments = {"labels": np.zeros((9, 2)), "share": 0.1, "mechanism": MECHANISM, "voters": 50}
+    with pytest.raises(pv.InputError, match=message):
+        balanced_shares(**{**arguments, **change})
+
+
+@pytest.mark.parametrize("kind", ["pool", "query"])
+def test_the_radius_never_sees_private_rows(kind: str) -> None:
+    private, labels, public = made_up()
+    here = NeighbourBallots(private, labels, public, radius=kind)
+    there = NeighbourBallots(private[:5] * -40, labels[:5], public, radius=kind)
+    np.testing.assert_array_equal(here.radius, there.radius)
+    assert repr(here).replace("900 voters", "") == repr(there).replace("5 voters", "")
+
+
+@pytest.mark.parametrize("kind", ["pool", "query"])
+def test_a_large_pool_is_sampled_the_same_way_every_time(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, labels, _ = made_up()
+    public = np.random.default_rng(3).normal(size=(1500, 12)) + 1
+    exact = np.asarray(NeighbourBallots(private, labels, public, 0.1, radius=kind).radius)
+    monkeypatch.setattr(nearness, "POOL_ROWS", 700)
+    first, again = (
+        np.asarray(NeighbourBallots(private, labels, public, 0.1, radius=kind).radius)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != exact).any()
+    np.testing.assert_allclose(first, exact, rtol=0.25)
+    assert np.mean(first) == pytest.approx(np.mean(exact), rel=0.03)
+
+
+# -- a source of ballots ---------------------------------------------------------------------------
+
+
+def test_blocks_follow_public_sizes_only() -> None:
+    _, labels, public = made_up()
+    public = np.tile(public, (40, 1))
+    everywhere = np.repeat(public[:9], 100, axis=0)
+    nowhere = -everywhere
+    sizes = [
+        [block.queries for block in NeighbourBallots(rows, labels, public).blocks()]
+        for rows in (everywhere, nowhere)
+    ]
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) > 1
+    assert sum(sizes[0]) == len(public)
+
+
+def test_is_a_source_like_any_other() -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private, labels, public, 0.1)
+    assert pv.Ballots.of(votes) is votes
+    query, voter = np.nonzero(near(votes))
+    plain = pv.SparseBallots(query, voter, labels[voter], queries=QUERIES, voters=RECORDS)
+    ours, theirs = (
+        pv.label(source, mechanism=MECHANISM, epsilon=4.0, delta=1e-5, seed=7)
+        for source in (votes, plain)
+    )
+    np.testing.assert_array_equal(ours.labels, theirs.labels)
+    np.testing.assert_array_equal(ours.sealed.spent, theirs.sealed.spent)
+    assert ours.epsilon == theirs.epsilon
+    assert ours.voters == RECORDS
+    assert ours.sealed.exhausted.any()  # or the comparison would not have met an allowance
+
+
+def test_batches_of_an_electorate() -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private, labels, public, 0.1)
+    electorate = pv.Electorate(
+        mechanism=MECHANISM, voters=RECORDS, labels=LABELS, epsilon=4.0, delta=1e-5, seed=1
+    )
+    order = np.random.default_rng(0).permutation(QUERIES)
+    first, second = (
+        electorate.answer(votes.take(order[:30])),
+        electorate.answer(votes.take(order[30:])),
+    )
+    assert first.labels.shape == (30, LABELS)
+    assert second.labels.shape == (40, LABELS)
+    whole = pv.label(votes.take(order), mechanism=MECHANISM, epsilon=4.0, delta=1e-5, seed=1)
+    np.testing.assert_array_equal(electorate.sealed.spent, whole.sealed.spent)
+
+
+def test_whole_ballots_are_taken_too() -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private[:60], labels[:60, :2], public, 0.1).head(4)
+    assert pv.PowersetVoting(sigma=2.0).release(votes).shape == (4, 2)
+
+
+def test_head_and_take() -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private, labels, public, 0.1, radius="query")
+    whole = near(votes)
+    np.testing.assert_array_equal(near(votes.head(9)), whole[:9])
+    np.testing.assert_array_equal(near(votes.take([5, 2, 5])), whole[[5, 2, 5]])
+    np.testing.assert_array_equal(near(votes.take([5, 2, 9]).take([2, 0])), whole[[9, 5]])
+    np.testing.assert_array_equal(votes.take([5, 2]).radius, np.asarray(votes.radius)[[5, 2]])
+    assert votes.queries == QUERIES
+
+
+def test_an_unknown_label_is_no_vote() -> None:
+    private, labels, public = made_up()
+    unknown = labels.astype(np.int8)
+    unknown[::3, 1] = -1
+    known = np.where(unknown == 1, 1, 0)
+    votes, plain = (NeighbourBallots(private, y, public, 0.1) for y in (unknown, known))
+    np.testing.assert_array_equal(dense(votes), dense(plain))
+    np.testing.assert_array_equal(
+        dense(NeighbourBallots(private, sparse.csr_array(known), public, 0.1)), dense(plain)
+    )
+
+
+def test_a_person_with_several_records_is_one_voter() -> None:
+    private, labels, public = made_up()
+    persons = np.random.default_rng(4).integers(100, 160, RECORDS)
+    single = dense(NeighbourBallots(private, labels, public, 0.1))
+    votes = NeighbourBallots(private, labels, public, 0.1, groups=persons)
+    assert votes.voters == 60
+    np.testing.assert_array_equal(votes.voter_names, np.arange(100, 160))
+    expected = np.stack([single[:, persons == name].any(axis=1) for name in range(100, 160)], 1)
+    np.testing.assert_array_equal(dense(votes), expected)
+    spoke = near(NeighbourBallots(private, labels, public, 0.1))
+    heard = np.stack([spoke[:, persons == name].any(axis=1) for name in range(100, 160)], 1)
+    np.testing.assert_array_equal(near(votes), heard)
+    alone = NeighbourBallots(private, labels, public, 0.1, groups=np.arange(RECORDS))
+    np.testing.assert_array_equal(dense(alone), single)
+    nowhere = NeighbourBallots(private, labels, public, radius=0.0, groups=persons)
+    assert not near(nowhere).any()
+
+
+# -- embeddings ------------------------------------------------------------------------------------
+
+
+class Witness(TransformerMixin, BaseEstimator):
+    """Notes how many rows it was fitted on, and doubles what it is given."""
+
+    seen: list[int] = []  # noqa: RUF012 (shared by clones, on purpose)
+
+    def fit(self, X: Any, y: Any = None) -> Witness:
+        del y
+        self.seen.append(len(X))
+        self.scale_ = 2.0
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X * self.scale_
+
+
+def test_a_transformer_is_fitted_on_public_rows_only() -> None:
+    private, labels, public = made_up()
+    Witness.seen.clear()
+    given = Witness()
+    NeighbourBallots(private, labels, public, embedding=given)
+    assert Witness.seen == [QUERIES]
+    assert not hasattr(given, "scale_")
+
+
+def test_embeddings_by_name_transformer_and_function() -> None:
+    private, labels, public = made_up()
+    by_hand = StandardScaler().fit(public)
+    ways = [StandardScaler(), by_hand.transform]
+    first, second = (
+        near(NeighbourBallots(private, labels, public, 0.05, embedding=way)) for way in ways
+    )
+    np.testing.assert_array_equal(first, second)
+    pca = NeighbourBallots(private, labels, public, 0.05, "euclidean", embedding="pca:3")
+    assert 0.02 < near(pca).mean() < 0.1
+    private, labels, public = words()
+    for name in ("tfidf", "lsa:6"):
+        plain, packed = (
+            near(NeighbourBallots(wrap(private), labels, wrap(public), 0.05, embedding=name))
+            for wrap in (np.asarray, sparse.csr_array)
+        )
+        assert 0.02 < plain.mean() < 0.1
+        assert (plain != packed).mean() < 1e-3  # the same but for rounding
+    idf = np.log((1 + QUERIES) / (1 + (public > 0).sum(axis=0))) + 1
+    weighted = [normalize(rows * idf) for rows in (private, public)]
+    by_hand = [rows - weighted[1].mean(axis=0) for rows in weighted]
+    expected = near(NeighbourBallots(by_hand[0], labels, by_hand[1], 0.05))
+    found = near(NeighbourBallots(private, labels, public, 0.05, embedding="tfidf"))
+    assert (found != expected).mean() < 1e-3
+
+
+def test_an_embedding_that_mixes_rows_is_refused() -> None:
+    private, labels, public = made_up()
+
+    def by_batch(rows: Any) -> Any:
+        return rows - rows.mean(axis=0)
+
+    with pytest.raises(pv.InputError, match="each row by itself"):
+        NeighbourBallots(private, labels, public, embedding=by_batch)
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"share": 0.0}, r"share must lie in \(0, 1\], got 0.0"),
+        ({"share": 1.5}, "share must lie"),
+        ({"share": True}, "share must be a number or one per label"),
+        ({"share": [0.1, 0.2]}, r"share must be a number or one per label \(5\)"),
+        ({"share": [0.1, 0.1, 0.1, 0.1, 0.0]}, "share must lie"),
+        ({"metric": "manhattan"}, "metric must be one of cosine, euclidean"),
+        ({"radius": -1.0}, "radius must be finite and not negative"),
+        ({"radius": float("nan")}, "radius must be finite"),
+        ({"radius": "private"}, "radius must be a number or one of pool, query"),
+        ({"embedding": "pca:0"}, "'pca:K' or 'lsa:K' with 0 < K < 12, got 'pca:0'"),
+        ({"embedding": "umap:2"}, "embedding must be 'tfidf', or"),
+        ({"embedding": 7}, "embedding must be None"),
+        ({"groups": np.zeros(3, int)}, "groups must name 900 records"),
+        ({"groups": np.zeros(RECORDS)}, "groups must be texts or integers"),
+        ({"X_public": np.ones((1, 12))}, "X_public must have 2 rows or more"),
+        ({"X_public": np.ones((4, 3))}, "must have the same features"),
+        ({"X_public": np.ones(12)}, "must have the same features"),
+        ({"X_private": np.full((RECORDS, 12), "a")}, "X_private must be numbers"),
+        (
+            {"Y_private": np.zeros((RECORDS - 1, 2))},
+            r"Y_private must have the shape \(900, labels\)",
+        ),
+        ({"Y_private": np.zeros((RECORDS, 0))}, "Y_private must have the shape"),
+        (
+            {"Y_private": np.full((RECORDS, 2), 0.5)},
+            "Y_private must hold 1, 0 and -1 .* at row 0, label 0",
+        ),
+        (
+            {"Y_private": np.full((RECORDS, 2), np.nan)},
+            "Y_private must hold 1, 0 and -1 .* at row 0, label 0",
+        ),
+    ],
+)
+def test_bad_input_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
+    private, labels, public = made_up()
+    arguments = {"X_private": private, "Y_private": labels, "X_public": public, **change}
+    with pytest.raises(pv.InputError, match=message):
+        NeighbourBallots(**arguments)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_missing_feature_is_named(wrap: Any) -> None:
+    private, labels, public = words()
+    private[31, 4] = np.nan
+    with pytest.raises(pv.InputError, match=r"X_private\[31, 4\] must be finite"):
+        NeighbourBallots(wrap(private), labels, wrap(public))
+
+
+@pytest.mark.parametrize("rows", [[], [QUERIES], [-1], [0.5], [[1]], [True]])
+def test_take_refuses_rows_that_are_not_there(rows: Any) -> None:
+    private, labels, public = made_up()
+    with pytest.raises(pv.InputError, match="rows must"):
+        NeighbourBallots(private, labels, public).take(rows)
+
+
+def test_a_baseline_is_refused_and_charges_nothing(tmp_path: Path) -> None:
+    private, labels, public = made_up()
+    votes = NeighbourBallots(private, labels, public)
+    ledger = pv.Ledger.open(tmp_path / "ledger.db")
+    with pytest.raises(pv.InputError, match="sparse ballots take a zero baseline only"):
+        pv.label(
+            votes,
+            mechanism=MECHANISM,
+            epsilon=1.0,
+            delta=1e-5,
+            baseline=np.ones((QUERIES, LABELS)),
+            ledger=ledger,
+        )
+    assert not ledger.published()

@@ -1,0 +1,249 @@
+"""MixMatch learns from guesses, takes what PATE gives, and is kept without code."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privote.datasets import load_scenes
+from privote.errors import InputError, MissingExtraError, UnavailableError
+from privote.learning.students.classifiers import PartialLabels, train_student
+from privote.learning.students.mixmatch import MixMatchClassifier
+from privote.learning.students.saving import load_student, save_student
+
+torch = pytest.importorskip("torch")
+
+
+def _topics(rows, seed):
+    """Texts of 100 words on 4 topics: each topic makes its own 25 words likely."""
+    rng = np.random.default_rng(seed)
+    Y = (rng.random((rows, 4)) < 0.25).astype(np.int8)
+    share = np.full((rows, 100), 0.05)
+    for topic in range(4):
+        share[:, 25 * topic : 25 * topic + 25] += 0.3 * Y[:, [topic]]
+    return (rng.random(share.shape) < share).astype(np.float32), Y
+
+
+X, Y = _topics(16, 0)
+POOL, _ = _topics(800, 1)
+TEST, TRUTH = _topics(600, 2)
+QUICK = {"steps": 20, "hidden": 16, "random_state": 0}
+
+
+def test_it_beats_the_same_network_and_logistic_regressions_on_few_labels():
+    student = MixMatchClassifier(steps=150, hidden=64, random_state=0)
+    with_guesses = clone(student).fit(X, Y, X_unlabelled=POOL).predict_proba(TEST)
+    without = clone(student).set_params(unlabelled_weight=0.0, mixup=0.0).fit(X, Y)
+    linear = PartialLabels().fit(X, Y)
+    score = roc_auc_score(TRUTH, with_guesses)
+    assert score > roc_auc_score(TRUTH, without.predict_proba(TEST)) + 0.01
+    assert score > roc_auc_score(TRUTH, linear.predict_proba(TEST)) + 0.01
+
+
+@pytest.mark.parametrize("network", ["linear", "mlp"])
+@pytest.mark.parametrize("loss", ["cross-entropy", "l2"])
+def test_every_network_and_loss_learns(network, loss):
+    student = MixMatchClassifier(network, steps=100, unlabelled_loss=loss, random_state=0)
+    student.fit(X, Y, X_unlabelled=POOL)
+    assert roc_auc_score(TRUTH, student.predict_proba(TEST)) > 0.8
+
+
+def test_random_state_decides_everything():
+    def answers(seed):
+        student = MixMatchClassifier(**{**QUICK, "random_state": seed})
+        return student.fit(X, Y, POOL).predict_proba(TEST)
+
+    torch.manual_seed(5)
+    one = answers(1)
+    torch.manual_seed(6)
+    before = torch.random.get_rng_state()
+    assert np.array_equal(one, answers(1))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not np.array_equal(one, answers(2))
+
+
+def test_held_back_labels_are_guessed_and_never_learnt_from():
+    held = Y.copy()
+    held[:, 0] = -1
+    held[::2, 1] = -1
+    held[:3] = -1
+    one = MixMatchClassifier(**QUICK).fit(X, held, POOL).predict_proba(TEST)
+    assert np.isfinite(one).all()
+    # Rows without any answer are not there at all.
+    two = MixMatchClassifier(**QUICK, scale="none").fit(X, held, POOL).predict_proba(TEST)
+    three = MixMatchClassifier(**QUICK, scale="none").fit(X[3:], held[3:], POOL)
+    assert np.array_equal(two, three.predict_proba(TEST))
+
+
+def test_labels_of_one_class_are_fine():
+    labels = Y.copy()
+    labels[:, 0], labels[:, 1] = 1, 0
+    student = MixMatchClassifier(**QUICK).fit(X, labels, POOL)
+    answers = student.predict_proba(TEST)
+    assert answers[:, 0].mean() > 0.8
+    assert answers[:, 1].mean() < 0.2
+
+
+def test_only_unknown_labels_are_refused():
+    with pytest.raises(InputError, match="at least one label"):
+        MixMatchClassifier(**QUICK).fit(X, np.full_like(Y, -1), POOL)
+
+
+@pytest.mark.parametrize("pool", [None, POOL[:0]])
+def test_without_unlabelled_rows_it_still_learns(pool):
+    student = MixMatchClassifier(steps=100, random_state=0).fit(X, Y, pool)
+    assert roc_auc_score(TRUTH, student.predict_proba(TEST)) > 0.8
+
+
+def test_predictions_are_as_common_as_released_labels():
+    student = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
+    wanted = (Y.sum(axis=0) + 1) / (len(Y) + 2)
+    assert student.predict(POOL).mean(axis=0) == pytest.approx(wanted, abs=0.01)
+    student = MixMatchClassifier(**QUICK, threshold=[0.1, 0.2, 0.3, 1.0]).fit(X, Y, POOL)
+    chance = student.predict_proba(TEST)
+    assert np.array_equal(student.predict(TEST), chance >= [0.1, 0.2, 0.3, 1.0])
+
+
+def test_curves_of_training_are_kept():
+    history = MixMatchClassifier(**QUICK, ramp=0.5).fit(X, Y, POOL).history_
+    assert history["step"] == list(range(20))
+    assert history["weight"][0] == 0.0
+    assert history["weight"][5] == pytest.approx(2.5)
+    assert history["weight"][10:] == [5.0] * 10
+    assert np.isfinite(history["supervised"]).all()
+    assert history["unlabelled"][0] == 0.0  # at weight 0 nothing is guessed
+    assert min(history["unlabelled"][1:]) > 0
+
+
+def test_sparse_rows_are_the_same_rows():
+    dense = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
+    sparse = MixMatchClassifier(**QUICK).fit(sp.csr_matrix(X), Y, sp.csr_matrix(POOL))
+    assert np.array_equal(sparse.predict_proba(sp.csr_matrix(TEST)), dense.predict_proba(TEST))
+
+
+def test_settings_left_open_go_by_the_kind_of_input():
+    student = MixMatchClassifier("smallcnn", mixup=0.5)
+    images, vectors = student._recipe(True), student._recipe(False)
+    assert (images.weight_decay, images.warmup, images.unlabelled_weight) == (0.05, 0.4, 1.0)
+    assert (vectors.weight_decay, vectors.warmup, vectors.unlabelled_weight) == (1.0, 0.0, 5.0)
+    assert images.mixup == vectors.mixup == 0.5
+    assert (images.augment.noise, images.augment.feature_dropout) == (0.05, 0.0)
+    assert (vectors.augment.noise, vectors.augment.feature_dropout) == (0.1, 0.5)
+
+
+def test_a_student_of_images():
+    scenes = load_scenes(private=1, public=60, test=20)
+    images, test = (scenes.images(rows)[:, None] for rows in (scenes.X_public, scenes.X_test))
+    student = MixMatchClassifier("smallcnn", steps=3, shift=1, random_state=0)
+    student.fit(images[:30], scenes.Y_public[:30], X_unlabelled=images[30:])
+    assert student.predict_proba(test).shape == (20, 10)
+    with pytest.raises(InputError, match="shape"):
+        student.predict_proba(test[:, :, :8])
+
+
+def test_own_networks_and_own_augmentations():
+    def network(shape, labels):
+        return torch.nn.Linear(shape[0], labels)
+
+    calls = []
+
+    def change(batch, generator):
+        calls.append(len(batch))
+        return batch
+
+    student = MixMatchClassifier(network, steps=2, augment=change, batch_size=8)
+    student.fit(X, Y, POOL)
+    # The first step has weight 0 and sees the labelled batch; the second also two copies to learn
+    # from and two to guess about.
+    assert calls == [8] * 6
+    with pytest.raises(UnavailableError, match="function"):
+        student.to_arrays()
+
+
+def test_it_is_the_student_that_pate_trains():
+    labels = Y.copy()
+    labels[:3] = -1
+    student = train_student(MixMatchClassifier(steps=5), X, labels, POOL, random_state=3)
+    assert student.random_state == 3
+    assert student.predict(TEST).shape == (600, 4)
+
+
+def test_it_is_saved_without_code(tmp_path):
+    student = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
+    save_student(tmp_path / "a.student", student, label_names="abcd", privacy={"epsilon": 1.0})
+    again = load_student(tmp_path / "a.student").model
+    assert np.array_equal(again.predict_proba(TEST), student.predict_proba(TEST))
+    assert np.array_equal(again.predict(TEST), student.predict(TEST))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"config": None}, "config"),
+        ({"config": np.array("{}")}, "saved network"),
+        ({"config": np.array('{"network": "mlp", "hidden": 1e12')}, "saved network"),
+        ({"thresholds": np.zeros(3)}, "thresholds"),
+        ({"weights/1.weight": np.zeros((16, 3))}, "weights"),
+        ({"weights/1.bias": None}, "weights"),
+        ({"weights/9.bias": np.zeros(3)}, "weights"),
+    ],
+)
+def test_broken_files_are_refused(change, says):
+    arrays = MixMatchClassifier(**QUICK).fit(X, Y, POOL).to_arrays() | change
+    arrays = {name: value for name, value in arrays.items() if value is not None}
+    with pytest.raises(InputError, match=says):
+        MixMatchClassifier.from_arrays(arrays)
+
+
+def test_a_file_cannot_ask_for_a_network_larger_than_itself():
+    arrays = MixMatchClassifier(**QUICK).fit(X, Y, POOL).to_arrays()
+    huge = str(arrays["config"]).replace('"hidden": 16', '"hidden": 1000000000000')
+    assert huge != str(arrays["config"])
+    with pytest.raises(InputError, match="weights"):
+        MixMatchClassifier.from_arrays({**arrays, "config": np.array(huge)})
+
+
+def test_it_clones_pickles_and_reports():
+    done = []
+    model = clone(MixMatchClassifier(**QUICK, progress=lambda *at: done.append(at)))
+    model.fit(X, Y, POOL)
+    assert done[-1] == (20, 20)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(TEST), model.predict_proba(TEST))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"network": "vgg"}, "network"),
+        ({"steps": 0}, "steps"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"ema": 1.5}, "ema"),
+        ({"scale": "rows"}, "scale"),
+        ({"threshold": "half"}, "threshold"),
+        ({"threshold": [0.5, 0.5]}, "threshold"),
+        ({"threshold": 2.0}, "threshold"),
+        ({"unlabelled_loss": "hinge"}, "unlabelled_loss"),
+        ({"unlabelled_weight": -1.0}, "unlabelled_weight"),
+        ({"warmup": 1.5}, "warmup"),
+        ({"feature_dropout": 1.0}, "feature_dropout"),
+    ],
+)
+def test_bad_settings_are_refused(wrong, says):
+    with pytest.raises(InputError, match=says):
+        MixMatchClassifier(**{**QUICK, **wrong}).fit(X, Y, POOL)
+
+
+def test_rows_of_another_kind_are_refused():
+    with pytest.raises(InputError, match="X_unlabelled"):
+        MixMatchClassifier(**QUICK).fit(X, Y, POOL[:, :5])
+
+
+def test_without_torch_it_says_which_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
+        MixMatchClassifier(**QUICK).fit(X, Y, POOL)

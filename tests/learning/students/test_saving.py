@@ -1,0 +1,140 @@
+"""A saved student runs no code when it is loaded."""
+
+import contextlib
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privote.errors import InputError
+from privote.learning.rows import label_probabilities
+from privote.learning.students.classifiers import PartialLabels, train_student
+from privote.learning.students.saving import load_student, save_student
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(60, 3))
+Y = (X[:, :2] > 0).astype(np.int8)
+NAMES = ("left", "right")
+FACTS = {"network": None, "label_names": [], "feature_names": None, "privacy": {}, "version": "0"}
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        None,
+        RandomForestClassifier(5),
+        PartialLabels(make_pipeline(StandardScaler(), RandomForestClassifier(3))),
+    ],
+    ids=["default", "forest", "pipeline"],
+)
+def test_a_student_comes_back_as_it_went(tmp_path, student):
+    model = train_student(student, X, Y, random_state=0)
+    path = tmp_path / "a.student"
+    save_student(
+        path, model, label_names=NAMES, feature_names=list("abc"), privacy={"epsilon": 2.0}
+    )
+    back = load_student(path, trusted=["sklearn.tree._tree.Tree"])
+    assert np.array_equal(back.predict_proba(X), label_probabilities(model, X, 2))
+    assert ((back.predict_proba(X) >= 0.5) == Y).mean() > 0.9
+    assert (back.label_names, back.privacy) == (NAMES, {"epsilon": 2.0})
+    assert back.feature_names == ("a", "b", "c")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.student"]
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+def test_code_in_a_file_is_refused_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = PartialLabels().fit(X, Y)
+    model.estimators_[0] = Bomb()
+    with contextlib.suppress(Exception):  # whatever skops says to what it cannot keep
+        save_student("b.student", model, label_names=NAMES)
+        load_student("b.student")
+    with zipfile.ZipFile("c.student", "w") as file:
+        file.writestr("facts.json", json.dumps(FACTS))
+        file.writestr("student.skops", pickle.dumps(Bomb()))
+    with pytest.raises(InputError):
+        load_student("c.student")
+    assert not (tmp_path / "exploded").exists()
+
+
+class Stranger(PartialLabels):
+    pass
+
+
+def test_an_unknown_type_is_refused_unless_named(tmp_path):
+    path = tmp_path / "s.student"
+    save_student(path, Stranger().fit(X, Y), label_names=NAMES)
+    with pytest.raises(InputError, match="Stranger"):
+        load_student(path)
+    forest = tmp_path / "f.student"
+    save_student(forest, train_student(RandomForestClassifier(2), X, Y), label_names=NAMES)
+    with pytest.raises(InputError, match="Tree"):  # a tree may point outside of its own arrays
+        load_student(forest)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.student", None, "does not exist"),
+        ("a.student", b"no zip", "not a saved student"),
+        ("a.pkl", None, "must end in .student"),
+    ],
+)
+def test_what_is_no_student_is_refused(tmp_path, name, content, words):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        load_student(path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "content"),
+    [
+        ("[" * 10_000, b""),
+        (json.dumps([1]), b""),
+        (json.dumps({**FACTS, "label_names": "text"}), b""),
+        (json.dumps({**FACTS, "network": "unheard of"}), b""),
+        (json.dumps({**FACTS, "network": "mixmatch", "parameters": {"steps": "x"}}), b"no zip"),
+        (" " * (2 << 20), b""),
+    ],
+)
+def test_hostile_files_end_in_one_sentence(tmp_path, facts, content):
+    path = tmp_path / "h.student"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("facts.json", facts)
+        file.writestr("student.skops", content)
+        file.writestr("student.npz", content)
+    with pytest.raises(InputError, match="student"):
+        load_student(path)
+
+
+def test_a_member_that_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
+    from privote.learning.students import saving
+
+    monkeypatch.setattr(saving, "_MOST", 5_000)
+    inner = tmp_path / "inner.zip"
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("schema.json", b" " * 100_000)
+    path = tmp_path / "z.student"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("facts.json", json.dumps(FACTS))
+        file.writestr("student.skops", inner.read_bytes())
+    with pytest.raises(InputError, match="unpack to more"):
+        load_student(path)
+
+
+def test_a_folder_is_no_student(tmp_path):
+    (tmp_path / "x.student").mkdir()
+    with pytest.raises(InputError, match="is no file"):
+        load_student(tmp_path / "x.student")

@@ -1,0 +1,311 @@
+"""Ensembles: one record reaches one teacher, whatever the teacher, the rule and the machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privote.errors import InputError
+from privote.learning import LinearTeachers, Teachers, cast, train
+from privote.learning.teachers.partition import partition
+
+TEACHERS = 7
+
+
+def data(records: int = 260, features: int = 12, labels: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(records, features)).astype(np.float32)
+    scores = X @ rng.normal(size=(features, labels)) + rng.normal(size=(records, labels))
+    return X, (scores > [0, 1, 3, 6]).astype(np.int8)
+
+
+POOL = np.random.default_rng(1).normal(size=(150, 12)).astype(np.float32)
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "linear": LinearTeachers,
+    "standardized": lambda: LinearTeachers(standardize=True),
+    "hidden": lambda: LinearTeachers(hidden=4, max_iter=10),
+    "pipeline": lambda: make_pipeline(
+        StandardScaler(), OneVsRestClassifier(SGDClassifier(loss="log_loss", max_iter=5, tol=None))
+    ),
+    "forest": lambda: RandomForestClassifier(5),
+    "neighbours": lambda: KNeighborsClassifier(3),
+    "network": lambda: MLPClassifier((4,), max_iter=5),
+}
+
+
+def answers(teachers: Teachers) -> np.ndarray:
+    return np.concatenate(list(teachers.predict_proba(POOL)))
+
+
+def trained(kind: str, X: Any, Y: np.ndarray, part: np.ndarray, **how: Any) -> Teachers:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a few iterations are enough here
+        return train(KINDS[kind](), X, Y, part, TEACHERS, **how)
+
+
+# -- soundness ---------------------------------------------------------------------------------
+
+
+def another_record(X: Any, Y: np.ndarray, part: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    X, Y = X.copy(), Y.copy()
+    row = np.flatnonzero(part == 2)[0]
+    X[row], Y[row] = 50.0, 1 - Y[row]
+    return X, Y, part
+
+
+def fewer_records(X: Any, Y: np.ndarray, part: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    keep = np.ones(len(part), bool)
+    keep[np.flatnonzero(part == 2)[::2]] = False
+    return X[keep], Y[keep], part[keep]
+
+
+def unknown_labels(X: Any, Y: np.ndarray, part: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    Y = Y.copy()
+    Y[np.flatnonzero(part == 2)[:3], 0] = -1
+    return X, Y, part
+
+
+def no_records(X: Any, Y: np.ndarray, part: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    return X[part != 2], Y[part != 2], part[part != 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [another_record, fewer_records, unknown_labels, no_records])
+def test_one_part_reaches_one_teacher(kind: str, change: Callable[..., Any]) -> None:
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    before = trained(kind, X, Y, part)
+    after = trained(kind, *change(X, Y, part))
+    others = np.arange(TEACHERS) != 2
+    one, two = answers(before), answers(after)
+    assert np.array_equal(one[:, others], two[:, others])  # to the last bit
+    assert not np.array_equal(one[:, 2], two[:, 2])
+    for rule in ("prevalence", 0.5):
+        votes, changed = cast(before, POOL, rule), cast(after, POOL, rule)
+        assert np.array_equal(votes[:, others], changed[:, others])
+
+
+def test_a_part_that_is_sparse_or_dense_changes_no_other() -> None:
+    X, Y = data(600, 300)
+    X[np.random.default_rng(3).random(X.shape) > 0.02] = 0
+    part = partition(len(X), TEACHERS, key=0)
+    full = X.copy()
+    full[part == 2] = 1.0  # beyond the density from which rows are made dense
+    pool = sp.csr_array(X[:50])
+    one = np.concatenate(list(train(None, sp.csr_array(X), Y, part, 7).predict_proba(pool)))
+    two = np.concatenate(list(train(None, sp.csr_array(full), Y, part, 7).predict_proba(pool)))
+    others = np.arange(TEACHERS) != 2
+    assert np.array_equal(one[:, others], two[:, others])
+    assert not np.array_equal(one[:, 2], two[:, 2])
+
+
+@pytest.mark.parametrize("kind", ["linear", "forest"])
+def test_tuned_thresholds_reach_one_teacher(kind: str) -> None:
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    before = trained(kind, X, Y, part, tune="F1")
+    after = trained(kind, *fewer_records(X, Y, part), tune="F1")
+    others = np.arange(TEACHERS) != 2
+    assert before.thresholds is not None
+    assert after.thresholds is not None
+    assert np.array_equal(before.thresholds[others], after.thresholds[others])
+    assert not np.array_equal(before.thresholds[2], after.thresholds[2])
+
+
+# -- what is fitted ----------------------------------------------------------------------------
+
+
+def test_each_teacher_is_the_model_of_its_part() -> None:
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    cube = answers(train(LinearTeachers(C=2.0), X, Y, part, TEACHERS))
+    hidden = answers(train(LinearTeachers(hidden=3), X, Y, part, TEACHERS, random_state=4))
+    assert cube.dtype == np.float32
+    for teacher in range(TEACHERS):
+        mine = part == teacher
+        alone = LinearTeachers(C=2.0).fit(X[mine], Y[mine]).predict_proba(POOL)
+        np.testing.assert_allclose(cube[:, teacher], alone, atol=1e-5)
+        seed = int(np.random.SeedSequence((4, teacher)).generate_state(1)[0] >> 1)
+        network = LinearTeachers(hidden=3, random_state=seed).fit(X[mine], Y[mine])
+        np.testing.assert_allclose(hidden[:, teacher], network.predict_proba(POOL), atol=1e-5)
+
+
+def test_what_teachers_saw() -> None:
+    X, Y = data()
+    Y[:30, 1] = -1
+    part = np.minimum(partition(len(X), TEACHERS, key=0), TEACHERS - 2)  # the last part is empty
+    teachers = train(None, X, Y, part, TEACHERS)
+    assert (teachers.n_teachers, teachers.n_labels) == (TEACHERS, 4)
+    assert teachers.sizes.tolist() == np.bincount(part, minlength=TEACHERS).tolist()
+    for teacher in range(TEACHERS - 1):
+        mine = Y[part == teacher]
+        share = (mine == 1).sum(axis=0) / (mine >= 0).sum(axis=0)
+        np.testing.assert_allclose(teachers.prevalence[teacher], share)
+    assert (teachers.prevalence[-1] == 0).all()
+    assert repr(teachers) == "StackedTeachers(7 teachers, 4 labels)"
+
+
+@pytest.mark.parametrize("kind", ["linear", "hidden", "forest"])
+def test_a_teacher_without_records_says_no(kind: str) -> None:
+    X, Y = data(60)
+    part = np.arange(60) % 3 + 1
+    teachers = trained(kind, X, Y, part)
+    assert (answers(teachers)[:, [0, 4, 5, 6]] == 0).all()
+    assert not cast(teachers, POOL)[:, [0, 4, 5, 6]].any()
+    assert not cast(teachers, POOL, 0.5)[:, [0, 4, 5, 6]].any()
+
+
+def test_a_thousand_teachers_of_few_records() -> None:
+    X, Y = data(1500)
+    part = partition(1500, 1000, key=0)
+    teachers = train(None, X, Y, part, 1000)
+    assert teachers.sizes.min() == 0
+    cube = answers(teachers)
+    assert cube.shape == (150, 1000, 4)
+    assert np.isfinite(cube).all()
+
+
+def test_sparse_rows_give_the_same_answers() -> None:
+    X, Y = data()
+    X[np.abs(X) < 0.5] = 0
+    part = partition(len(X), TEACHERS, key=0)
+    dense = answers(train(LinearTeachers(tol=1e-6), X, Y, part, TEACHERS))
+    teachers = train(LinearTeachers(tol=1e-6), sp.csr_array(X), Y, part, TEACHERS)
+    sparse = np.concatenate(list(teachers.predict_proba(sp.csr_array(POOL))))
+    np.testing.assert_allclose(sparse, dense, atol=1e-4)
+
+
+def test_blocks_of_answers() -> None:
+    X, Y = data()
+    teachers = train(None, X, Y, partition(len(X), TEACHERS, key=0), TEACHERS)
+    blocks = list(teachers.predict_proba(POOL, block=64))
+    assert [len(block) for block in blocks] == [64, 64, 22]
+    np.testing.assert_allclose(np.concatenate(blocks), answers(teachers), atol=1e-6)
+
+
+def test_as_good_as_the_loop_on_real_data(shared_data: Path) -> None:
+    from privote.datasets import mulan
+    from privote.metrics import multilabel
+
+    data = mulan(shared_data / "mulan_emotions.arff", sparse=False)
+    X, Y = data.X[:400], data.Y[:400]
+    part = partition(400, 4, key=0)
+    ours = train(LinearTeachers(standardize=True), X, Y, part, 4)
+    loop = make_pipeline(StandardScaler(), OneVsRestClassifier(LogisticRegression()))
+    peers = train(loop, X, Y, part, 4)
+
+    def auc(teachers: Teachers) -> float:
+        cube = np.concatenate(list(teachers.predict_proba(data.X[400:])))
+        return float(np.mean([multilabel(data.Y[400:], a)["AUC"] for a in np.swapaxes(cube, 0, 1)]))
+
+    assert abs(auc(ours) - auc(peers)) < 0.01
+    assert auc(ours) > 0.7
+
+
+# -- on one processor or many ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["linear", "hidden", "network"])
+def test_two_jobs_train_the_same_teachers_as_one(kind: str) -> None:
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    done: list[tuple[int, int]] = []
+    one = trained(kind, X, Y, part, n_jobs=1)
+    with joblib.parallel_config("threading" if kind == "network" else "loky"):
+        two = trained(kind, X, Y, part, n_jobs=2, progress=lambda *at: done.append(at))
+    assert np.array_equal(answers(one), answers(two))
+    assert done[-1] == (TEACHERS, TEACHERS)
+    assert [at for at, _ in done] == sorted({at for at, _ in done})
+
+
+def test_on_dask() -> None:
+    distributed = pytest.importorskip("distributed")
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    with (
+        distributed.Client(
+            processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
+        ),
+        joblib.parallel_config("dask", n_jobs=2),
+    ):
+        for kind in ("linear", "forest"):
+            there = trained(kind, X, Y, part)
+            with joblib.parallel_config("sequential"):
+                assert np.array_equal(answers(there), answers(trained(kind, X, Y, part)))
+
+
+@pytest.mark.slow
+def test_on_ray() -> None:
+    ray = pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    X, Y = data()
+    part = partition(len(X), TEACHERS, key=0)
+    here = answers(trained("linear", X, Y, part))
+    register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    try:
+        with joblib.parallel_config("ray", n_jobs=2):
+            assert np.array_equal(answers(trained("linear", X, Y, part)), here)
+    finally:
+        ray.shutdown()
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"part": np.zeros(5, int)}, "part must be 260 whole numbers"),
+        ({"part": np.zeros(260)}, "part must be 260 whole numbers"),
+        ({"part": np.full(260, 7)}, r"part must lie in 0..6, got 7 to 7"),
+        ({"n_teachers": 0}, "n_teachers must be at least 1"),
+        ({"n_teachers": 7.0}, "n_teachers must be a whole number"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": None}, "random_state"),
+        ({"tune": "AUC"}, "tune must be None or one of F1, BAC, got 'AUC'"),
+        ({"teacher": 3}, "teacher must be a classifier"),
+        ({"teacher": LinearTeachers(C=-1)}, "C must be finite and positive"),
+        ({"teacher": LogisticRegression()}, "classifier for many labels; LogisticRegression"),
+        ({"Y": np.zeros((260, 4)) + 0.5}, "Y must hold 1, 0 and -1"),
+        ({"Y": np.zeros((5, 4))}, r"Y must have the shape \(260, labels\)"),
+    ],
+)
+def test_train_refuses(changed: dict[str, Any], message: str) -> None:
+    X, Y = data()
+    arguments: dict[str, Any] = {
+        "teacher": None,
+        "X": X,
+        "Y": Y,
+        "part": partition(len(X), TEACHERS, key=0),
+        "n_teachers": TEACHERS,
+    }
+    with pytest.raises(InputError, match=message):
+        train(**(arguments | changed))
+
+
+def test_asking_refuses() -> None:
+    X, Y = data()
+    teachers = train(None, X, Y, partition(len(X), TEACHERS, key=0), TEACHERS)
+    with pytest.raises(InputError, match="12 features, got 3"):
+        list(teachers.predict_proba(POOL[:, :3]))
+    with pytest.raises(InputError, match="block"):
+        list(teachers.predict_proba(POOL, block=0))
+    with pytest.raises(InputError, match="float32 can hold"):
+        list(teachers.predict_proba(POOL.astype(np.float64) * 1e200))

@@ -1,0 +1,94 @@
+"""Yes to the top share: so many, the likeliest, and ties without looking at anybody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote.errors import InputError
+from privote.learning.teachers.votes import room_for, top_share, votes_of, yes_votes
+
+
+@given(
+    queries=st.integers(1, 40),
+    levels=st.integers(1, 50),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 1000),
+)
+def test_exactly_the_share_and_the_likeliest(
+    queries: int, levels: int, share: float, seed: int
+) -> None:
+    scores = np.random.default_rng(seed).integers(0, levels, (queries, 3, 2)) / levels
+    votes = top_share(scores, np.full((3, 2), share))
+    assert (votes.sum(axis=0) == int(np.floor(share * queries + 0.5))).all()
+    for teacher, label in np.ndindex(3, 2):
+        yes, no = scores[votes[:, teacher, label], teacher, label], None
+        no = scores[~votes[:, teacher, label], teacher, label]
+        if len(yes) and len(no):
+            assert yes.min() >= no.max()
+
+
+def test_shares_differ_by_teacher_and_label() -> None:
+    scores = np.random.default_rng(0).random((100, 2, 3))
+    share = np.array([[0.0, 0.125, 1.0], [0.005, 0.0149, 0.994]])
+    assert top_share(scores, share).sum(axis=0).tolist() == [[0, 13, 100], [1, 1, 99]]
+    assert (top_share(scores, share[1]).sum(axis=0) == [1, 1, 99]).all()
+
+
+@given(seed=st.integers(0, 1000))
+def test_a_teachers_votes_do_not_depend_on_another(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 4, (30, 3, 2)) / 4
+    share = rng.random((3, 2))
+    votes = top_share(scores, share)
+    scores[:, 1], share[1] = rng.random((30, 2)), rng.random(2)
+    assert np.array_equal(top_share(scores, share)[:, [0, 2]], votes[:, [0, 2]])
+
+
+def test_teachers_without_an_opinion_do_not_agree() -> None:
+    votes = top_share(np.zeros((1000, 50, 2)), np.full((50, 2), 0.3))
+    assert (votes.sum(axis=0) == 300).all()
+    # Of 50 teachers 15 say yes on average, with a standard deviation of 3.2.
+    tally = votes.sum(axis=1)
+    assert tally.max() < 32
+    assert 2.7 < tally.std() < 3.8
+
+
+@given(
+    cuts=st.lists(st.integers(1, 39), max_size=4),
+    levels=st.integers(1, 50),
+    seed=st.integers(0, 1000),
+)
+def test_blocks_do_not_change_a_vote(cuts: list[int], levels: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, levels, (6, 40)).astype(np.float32)
+    wanted = rng.integers(0, 41, 6)
+    sizes = np.diff([0, *sorted(set(cuts)), 40]).tolist()
+    whole = next(votes_of(scores, wanted, [40]))
+    assert np.array_equal(np.concatenate(list(votes_of(scores, wanted, sizes))), whole)
+
+
+def test_a_large_room_is_a_file_that_is_gone_afterwards(tmp_path: Any) -> None:
+    with room_for(3, 10, memory=119, scratch=tmp_path) as room:
+        assert isinstance(room, np.memmap)
+        room[:] = 1
+        assert room.shape == (3, 10)
+        assert not list(tmp_path.iterdir())
+    with room_for(3, 10, memory=120, scratch=tmp_path) as room:
+        assert not isinstance(room, np.memmap)
+
+
+def test_what_is_refused() -> None:
+    scores = np.zeros((4, 2, 3))
+    with pytest.raises(InputError, match="3 axes"):
+        top_share(scores[0], [0.5])
+    with pytest.raises(InputError, match="finite"):
+        top_share(scores * np.nan, [0.5] * 3)
+    with pytest.raises(InputError, match=r"\(2, 3\), got shape \(2,\)"):
+        top_share(scores, [0.5] * 2)
+    with pytest.raises(InputError, match=r"share must lie in \[0, 1\]"):
+        yes_votes([0.5, 1.5], 10, 1, 2)

@@ -1,0 +1,148 @@
+"""Probabilities into votes: every rule, in memory and in blocks, for each teacher alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, f1_score
+
+from privote.errors import InputError
+from privote.learning import Teachers, cast, cast_packed, train
+from privote.learning.teachers.partition import partition
+from privote.learning.teachers.votes import best_thresholds, top_share, vote_blocks
+
+
+def data(records: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(records, 6)).astype(np.float32)
+    return X, (X @ rng.normal(size=(6, 3)) > [0, 2, 4]).astype(np.int8)
+
+
+POOL = np.random.default_rng(1).normal(size=(203, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def teachers() -> Teachers:
+    X, Y = data()
+    return train(None, X, Y, partition(400, 5, key=0), 5, tune="F1")
+
+
+@pytest.fixture(scope="module")
+def answers(teachers: Teachers) -> np.ndarray:
+    return np.concatenate(list(teachers.predict_proba(POOL)))
+
+
+def test_by_prevalence_each_teacher_says_yes_as_often_as_its_part_did(
+    teachers: Teachers, answers: np.ndarray
+) -> None:
+    votes = cast(teachers, POOL)
+    assert votes.shape == (203, 5, 3)
+    assert votes.dtype == np.bool_
+    assert np.array_equal(votes.sum(axis=0), np.floor(teachers.prevalence * 203 + 0.5))
+    assert np.array_equal(votes, top_share(answers, teachers.prevalence))
+
+
+def test_by_numbers(teachers: Teachers, answers: np.ndarray) -> None:
+    assert np.array_equal(cast(teachers, POOL, 0.5), answers >= 0.5)
+    bars = np.array([0.1, 0.5, 0.9])
+    assert np.array_equal(cast(teachers, POOL, bars), answers >= bars.astype(np.float32))
+    each = np.random.default_rng(0).random((5, 3))
+    assert np.array_equal(cast(teachers, POOL, each), answers >= each.astype(np.float32))
+    assert cast(teachers, POOL, 0).all()
+
+
+def test_tuned(teachers: Teachers, answers: np.ndarray) -> None:
+    assert teachers.thresholds is not None
+    bars = teachers.thresholds.astype(np.float32)
+    assert np.array_equal(cast(teachers, POOL, "tuned"), answers >= bars)
+    assert len(np.unique(bars)) > 10
+
+
+@pytest.mark.parametrize("rule", ["prevalence", "tuned", 0.3])
+def test_blocks_files_and_bits_do_not_change_a_vote(
+    teachers: Teachers, rule: Any, tmp_path: Any
+) -> None:
+    votes = cast(teachers, POOL, rule)
+    # One row at a time may round the last bit of a probability another way, so whole blocks.
+    how = {"block": 64, "memory": 0, "scratch": tmp_path}
+    blocks = list(vote_blocks(teachers, POOL, rule, **how))
+    assert [len(block) for block in blocks] == [64, 64, 64, 11]
+    assert np.array_equal(np.concatenate(blocks), votes)
+    assert np.array_equal(cast(teachers, POOL, rule, **how), votes)
+    ballots = cast_packed(teachers, POOL, rule, **how)
+    assert ballots.shape == votes.shape
+    assert np.array_equal(ballots.to_array(), votes)
+    assert not list(tmp_path.iterdir())
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    records=st.integers(2, 40),
+    levels=st.integers(1, 12),
+    metric=st.sampled_from(["F1", "BAC"]),
+)
+def test_no_threshold_is_better_than_the_best(
+    seed: int, records: int, levels: int, metric: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, levels + 1, (records, 1)) / levels
+    Y = rng.integers(-1, 2, (records, 1)).astype(np.int8)
+    Y[:2, 0] = [0, 1]
+    known = Y[:, 0] >= 0
+    figure = f1_score if metric == "F1" else balanced_accuracy_score
+
+    def at(threshold: float) -> float:
+        return float(figure(Y[known, 0], scores[known, 0] >= threshold))
+
+    best = best_thresholds(scores, Y, metric)[0]
+    assert 0 <= best <= 1
+    # All answers there are but one: no to everything has an F1 of 0 and a BAC of 1/2.
+    assert at(best) >= max(at(value) for value in np.unique(scores)) - 1e-12
+
+
+def test_a_label_with_one_class_has_nothing_to_tune_by() -> None:
+    Y = np.array([[0, 1, -1], [0, 1, 1]], np.int8)
+    assert best_thresholds(np.full((2, 3), 0.2), Y, "F1").tolist() == [0.5, 0.5, 0.5]
+
+
+def test_a_threshold_lies_half_way_and_as_high_as_it_can() -> None:
+    scores = np.array([[0.9], [0.6], [0.4], [0.2]])
+    Y = np.array([[1], [1], [0], [0]], np.int8)
+    assert best_thresholds(scores, Y, "F1") == pytest.approx([0.5])
+    Y = np.array([[1], [0], [1], [0]], np.int8)
+    # BAC is 3/4 with one yes and with three: of equals the highest.
+    assert best_thresholds(scores, Y, "BAC") == pytest.approx([0.75])
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("best", "prevalence, tuned, or numbers, got 'best'"),
+        (1.5, r"threshold must lie in \[0, 1\]"),
+        ([0.5, np.nan, 0.5], r"threshold must lie in \[0, 1\]"),
+        ([0.5, 0.5], r"one per label \(3\).*got shape \(2,\)"),
+        (np.zeros((3, 5)), r"\(5, 3\), got shape \(3, 5\)"),
+        (["a", "b", "c"], "threshold must be numbers"),
+        (None, "threshold"),
+    ],
+)
+def test_rules_that_are_refused(teachers: Teachers, rule: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        cast(teachers, POOL, rule)
+
+
+def test_what_else_is_refused(teachers: Teachers) -> None:
+    X, Y = data()
+    plain = train(None, X, Y, partition(400, 5, key=0), 5)
+    with pytest.raises(InputError, match="trained with tune='F1' or 'BAC'"):
+        cast(plain, POOL, "tuned")
+    with pytest.raises(InputError, match="X_public must have at least one row"):
+        cast(plain, POOL[:0])
+    with pytest.raises(InputError, match="multiple of 8"):
+        cast_packed(plain, POOL, block=3)
+    with pytest.raises(InputError, match="metric must be one of F1, BAC"):
+        best_thresholds(np.zeros((1, 1)), np.zeros((1, 1), np.int8), "ACC")
