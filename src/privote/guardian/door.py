@@ -296,7 +296,7 @@ class Guardian:
                     guess[now],
                     left,
                     unit=self.mechanism.surprise_unit,
-                    silence_is_zeros=self.mechanism.name != "powerset",
+                    silence_is_zeros=self.mechanism.silence_is_zeros,
                 )
                 self._clerk.answer(account, block.queries, spent, refused)
             labels[now] = self.mechanism.draw(self.mechanism.tally(counted), self._entropy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ class PowersetVoting(ClassMechanism):
     """
 
     name: ClassVar[str] = "powerset"
+    silence_is_zeros: ClassVar[bool] = False  # the empty set is a class of its own
 
     max_positives: int | None = None
 
@@ -48,6 +50,13 @@ class PowersetVoting(ClassMechanism):
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""
         return sum(_sizes(labels, self.max_positives))
+
+    def holding(self, labels: int) -> int:
+        """Return how many sets hold one given label, exactly."""
+        if self.max_positives is None:
+            return 1 << (labels - 1)
+        top = min(labels, self.max_positives)
+        return sum(math.comb(labels - 1, size - 1) for size in range(1, top + 1))
 
     def _vote(
         self, block: Block
