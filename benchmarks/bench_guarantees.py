@@ -24,8 +24,8 @@ from privote import votefiles
 from privote.accounting import gaussian, pld, ptr, ptr_smooth, sanitize, sanitize2018
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
-from privote.calibrate import allowance_for, queries_for
 from privote.guardian.voters import VoterLevels
+from privote.planning import allowance_for, queries_for
 
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 TMC = SHARED / "data" / "votes_tmc2007_50.npz"

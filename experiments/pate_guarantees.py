@@ -20,10 +20,10 @@ from tasks import load
 
 import privote as pv
 from privote.accounting import ptr
-from privote.calibrate import sigma_for
 from privote.learning.contest import Contest
 from privote.learning.linear_student import LinearStudent
 from privote.learning.mixmatch import MixMatchClassifier
+from privote.planning import sigma_for
 
 TEACHERS, DELTA = 250, 1e-5
 

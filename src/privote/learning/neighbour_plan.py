@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 
 from ..accounting.allowance import FACTOR
-from ..calibrate.orders import FewOrders
 from ..errors import InputError, whole
 from ..links import GaussianLink
 from ..mechanisms import BinaryVoting, Mechanism
+from ..planning.solve import FewOrders
 from .nearness import Floats
 
 FALSE_ALARM = 0.05

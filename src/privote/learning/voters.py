@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ballots import Ballots, BallotSource
-from ..calibrate import sigma_for
 from ..errors import InputError
 from ..mechanisms import BinaryVoting, Mechanism
+from ..planning import sigma_for
 from ..release import PERSON, RECORD
 from .rounds import Rows
 

@@ -166,8 +166,8 @@ def tune_gate(
     truth: npt.ArrayLike | None = None,
     *,
     mechanism: Mechanism,
-    thresholds: Sequence[float] | None = None,
-    sigmas: Sequence[float] | None = None,
+    gate_thresholds: Sequence[float] | None = None,
+    gate_sigmas: Sequence[float] | None = None,
     **how: Any,
 ) -> Tuning:
     """Try every pair of a gate's threshold and noise; parameters as tune_sigma.
@@ -176,7 +176,7 @@ def tune_gate(
     ----------
     mechanism
         Without a gate, its noise tuned before: the first trial is the mechanism as it is.
-    thresholds, sigmas
+    gate_thresholds, gate_sigmas
         The gate's T and sigma_T; by default shares of the number of voters.
     """
     kind: Any = mechanism
@@ -184,9 +184,9 @@ def tune_gate(
         raise InputError(f"mechanism must have no gate yet, got {mechanism}")
     bench = Bench.of(votes, truth, **how)
     voters = bench.ballots.voters
-    bars = [_neat(voters * s) for s in _GATES] if thresholds is None else thresholds
-    noises = [_neat(voters * s) for s in _GATE_SIGMAS] if sigmas is None else sigmas
-    pairs = product(_grid("sigmas", noises), _grid("thresholds", bars))
+    bars = [_neat(voters * s) for s in _GATES] if gate_thresholds is None else gate_thresholds
+    noises = [_neat(voters * s) for s in _GATE_SIGMAS] if gate_sigmas is None else gate_sigmas
+    pairs = product(_grid("gate_sigmas", noises), _grid("gate_thresholds", bars))
     gates = [None, *(Gate(threshold=bar, sigma=noise) for noise, bar in pairs)]
     trials = [
         bench.try_out(
