@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from tests.cli.conftest import Run
 
 import privote as pv
 from privote import planning
+from privote.mechanisms import MECHANISMS
 
 BUDGET = ("--epsilon", 3, "--delta", 1e-5)
 OVER: dict[str, tuple[Any, ...]] = {
@@ -120,6 +122,24 @@ def test_mechanisms_stand_side_by_side(run: Run, file: Path, tmp_path: Path) -> 
     np.save(tmp_path / "one.npy", np.eye(3, dtype=bool)[np.arange(40).reshape(4, 10) % 3])
     last = rows(run(*call("one.npy", "mechanism", "--json")))[-1]
     assert last["parameters"] == {"mechanism": "plurality", "sigma": 5}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign(pv.BinaryVoting):
+    """A mechanism of somebody else's."""
+
+    name: ClassVar[str] = "foreign"
+
+
+def test_a_mechanism_from_outside_joins(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MECHANISMS, "foreign", Foreign)
+    got = rows(run(*call(file, "sigma", "--mechanism", "foreign", "--json")))
+    assert [row["parameters"]["mechanism"] for row in got] == ["foreign", "foreign"]
+    assert [row["fits"] for row in got] == [
+        row["fits"] for row in rows(run(*call(file, "sigma", "--json")))
+    ]
 
 
 def test_other_mechanisms_and_their_flags(run: Run, file: Path, votes: Any) -> None:
