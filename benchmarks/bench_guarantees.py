@@ -22,9 +22,9 @@ import privote as pv
 from privote.accounting import gaussian, pld, ptr, sanitize, sanitize2018
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
-from privote.calibrate import allowance_for, queries_for
 from privote.datasets import load_teacher_votes
 from privote.guardian.voter_bills import VoterLevels
+from privote.planning import allowance_for, queries_for
 
 LABELS, EPSILON, DELTA = 22, 20.0, 1e-5
 ORDERS = pv.DEFAULT_ORDERS

@@ -120,7 +120,7 @@ class Match:
         public = self.images["public"]
         votes = cast(ensemble, public)[:QUERIES]
         # Whatever the votes are: the noise at which composition lets out this many queries.
-        sigma = pv.calibrate.sigma_for(
+        sigma = pv.planning.sigma_for(
             lambda s: pv.BinaryVoting(sigma=s), FEW, 10, EPSILON, DELTA, QUERIES
         )
         released = {

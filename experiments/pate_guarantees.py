@@ -20,10 +20,10 @@ from tasks import load
 
 import privote as pv
 from privote.accounting import ptr
-from privote.calibrate import sigma_for
 from privote.learning.comparison import Comparison
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.students.mixmatch import MixMatchClassifier
+from privote.planning import sigma_for
 
 TEACHERS, DELTA = 250, 1e-5
 

@@ -249,6 +249,6 @@ def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) 
 def test_every_room_opens_from_the_top() -> None:
     assert pv.audit.exact(pv.BinaryVoting(sigma=2.0), 3, 1, [2.0], elections=5).ok
     assert callable(pv.metrics.multilabel)
-    assert callable(pv.calibrate.queries_for)
+    assert callable(pv.planning.queries_for)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pv.nothing

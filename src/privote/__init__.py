@@ -74,7 +74,7 @@ __all__ = [
     "metrics",
 ]
 
-_ROOMS = ("audit", "calibrate", "datasets", "learning", "report", "votefiles")
+_ROOMS = ("audit", "datasets", "learning", "planning", "report", "votefiles")
 _OF_LEARNING = ("NeighbourBallots", "PATEClassifier")
 
 

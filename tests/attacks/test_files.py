@@ -28,8 +28,7 @@ import privote as pv
 from privote import votefiles
 from privote.capc.models import SiteModel
 from privote.capc.site import read_toml
-from privote.cli.files import read_baseline, read_names
-from privote.cli.truth import read_array
+from privote.cli.files import read_array, read_baseline, read_names
 from privote.datasets.tables import table
 from privote.errors import PrivoteError
 

@@ -18,7 +18,7 @@ from tests.attacks.conftest import Outcome, full
 from typer.testing import CliRunner
 
 import privote as pv
-from privote import calibrate
+from privote import planning
 from privote.ballots import SparseBallots, check_threshold
 from privote.capc.site import read_toml
 from privote.cli import app
@@ -90,13 +90,11 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "an order": lambda x: _BINARY.worst_case_rdp(20, 2, [2.0, x]),
     "delta": lambda x: pv.epsilon(np.ones(1), [2.0], x),
     "rdp": lambda x: pv.epsilon(x, [2.0], 1e-5),
-    "epsilon": lambda x: calibrate.queries_for(_BINARY, 50, 3, x, 1e-5),
-    "delta of a plan": lambda x: calibrate.queries_for(_BINARY, 50, 3, 8.0, x),
-    "wanted": lambda x: calibrate.sigma_for(
-        lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x
-    ),
-    "surprises_per_query": lambda x: calibrate.queries_until_out(_BINARY, 3, 10, x),
-    "missed": lambda x: calibrate.unanimous_miss(_BINARY, x, 3),
+    "epsilon": lambda x: planning.queries_for(_BINARY, 50, 3, x, 1e-5),
+    "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
+    "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
+    "surprises_per_query": lambda x: planning.queries_until_out(_BINARY, 3, 10, x),
+    "missed": lambda x: planning.unanimous_miss(_BINARY, x, 3),
     "allowance": lambda x: _counts(check_wanted(x, 3)),
     "allowances": lambda x: _counts(check_wanted([1, 2, x], 3)),
     "unsigned allowances": lambda x: _counts(check_wanted(_unsigned(x), 2)),
@@ -120,7 +118,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _missed(mechanism: pv.Mechanism, labels: Any) -> float:
-    return calibrate.unanimous_miss(mechanism, 50, labels)
+    return planning.unanimous_miss(mechanism, 50, labels)
 
 
 def _unsigned(value: Any) -> Any:

@@ -11,7 +11,7 @@ from tests.cli.conftest import Run
 import privote as pv
 from privote.cli import app
 
-VERBS = ("label", "plan", "compare", "audit", "demo")
+VERBS = ("label", "plan", "tune", "audit", "demo")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import json
-import shlex
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
-from privote import calibrate
-from privote.calibrate import queries_for
+from privote import planning
+from privote.planning import queries_for
 
 WHERE = ("--voters", 50, "--labels", 20, "--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary")
@@ -76,12 +73,22 @@ def test_bad_arguments(run: Run, flags: tuple[Any, ...], message: str) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("size", [("--voters", 50), ("--labels", 20)])
-def test_without_votes_the_size_must_be_given(run: Run, size: tuple[Any, ...]) -> None:
-    done = run("plan", *BINARY, "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, *size)
-    assert done.exit_code == 2
-    missing = "--labels" if size[0] == "--voters" else "--voters"
-    assert f"{missing} must be given unless --votes is, got none" in done.stderr
+def test_a_budget_that_buys_no_surprise_is_called_a_refusal(run: Run) -> None:
+    tiny = ("--voters", 20, "--labels", 3, "--epsilon", 0.01, "--delta", 1e-5)
+    done = run("plan", *BINARY, "--sigma", 1, *tiny)
+    assert "refused: the budget buys not one surprise a voter" in done.stdout
+    assert json.loads(run("plan", *BINARY, "--sigma", 1, *tiny, "--json").stdout)["allowance"] == 0
+
+
+def test_a_shared_budget_buys_what_a_ledger_says(run: Run) -> None:
+    call = ("plan", *BINARY, "--sigma", 7, *WHERE, "--rule", "shared")
+    numbers = json.loads(run(*call, "--json").stdout)
+    size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "rule": "shared"}
+    assert numbers["allowance"] == planning.allowance_for(pv.BinaryVoting(sigma=7.0), **size)
+    assert numbers["worst_case_queries"] == queries_for(pv.BinaryVoting(sigma=7.0), **size)
+    refused = run("plan", *BINARY, *WHERE, "--wanted", 9, "--rule", "shared")
+    assert refused.exit_code == 2
+    assert "--wanted is solved for an exclusive budget" in refused.stderr
 
 
 def test_an_impossible_budget_is_exit_code_3(run: Run) -> None:
@@ -103,145 +110,3 @@ def test_wanted_finds_the_largest_tau_for_a_sigma(run: Run) -> None:
     tau = numbers["mechanism"]["tau"]
     more = pv.TauVoting(sigma=9.0, tau=1.01 * tau)
     assert queries_for(more, 50, 2, 8.0, 1e-5) < 80
-
-
-LOOK = ("plan", "--epsilon", 8, "--delta", 1e-5, "--votes-are-public", "--votes")
-QUICK = (*BINARY, "--floor", 0.9)
-
-
-def test_chooses_on_public_votes(run: Run, votes_file: Path, votes: Any) -> None:
-    chosen = calibrate.best(votes, epsilon=8.0, delta=1e-5, floor=0.9)
-    done = run(*LOOK, votes_file, *QUICK)
-    assert done.exit_code == 0, done.stderr
-    assert str(chosen.mechanism) in done.stdout
-    assert f"{chosen.queries} of 12 queries" in done.stdout
-    assert "valid only if they are public or paid for" in done.stdout
-    assert f"{chosen.utility:.4f} with the noise-free outcome (floor 0.9)" in done.stdout
-    table = done.stdout.split("What else there is")[1].splitlines()
-    assert sum("<-" in line for line in table) == 1
-    assert any("<-" in line and str(chosen.mechanism) in line for line in table)
-
-
-def test_chooses_in_json(run: Run, votes_file: Path, votes: Any) -> None:
-    chosen = calibrate.best(votes, epsilon=8.0, delta=1e-5, floor=0.9, quotas=0.5)
-    numbers = json.loads(run(*LOOK, votes_file, *QUICK, "--quota", 0.5, "--json").stdout)
-    assert "public or paid for" in numbers["note"]
-    assert (numbers["voters"], numbers["labels"], numbers["queries_looked_at"]) == (20, 4, 12)
-    assert numbers["chosen"]["parameters"] == chosen.mechanism.parameters()
-    assert numbers["chosen"]["queries"] == chosen.queries
-    assert numbers["chosen"]["allowance"] == chosen.allowance
-    assert numbers["chosen"]["on_front"] is True
-    assert len(numbers["candidates"]) == len(chosen.table) > 5
-
-
-@pytest.mark.parametrize(
-    "wishes",
-    [
-        (*BINARY, "--floor", 0.8),
-        (*BINARY, "--floor", 0.8, "--sigma", 6, "--gate"),
-        (*BINARY, "--floor", 0.7, "--sigma", 7, "--quota", 0.4, "--guarantee", "worst-case"),
-        (*BINARY, "--floor", 0.7, "--sigma", 7, "--guarantee", "data-dependent"),
-        ("--mechanism", "tau", "--sigma", 9, "--tau", 1.5, "--norm", 2, "--floor", 0.1),
-    ],
-)
-def test_ends_with_the_command_that_carries_it_out(
-    run: Run, votes_file: Path, wishes: tuple[Any, ...]
-) -> None:
-    call = (*LOOK, votes_file, *wishes)
-    found = json.loads(run(*call, "--json").stdout)
-    assert run(*call).stdout.rstrip().splitlines()[-1] == found["command"]
-    words = shlex.split(found["command"].replace("VOTES", str(votes_file)))
-    assert words.pop(0) == "privote"
-    done = run(*words, "--json")
-    assert done.exit_code == 0, done.stderr
-    labelled = json.loads(done.stdout)
-    assert labelled["mechanism"] == found["chosen"]["parameters"]
-    assert labelled["guarantee"] == found["guarantee"]
-    assert (labelled["budget"], labelled["delta"]) == (8.0, 1e-5)
-    assert labelled["answered"] == found["chosen"]["queries"]
-
-
-def test_the_command_keeps_the_threshold(run: Run, votes: Any, tmp_path: Path) -> None:
-    np.save(tmp_path / "soft.npy", np.where(votes, 0.8, 0.3))
-    call = (*LOOK, tmp_path / "soft.npy", *QUICK, "--sigma", 6, "--threshold", 0.5)
-    assert " --threshold 0.5 " in run(*call).stdout.splitlines()[-1]
-
-
-def test_passes_every_wish_on(run: Run, votes_file: Path, votes: Any, tmp_path: Path) -> None:
-    truth = votes.mean(axis=1) > 0.4
-    np.save(tmp_path / "truth.npy", truth)
-    wishes = ("--guarantee", "worst-case", "--measure", "balanced", "--truth", "truth.npy")
-    done = run(*LOOK, votes_file, *QUICK, *wishes, "--sigma", 7, "--quota", 0.4, "--json")
-    assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
-    expected = calibrate.best(
-        votes, epsilon=8.0, delta=1e-5, floor=0.9, guarantee="worst-case", measure="balanced",
-        truth=truth, sigmas=7.0, quotas=0.4,
-    )  # fmt: skip
-    assert found["against"] == "the truth"
-    assert found["chosen"]["parameters"] == {"mechanism": "binary", "sigma": 7, "quota": 0.4}
-    assert found["chosen"]["utility"] == expected.utility
-    assert found["chosen"]["queries"] == expected.queries
-
-
-def test_gates_and_what_lies_beyond(run: Run, votes_file: Path) -> None:
-    few = ("--sigma", 6, "--gate", "--beyond")
-    done = run(*LOOK, votes_file, *QUICK, *few, "--json")
-    found = json.loads(done.stdout)
-    gated = [c for c in found["candidates"] if "gate" in c["parameters"]]
-    assert gated
-    assert found["chosen"]["beyond"] is not None
-    shown = run(*LOOK, votes_file, *QUICK, *few)
-    assert f"{found['chosen']['beyond']:.4f} if all 12 queries are answered" in shown.stdout
-
-
-def test_probabilities_need_a_threshold(run: Run, votes: Any, tmp_path: Path) -> None:
-    np.save(tmp_path / "soft.npy", np.where(votes, 0.8, 0.3))
-    call = (*LOOK, tmp_path / "soft.npy", *QUICK, "--sigma", 6)
-    assert run(*call).exit_code == 2
-    assert run(*call, "--threshold", 0.5).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--voters", 20), "--voters cannot be given here: --votes says that itself"),
-        (("--wanted", 20), "--wanted cannot be given here"),
-        (("--surprises-per-query", 1), "--surprises-per-query cannot be given here"),
-        (("--link-cost", 0.1, "--link-order", 4), "--link-cost does not go with --votes: links"),
-        (("--gate-threshold", 9, "--gate-sigma", 4), "does not go with --votes: give --gate"),
-        (("--false-alarm", 0.1), "--false-alarm does not go with --votes: a bar that moves"),
-        (("--truth", "absent.npy"), "--truth 'absent.npy' cannot be read"),
-        (("--tau", 1), "--tau goes with mechanism 'tau'"),
-        (("--measure", "f1"), "measure must be one of"),
-        (("--quota", 0.3, "--gate"), "a gate goes with the bar at one half"),
-    ],
-)
-def test_flags_that_do_not_go_with_votes(
-    run: Run, votes_file: Path, flags: tuple[Any, ...], message: str
-) -> None:
-    done = run(*LOOK, votes_file, *QUICK, *flags)
-    assert done.exit_code == 2
-    assert message in done.stderr
-    assert done.stdout == ""
-
-
-def test_looking_must_be_allowed(run: Run, votes_file: Path) -> None:
-    done = run("plan", *BINARY, "--epsilon", 8, "--delta", 1e-5, "--votes", votes_file)
-    assert done.exit_code == 2
-    assert "--votes-are-public must be given with --votes" in done.stderr
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize("flag", [("--votes-are-public",), ("--floor", 0.9), ("--gate",)])
-def test_flags_that_need_votes(run: Run, flag: tuple[Any, ...]) -> None:
-    done = run("plan", *BINARY, *WHERE, "--sigma", 7, *flag)
-    assert done.exit_code == 2
-    assert f"{flag[0]} cannot be given here: it goes with --votes" in done.stderr
-
-
-def test_a_floor_out_of_reach_is_exit_code_3(run: Run, votes_file: Path) -> None:
-    done = run(*LOOK, votes_file, *BINARY, "--floor", 0.99999, "--sigma", 12)
-    assert done.exit_code == 3
-    assert "reaches --floor 0.99999: the best agreement is" in done.stderr
-    assert done.stdout == ""

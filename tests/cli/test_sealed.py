@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
+from privote import planning
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--seed", 3)
 DEPENDENT = ("--guarantee", "data-dependent", "--queries", 12)
@@ -81,9 +82,10 @@ def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
     assert answer["sealed"] == {"note": "for the owner's eyes"}
 
 
-def test_compare_says_for_whom_it_is(run: Run, votes_file: Path) -> None:
-    call = ("compare", votes_file, "--epsilon", 2, "--delta", 1e-5, "--max-queries", 3)
-    note = "for the owner's eyes: these numbers depend on the votes"
+def test_tune_says_for_whom_it_is(run: Run, votes_file: Path) -> None:
+    call = ("tune", votes_file, "--over", "sigma", "--values", 7, "--epsilon", 2, "--delta", 1e-5)
+    note = planning.NOT_PRIVATE
+    assert "for the owner's eyes" in note
     assert note in run(*call).stdout
     assert json.loads(run(*call, "--json").stdout)["note"] == note
 

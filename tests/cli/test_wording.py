@@ -72,15 +72,14 @@ BINARY = ("--mechanism", "binary", "--sigma", 7)
         (("label", "VOTES", *BINARY, *BUDGET, "--seed", -1), "--seed must be None or an integer"),
         (("plan", *BINARY, *BUDGET, "--voters", 0, "--labels", 2), "--voters must be an integer"),
         (("label", "VOTES", *BINARY, *BUDGET, "--queries", 99), "--queries must"),
-        (("compare", "VOTES", *BUDGET, "--tau-sigma", -1), "--tau-sigma must be finite"),
-        (("compare", "VOTES", *BUDGET, "--tau-l2", -1), "--tau-l2 must be finite and positive"),
+        (("tune", "VOTES", *BUDGET, "--over", "tau", "--sigma", -1), "--sigma must be finite"),
         (
             ("train", "scenes", *BUDGET, "--teachers", 0),
             "--teachers must be an integer of at least",
         ),
         (("train", "scenes", *BUDGET, "--rounds", 0), "--rounds must be"),
         (("audit", "--elections", 0), "--elections must be an integer of at least 1, got 0"),
-        (("tune", "sigma", "VOTES", *BUDGET, "--sigmas", -1), "--sigmas must"),
+        (("tune", "VOTES", *BUDGET, "--over", "sigma", "--values", -1), "--values must"),
     ],
 )
 def test_messages_name_options(

@@ -9,9 +9,9 @@ import pytest
 
 import privote as pv
 from privote.accounting.worst_case import supremum
-from privote.calibrate import unanimous_miss
 from privote.links import GaussianLink
 from privote.mechanisms import binary
+from privote.planning import unanimous_miss
 
 ORDERS = np.array([1.5, 4.0, 32.0, 512.0])
 

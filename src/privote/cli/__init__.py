@@ -16,14 +16,13 @@ from privote.errors import PrivoteError, printable
 
 from .audit import audit
 from .capc import app as capc
-from .compare import compare
 from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .plan import plan
 from .predict import predict
 from .train import train
-from .tune import app as tune
+from .tune import tune
 from .wording import speak
 
 
@@ -79,11 +78,10 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, compare, audit, train, predict, demo):
+for verb in (label, plan, tune, audit, train, predict, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")
-app.add_typer(tune, name="tune")
 speak(app)
 
 

@@ -89,7 +89,7 @@ def _commands(output: Path, outcome: Any) -> list[str]:
     return [
         f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
         f"  {budget} --queries {request.queries} --output {mine}",
-        f"privote compare {votes} \\\n  {budget} --binary-sigma {sigma:g}",
+        f"privote tune {votes} --over mechanism --sigma {sigma:g} \\\n  {budget}",
         f"privote plan --mechanism binary --voters {request.teachers} --labels 10 \\\n"
         f"  {budget} --wanted {more} --surprises-per-query 2.4",
     ]

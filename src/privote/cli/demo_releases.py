@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from privote import DEFAULT_ORDERS, BudgetError, Release, epsilon, label, metrics
 from privote.ballots import Ballots
-from privote.calibrate import allowance_for, queries_for, queries_until_out, sigma_for
 from privote.datasets import Scenes, load_scenes
 from privote.datasets.landmarks import Landmarks
 from privote.learning.comparison import Comparison
@@ -21,8 +20,15 @@ from privote.learning.teachers.partition import partition
 from privote.learning.teachers.training import train
 from privote.learning.teachers.votes import cast
 from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
+from privote.planning import (
+    allowance_for,
+    queries_for,
+    queries_that_fit,
+    queries_until_out,
+    sigma_for,
+    surprises,
+)
 
-from .fitting import Fitting, surprises_wanted
 from .progress import Tick, working
 
 # Public: a scene holds one to four of ten digits, 2.3 different ones on average.
@@ -245,7 +251,9 @@ def _note_sealed(outcome: Outcome, name: str, release: Release) -> None:
     row = outcome.sealed[-1]
     if release.guarantee == "allowance":
         mechanism = outcome.mechanisms[name]
-        wanted = surprises_wanted(outcome.ballots(mechanism), mechanism)
+        ballots = outcome.ballots(mechanism)
+        guess = np.zeros((ballots.queries, ballots.labels), np.bool_)
+        _, wanted = surprises(mechanism, ballots, guess)
         row["voters_out"] = int((wanted > release.sealed.spent).sum())
     elif release.guarantee == "data-dependent":
         row["exact_per_query"] = float(release.sealed.epsilon)
@@ -259,14 +267,10 @@ def _price(outcome: Outcome, tick: Tick) -> None:
         mechanism = outcome.mechanisms[row["mechanism"]]
         curve = mechanism.total_rdp(outcome.ballots(mechanism), DEFAULT_ORDERS, "pate2018")
         row["pate2018"] = float(np.max(epsilon(curve, DEFAULT_ORDERS, request.delta)))
-    fitting = Fitting(votes=outcome.votes, epsilon=request.epsilon, delta=request.delta)
-    binary = outcome.mechanisms["binary"]
-    outcome.fits = {
-        "worst-case": fitting.worst_case(binary),
-        "allowance": fitting.allowance(binary),
-        "data-dependent, pate2018": fitting.per_query(binary, "pate2018", lambda _: None),
-        "data-dependent, exact": fitting.by_voter(binary, lambda _: None),
-    }
+    budget = request.epsilon, request.delta
+    found = queries_that_fit(outcome.mechanisms["binary"], outcome.votes, *budget)
+    names = {"published": "data-dependent, published", "data-dependent": "data-dependent, exact"}
+    outcome.fits = {names.get(name, name): count or 0 for name, count in found.items()}
 
 
 def answers_by_sigma(request: Request) -> dict[str, dict[float, float]]:

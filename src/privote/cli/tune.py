@@ -1,249 +1,343 @@
-"""``privote tune``: sigma, tau, the gate and the threshold, each over a grid. Not private."""
+"""``privote tune``: sigma, tau, a gate, a threshold or the mechanism, on votes. Not private."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privote.errors import InputError
 
 from . import options
-from .groups import REQUIRED, Group, grouped
-from .mechanism import MechanismFlags
-from .tune_options import BINARY, Guarantee, TuneFlags, numbers, shares
+from .groups import Group, grouped
+from .mechanism import MechanismFlags, words_of
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Try values of sigma, tau, a gate or a threshold: how many queries each answers, and how "
-    "good the labels are. NOT PRIVATE: tune on votes that are public or paid for.",
-)
+if TYPE_CHECKING:
+    from privote.planning import Tuning
+
+OVER = ("sigma", "tau", "gate", "threshold", "mechanism")
+_RULE, _LOOK = "What to choose by", "What to look at"
 
 
-@app.command()
+@dataclass(frozen=True, kw_only=True)
+class TuneFlags:
+    """The budget to fit, what to look at and what to choose by."""
+
+    epsilon: options.Epsilon
+    delta: options.Delta
+    guarantee: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Whose answers count: allowance, worst-case, ptr or data-dependent.",
+            rich_help_panel=_RULE,
+        ),
+    ] = "allowance"
+    drop: Annotated[
+        float,
+        typer.Option(help="How much more may be wrong than without noise.", rich_help_panel=_RULE),
+    ] = 0.02
+    missed: Annotated[
+        float | None,
+        typer.Option(help="How much of what should be 1 may be missed.", rich_help_panel=_RULE),
+    ] = None
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="True labels (queries, labels): .npy, .npz or .csv. Unless told, those in the "
+            "votes' .npz under 'truth'; or else what the voters want without noise.",
+            rich_help_panel=_LOOK,
+        ),
+    ] = None
+    threshold: options.Threshold = None
+    max_queries: Annotated[
+        int, typer.Option(help="Look at the first N queries only.", rich_help_panel=_LOOK)
+    ] = 1000
+    by_voter: Annotated[
+        bool,
+        typer.Option(
+            "--by-voter",
+            help="Also count by each voter's exact bill; takes minutes but for binary.",
+            rich_help_panel=_LOOK,
+        ),
+    ] = False
+    beyond: Annotated[
+        bool,
+        typer.Option(
+            "--beyond",
+            help="Also say how much is wrong if all queries are answered under the allowance.",
+            rich_help_panel=_LOOK,
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.max_queries < 1:
+            raise InputError(f"--max-queries must be at least 1, got {self.max_queries}")
+
+    def settings(self) -> dict[str, Any]:
+        """Return what every tuning takes."""
+        names = ("epsilon", "delta", "guarantee", "drop", "missed", "by_voter", "beyond")
+        return {name: getattr(self, name) for name in names}
+
+    def read(self, votes: Path, *, soft: bool) -> tuple[Any, Any]:
+        """Return the votes, or probabilities, to look at, and true labels or None."""
+        from privote.ballots import Ballots
+
+        from .files import read_array, read_truth
+
+        if soft:
+            cube = read_array(votes, "VOTES", "probabilities", "votes")
+            if cube.ndim != 3:
+                raise InputError(
+                    f"VOTES must have the shape (queries, voters, labels), got {cube.shape}"
+                )
+            shape = cube.shape
+        else:
+            ballots = Ballots.of(votes, threshold=options.parse_threshold(self.threshold))
+            assert isinstance(ballots, Ballots)  # a file is dense
+            shape = ballots.shape
+            cube = ballots.head(min(self.max_queries, ballots.queries)).to_array()
+        known = read_truth(votes, self.truth, shape[0], shape[2])
+        if known is not None and len(known) != shape[0]:
+            raise InputError(
+                f"the true labels must have {shape[0]} rows, as the votes have queries, got "
+                f"{len(known)}"
+            )
+        head = self.max_queries
+        return cube[:head], None if known is None else known[:head]
+
+
 @grouped(
     flags=Group(of=TuneFlags),
-    mechanism=Group(
-        of=MechanismFlags,
-        without=("sigma", "link_cost", "link_order"),
-        instead={"name": (BINARY, "binary")},
-    ),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "binary")}),
 )
-def sigma(
+def tune(
     context: typer.Context,
     votes: options.VotesFile,
+    over: Annotated[
+        str, typer.Option(metavar="|".join(OVER), show_default=False, help="What to try.")
+    ],
     flags: TuneFlags,
     mechanism: MechanismFlags,
-    sigmas: Annotated[
-        str | None,
-        typer.Option(metavar="S[,S...]", help="What to try; a grid by the voters unless told."),
-    ] = None,
-) -> None:
-    """Try amounts of noise: more noise answers more queries, less well.
-
-    Not private: the figures depend on the votes, and choosing by them voids the guarantee.
-
-    Example:
-
-        privote tune sigma public-votes.npz --epsilon 8 --delta 1e-5 --report sigma.html
-    """
-    from privote.learning.tuning import tune_sigma
-
-    from .tune_run import run
-
-    cube, known = flags.read_votes(votes)
-    run(
-        lambda tick: tune_sigma(
-            cube,
-            known,
-            sigmas=numbers("--sigmas", sigmas),
-            make=mechanism.build,
-            **flags.settings(mechanism.name),
-            progress=tick,
-        ),
-        "trying sigma",
-        context,
-        flags,
-    )
-
-
-@app.command()
-@grouped(flags=Group(of=TuneFlags, instead={"guarantee": (Guarantee, "worst-case")}))
-def tau(
-    context: typer.Context,
-    votes: options.VotesFile,
-    sigma: options.RequiredSigma,
-    flags: TuneFlags,
-    taus: Annotated[
+    values: Annotated[
         str | None,
         typer.Option(
-            metavar="T[,T...]", help="What to try; norms of short to long ballots unless told."
+            metavar="X[,X...]",
+            help="The values to try: sigmas, taus, a gate's T, or thresholds; a grid unless told.",
         ),
-    ] = None,
-    norm: Annotated[
-        str, typer.Option(metavar="1|2|both", help="Which norm; 1 is the Private-kNN baseline.")
-    ] = "both",
-) -> None:
-    """Try bounds on a ballot's norm: what clipping loses, and what it saves.
-
-    Not private: the figures depend on the votes, and choosing by them voids the guarantee.
-
-    Example:
-
-        privote tune tau public-votes.npz --sigma 9 --epsilon 8 --delta 1e-5 --report tau.html
-    """
-    from privote.learning.tuning import tune_tau
-
-    from .tune_run import run
-
-    norms = {"1": (1,), "2": (2,), "both": (2, 1)}.get(norm)
-    if norms is None:
-        raise InputError(f"--norm must be 1, 2 or both, got {norm!r}")
-    cube, known = flags.read_votes(votes)
-    run(
-        lambda tick: tune_tau(
-            cube,
-            known,
-            sigma=sigma,
-            taus=numbers("--taus", taus),
-            norms=norms,
-            **flags.settings("tau"),
-            progress=tick,
-        ),
-        "trying tau",
-        context,
-        flags,
-    )
-
-
-@app.command()
-@grouped(
-    flags=Group(of=TuneFlags, instead={"guarantee": (Guarantee, "exact-per-query")}),
-    mechanism=Group(
-        of=MechanismFlags,
-        without=(
-            "quota",
-            "false_alarm",
-            "link_cost",
-            "link_order",
-            "gate_threshold",
-            "gate_sigma",
-        ),
-        instead={"name": (BINARY, "binary"), "sigma": (options.RequiredSigma, REQUIRED)},
-    ),
-)
-def gate(
-    context: typer.Context,
-    votes: options.VotesFile,
-    mechanism: MechanismFlags,
-    flags: TuneFlags,
-    gate_thresholds: Annotated[
-        str | None,
-        typer.Option(metavar="T[,T...]", help="T: 0.6 to 1 of the voters unless told."),
     ] = None,
     gate_sigmas: Annotated[
-        str | None,
-        typer.Option(metavar="S[,S...]", help="sigma_T: 0.1 to 0.6 of the voters unless told."),
+        str | None, typer.Option(metavar="S[,S...]", help="gate: sigma_T, with each T.")
     ] = None,
-) -> None:
-    """Try every pair of a gate's T and sigma_T: how much it lets through, and what that costs.
-
-    Tune sigma first, without a gate, as the paper does. Not private: the figures depend on the
-    votes, and choosing by them voids the guarantee.
-
-    Example:
-
-        privote tune gate public-votes.npz --sigma 7 --epsilon 8 --delta 1e-5 --report gate.html
-    """
-    from privote.learning.tuning import tune_gate
-
-    from .tune_run import run
-
-    cube, known = flags.read_votes(votes)
-    run(
-        lambda tick: tune_gate(
-            cube,
-            known,
-            mechanism=mechanism.build(),
-            thresholds=numbers("--gate-thresholds", gate_thresholds),
-            sigmas=numbers("--gate-sigmas", gate_sigmas),
-            **flags.settings(mechanism.name),
-            progress=tick,
+    refine: Annotated[
+        bool, typer.Option("--refine", help="sigma: also search between the values.")
+    ] = False,
+    equal: Annotated[
+        str,
+        typer.Option(
+            metavar="noise|quality",
+            help="mechanism: all with --sigma, or all as wrong as binary with --sigma.",
         ),
-        "trying gates",
-        context,
-        flags,
-    )
-
-
-@app.command()
-@grouped(flags=Group(of=TuneFlags, without=("threshold",)))
-def threshold(
-    context: typer.Context,
-    probabilities: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PROBABILITIES",
-            show_default=False,
-            help="(queries, voters, labels) in [0, 1]: .npy, or .npz with 'probabilities' (or "
-            "'votes').",
-        ),
-    ],
-    sigma: options.RequiredSigma,
-    flags: TuneFlags,
-    thresholds: Annotated[
-        str | None, typer.Option(metavar="P[,P...]", help="What to try; 0.05 to 0.95 unless told.")
-    ] = None,
-    best_by: Annotated[
-        str, typer.Option(metavar="BAC|F1", help="By what each label's best one is chosen.")
-    ] = "BAC",
+    ] = "noise",
     prevalence: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|P[,P...]",
-            help="Also try: yes to this share of the queries; one for all, one per label, or a "
-            "file (.npy, .npz, .csv) with one per label, or per voter and label.",
+            help="threshold: also try yes to this share of the queries; one for all, one per "
+            "label, or a file (.npy, .npz, .csv) with one per label, or per voter and label.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page with curves here, .html.")
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
-    """Try thresholds that turn probabilities into votes: one for all labels, and one per label.
+    """Try settings on votes: how many queries each answers, and how good the labels are.
 
-    True labels are needed: the majority depends on the threshold. Labels are released by binary
-    voting. Not private: the figures depend on the votes, and choosing by them voids the guarantee.
+    For each, how many of the file's queries fit the budget under every guarantee (and by the bound
+    published with PATE 2018), and how much of the labels is wrong: the expected share of cells
+    released otherwise than wanted. --over mechanism puts all mechanisms side by side.
+
+    Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
+    votes that are public or paid for, then label others.
 
     Example:
 
-        privote tune threshold scores.npz --sigma 7 --epsilon 8 --delta 1e-5 --report page.html
+        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
     """
-    from privote.learning.tuning import tune_threshold
-    from privote.mechanisms import BinaryVoting
+    from .files import check_new
+    from .progress import stages
 
-    from .truth import read_array, read_truth
-    from .tune_run import run
+    if over not in OVER:
+        raise InputError(f"--over must be one of {', '.join(OVER)}, got {over!r}")
+    if report is not None:
+        check_new("--report", report, (".html",), force=force, keep=(votes,))
+    given = {"--gate-sigmas": gate_sigmas, "--refine": refine or None, "--prevalence": prevalence}
+    owners = {"--gate-sigmas": "gate", "--refine": "sigma", "--prevalence": "threshold"}
+    for option, value in given.items():
+        if value is not None and owners[option] != over:
+            raise InputError(f"{option} goes with --over {owners[option]}, not with {over!r}")
+    cube, truth = flags.read(votes, soft=over == "threshold")
+    call = _Call(mechanism, _numbers("--values", values), flags.settings())
+    with stages() as tell:
+        call.how["progress"] = lambda done, total: tell(f"trying {over}", done, total)
+        if over == "gate":
+            tuning = call.gate(cube, truth, _numbers("--gate-sigmas", gate_sigmas))
+        elif over == "mechanism":
+            tuning = call.mechanism(cube, truth, equal)
+        elif over == "threshold":
+            tuning = call.threshold(cube, truth, prevalence)
+        else:
+            tuning = call.tau(cube, truth) if over == "tau" else call.sigma(cube, truth, refine)
+    _show(tuning, context, report, flags.threshold, json=json)
 
-    cube = read_array(probabilities, "PROBABILITIES", "probabilities", "votes")
-    if cube.ndim != 3:
-        raise InputError(
-            f"PROBABILITIES must have the shape (queries, voters, labels), got {cube.shape}"
+
+@dataclass(frozen=True)
+class _Call:
+    """The library's functions, called with what the options say."""
+
+    flags: MechanismFlags
+    values: list[float] | None
+    how: dict[str, Any]
+
+    def sigma(self, cube: Any, truth: Any, refine: bool) -> Tuning:
+        from privote.planning import tune_sigma
+
+        if self.flags.sigma is not None:
+            raise InputError("--sigma is what is tried: give --values")
+        kind = self.flags.build(1.0)
+        return tune_sigma(
+            cube, truth, mechanism=kind, sigmas=self.values, refine=refine, **self.how
         )
-    known = read_truth(probabilities, flags.truth, cube.shape[0], cube.shape[2])
-    if known is None:
-        raise InputError("--truth must be given: the majority depends on the threshold")
-    head = flags.head_of(len(cube))
-    run(
-        lambda tick: tune_threshold(
-            cube[:head],
-            known[:head],
-            mechanism=BinaryVoting(sigma=sigma),
-            thresholds=numbers("--thresholds", thresholds),
-            best_by=best_by,
-            prevalence=shares(prevalence, cube.shape[2]),
-            **flags.settings("binary"),
-            progress=tick,
-        ),
-        "trying thresholds",
-        context,
-        flags,
+
+    def tau(self, cube: Any, truth: Any) -> Tuning:
+        from privote.planning import tune_tau
+
+        kind = replace(self.flags, name="tau", tau=1.0).build()
+        norms = (2, 1) if self.flags.norm is None else (self.flags.norm,)
+        return tune_tau(cube, truth, mechanism=kind, taus=self.values, norms=norms, **self.how)
+
+    def gate(self, cube: Any, truth: Any, sigmas: list[float] | None) -> Tuning:
+        from privote.planning import tune_gate
+
+        chosen = {"gate_thresholds": self.values, "gate_sigmas": sigmas}
+        return tune_gate(cube, truth, mechanism=self.flags.build(), **chosen, **self.how)
+
+    def mechanism(self, cube: Any, truth: Any, equal: str) -> Tuning:
+        from privote.planning import tune_mechanism
+
+        return tune_mechanism(cube, truth, sigma=self.flags.sigma, equal=equal, **self.how)
+
+    def threshold(self, cube: Any, truth: Any, prevalence: str | None) -> Tuning:
+        from privote.learning.top_shares import top_share
+        from privote.planning import tune_threshold
+
+        if truth is None:
+            raise InputError("--truth must be given: the majority depends on the threshold")
+        share = _shares(prevalence, cube.shape[2])
+        how = {**self.how, "thresholds": self.values}
+        if share is not None:
+            how["others"] = {"prevalence": top_share(cube, share)}
+        return tune_threshold(cube, truth, mechanism=self.flags.build(), **how)
+
+
+def _numbers(option: str, text: str | None) -> list[float] | None:
+    """Return a comma list as numbers; None if it was not given."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{option} must be numbers with commas between, got {text!r}") from None
+
+
+def _shares(text: str | None, labels: int) -> Any:
+    """Return ``--prevalence``: from a file, or the numbers themselves."""
+    import numpy as np
+
+    from .files import read_array
+
+    if text is None:
+        return None
+    if Path(text).suffix in (".npy", ".npz", ".csv"):
+        array = read_array(Path(text), "--prevalence", "prevalence")
+        return array[0] if array.shape == (1, labels) else array
+    values = _numbers("--prevalence", text)
+    assert values is not None
+    return np.full(labels, values[0]) if len(values) == 1 else np.array(values)
+
+
+def _show(
+    tuning: Tuning,
+    context: typer.Context,
+    report: Path | None,
+    threshold: str | None,
+    *,
+    json: bool,
+) -> None:
+    from privote.planning import NOT_PRIVATE
+    from privote.report import tuning as pages
+
+    from .output import print_json, print_table, say
+
+    carried_out = _label_command(tuning, threshold)
+    if report is not None:
+        pages.write_tuning_page(report, tuning, command=_command(context))
+    if json:
+        shown = None if report is None else str(report)
+        print_json({**tuning.facts(), "command": carried_out, "report": shown})
+        return
+    say(f"NOT PRIVATE. {NOT_PRIVATE}\n")
+    print_table(
+        pages.rows_of(tuning),
+        columns=pages.columns_of(tuning),
+        title=pages.title_of(tuning),
+        caption=f"Labels: expected over all queries, against the {tuning.against}.",
     )
+    for name, why in tuning.left_out.items():
+        say(f"left out: {name}: {why}")
+    say(pages.verdict(tuning))
+    if carried_out is not None:
+        say(f"To carry it out, with VOTES the private votes (never these):\n{carried_out}")
+    if report is not None:
+        say(f"Report: {report}")
+
+
+def _label_command(tuning: Tuning, threshold: str | None) -> str | None:
+    """Return the command that labels other votes with what was chosen."""
+    chosen = tuning.chosen
+    if chosen is None or chosen.details.get("thresholds", "") is None:
+        return None  # nothing is good, or no threshold makes such votes
+    words = ["privote", "label", "VOTES", *words_of(chosen.mechanism)]
+    words += ["--epsilon", repr(tuning.epsilon), "--delta", repr(tuning.delta)]
+    words += ["--guarantee", tuning.guarantee]
+    queries = chosen.fits[tuning.guarantee]
+    # Worst-case stops by itself; the others must be told, or go on while voters run out.
+    if tuning.guarantee != "worst-case":
+        words += ["--queries", str(queries)]
+    bars = chosen.details.get("thresholds", threshold)
+    if bars is not None:
+        text = ",".join(map(str, bars)) if isinstance(bars, list) else str(bars)
+        words += ["--threshold", text]
+    return shlex.join([*words, "--output", "labels.csv"])
+
+
+def _command(context: typer.Context) -> str:
+    """Return the command that is being run, without what was left at its default."""
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if value is None or value == parameter.default:
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append(parameter.opts[0])
+        else:
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            words += [parameter.opts[0], shown]
+    return shlex.join(words)

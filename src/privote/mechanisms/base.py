@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,9 @@ from .gate import Gate
 ABSTAIN = -1
 
 Labels = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+_DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,10 @@ class Mechanism(ABC):
     name: ClassVar[str]
     #: What an allowance counts: single votes, or whole ballots.
     surprise_unit: ClassVar[str] = "ballot"
+    #: Whether saying no to every label and saying nothing are the same.
+    silence_is_zeros: ClassVar[bool] = True
     bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
-
-    #: What a sparse voter's silence is: a ballot of zeros, or no ballot at all.
-    silence_is_zeros: ClassVar[bool] = True
 
     gate: Gate | None = None
 
@@ -86,6 +88,40 @@ class Mechanism(ABC):
 
     def check(self, ballots: BallotSource) -> None:  # noqa: B027 (most mechanisms take any ballot)
         """Refuse ballots this mechanism cannot count; the message names the place."""
+
+    # -- what planning asks of it ------------------------------------------------------------------
+
+    @classmethod
+    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+        """Return what a comparison of mechanisms tries of this kind.
+
+        Parameters
+        ----------
+        sigma
+            The noise, the same for all kinds.
+        order
+            The Rényi order at which the budget settles, for what is made for one order.
+        """
+        make: Any = cls
+        return (make(sigma=sigma),)
+
+    def with_noise(self, sigma: float) -> Mechanism:
+        """Return the same mechanism with another amount of noise."""
+        other: Any = self
+        return replace(other, sigma=sigma)  # type: ignore[no-any-return]
+
+    def noise_free(self, block: Block) -> Bools:
+        """Return what the voters want (queries, labels): labels with more yes than no."""
+        return np.asarray(block.margins(missing_is_no=False) > 0)
+
+    def cell_probabilities(self, tally: Any) -> Floats:
+        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3).
+
+        Here the shares among simulated draws; a mechanism that knows them says them exactly.
+        """
+        drawn = [self.draw(tally, Entropy(seed)) for seed in range(_DRAWS)]
+        shares = [np.mean([each == outcome for each in drawn], axis=0) for outcome in (0, 1, -1)]
+        return np.stack(shares, axis=-1)
 
     # -- what every user calls -------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from ..accounting.worst_case import supremum
 from ..blocks import Block, DenseBlock
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
-from .base import check_electorate
+from .base import Bools, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 
 _TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
@@ -81,6 +81,29 @@ class BinaryVoting(CellMechanism):
     def own_order(self) -> float | None:
         """An optimal link's order."""
         return None if self.link is None else self.link.order
+
+    @classmethod
+    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+        """Return Gaussian noise, and the optimal link that a vote at the bar costs as much with."""
+        linked = cls(link=OptimalLink(cost=1.0, order=order))
+        return cls(sigma=sigma), linked.with_noise(sigma)
+
+    def with_noise(self, sigma: float) -> Mechanism:
+        """Return the same mechanism with another amount of noise.
+
+        A link has no sigma: it gets what a vote at the bar costs with Gaussian noise of this sigma,
+        where it moves Pr[1] by 1 / (sqrt(pi) sigma), which costs (2 / pi) order / sigma^2.
+        """
+        if self.link is None:
+            return super().with_noise(sigma)
+        cost = float(f"{2 / math.pi * self.link.order / sigma**2:.4g}")
+        return replace(self, link=replace(self.link, cost=cost))
+
+    def noise_free(self, block: Block) -> Bools:
+        """Return which labels stand above the bar: (queries, labels)."""
+        tally = self.tally(block)
+        vote = self._link.log_probs(tally.margins, tally.voters)
+        return np.asarray(vote[..., 1] > vote[..., 0])
 
     def tally(self, block: Block) -> CellTally:
         """Return the margins (queries, labels)."""

@@ -60,6 +60,14 @@ class CellMechanism(Mechanism):
         tallies = [self.tally(block) for block in self._accept(votes).blocks()]
         return np.concatenate([np.exp(self.log_probs(t.margins, t.voters)) for t in tallies])
 
+    def cell_probabilities(self, tally: CellTally) -> Floats:
+        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
+        levels, index = self._levels(tally)
+        table = np.exp(self.log_probs(levels, tally.voters))
+        if self.gate is None:
+            table = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
+        return np.asarray(table[index])
+
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
         levels, index = self._levels(tally)

@@ -74,6 +74,10 @@ class ClassMechanism(Mechanism):
         """Return M, the number of classes."""
 
     @abstractmethod
+    def holding(self, labels: int) -> int:
+        """Return how many of the classes hold one given label, exactly."""
+
+    @abstractmethod
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -170,6 +174,38 @@ class ClassMechanism(Mechanism):
             gate = self.gate.log_probs(tally.profiles[:, 0])
             drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0])] = ABSTAIN
         return drawn
+
+    def cell_probabilities(self, tally: ClassTally) -> Floats:
+        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
+        one = self._chance_of_one(tally)
+        abstain, answer = np.zeros((len(one), 1)), np.ones((len(one), 1))
+        if self.gate is not None:
+            abstain, answer = np.split(np.exp(self.gate.log_probs(tally.profiles[:, 0])), 2, 1)
+        zero = np.maximum(0.0, 1 - one)
+        parts = zero * answer, one * answer, np.broadcast_to(abstain, one.shape)
+        return np.stack(parts, axis=-1)
+
+    def _chance_of_one(self, tally: ClassTally) -> Floats:
+        """Return the probability of a 1 in each cell of an answered query: (queries, labels)."""
+        wins = np.exp(self.win_log_probs(tally))
+        labels = tally.ballots.shape[1]
+        one = np.zeros((len(wins), labels))
+        taken = np.zeros((len(wins), labels), np.int64)  # classes with votes that hold the label
+        for place in range(tally.profiles.shape[1]):
+            voted = tally.profiles[:, place] > 0
+            cast = tally.ballots[tally.winners[voted, place]]
+            one[voted] += wins[voted, place, None] * cast
+            taken[voted] += cast
+        seen = (tally.profiles > 0).sum(axis=1)[:, None]
+        # Of the classes without a vote, the share that holds the label. There may be 2^5000: the
+        # division is of exact integers, once for each pair of counts.
+        everywhere, holding = self.classes(labels), self.holding(labels)
+        wide = int(taken.max(initial=0)) + 1
+        pairs, at = np.unique(seen * wide + taken, return_inverse=True)
+        shares = [
+            (holding - pair % wide) / max(everywhere - pair // wide, 1) for pair in pairs.tolist()
+        ]
+        return np.asarray(one + wins[:, -1:] * np.asarray(shares)[at.reshape(taken.shape)])
 
     def cost(self, tally: ClassTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the worst move of any one ballot."""

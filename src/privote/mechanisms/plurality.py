@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError
+from .base import Bools
 from .classes import ClassMechanism
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +35,18 @@ class PluralityVoting(ClassMechanism):
     def classes(self, labels: int) -> int:
         """Return the number of labels."""
         return labels
+
+    def holding(self, labels: int) -> int:
+        """Return 1: a class is one label."""
+        return 1
+
+    def noise_free(self, block: Block) -> Bools:
+        """Return the label with the most votes (queries, labels); none where nobody votes."""
+        tally = self.tally(block)
+        wanted = np.zeros((block.queries, block.labels), np.bool_)
+        voted = tally.profiles[:, 0] > 0
+        wanted[voted] = tally.ballots[tally.winners[voted, 0]]
+        return wanted
 
     def _vote(
         self, block: Block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -54,6 +55,13 @@ class PowersetVoting(ClassMechanism):
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""
         return sum(_sizes(labels, self.max_positives))
+
+    def holding(self, labels: int) -> int:
+        """Return how many sets hold one given label, exactly."""
+        if self.max_positives is None:
+            return 1 << (labels - 1)
+        top = min(labels, self.max_positives)
+        return sum(math.comb(labels - 1, size - 1) for size in range(1, top + 1))
 
     def _vote(
         self, block: Block

@@ -18,7 +18,7 @@ from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
 from ..errors import InputError, positive, shown, whole
 from ..links import GaussianLink, Link
-from .base import check_electorate
+from .base import Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate
 
@@ -73,6 +73,11 @@ class TauVoting(CellMechanism):
     @property
     def _link(self) -> Link:
         return GaussianLink(sigma=self.sigma)
+
+    @classmethod
+    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+        """Return both norms, with the paper's bounds."""
+        return cls(sigma=sigma, tau=1.8), cls(sigma=sigma, tau=3.4, norm=1)
 
     def weights(self, labels: int) -> Floats:
         """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.calibrate import allowance_for
 from privote.learning.neighbours.plan import AIM, can_balance, plan_neighbours
+from privote.planning import allowance_for
 
 DELTA = 1e-5
 

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.allowance import FACTOR
-from ...calibrate.orders import FewOrders
 from ...errors import InputError, whole
 from ...links import GaussianLink
 from ...mechanisms import BinaryVoting, Mechanism
+from ...planning.solve import FewOrders
 from ..voters import VoterNames
 from .ballots import NeighbourBallots, check_groups
 from .nearness import Floats

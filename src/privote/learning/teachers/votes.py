@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...ballots import Ballots, BallotSource
-from ...calibrate import sigma_for
 from ...errors import InputError
 from ...mechanisms import BinaryVoting, Mechanism
+from ...planning import sigma_for
 from ..rounds import Rows
 from ..rows import count_rows
 from .ensemble import Answers, Teachers

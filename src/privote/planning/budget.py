@@ -8,14 +8,33 @@ from __future__ import annotations
 
 import math
 
-from ..accounting.allowance import largest_allowance, largest_count
-from ..accounting.renyi import check_delta, check_orders
+from ..accounting.allowance import FACTOR, MOST
+from ..accounting.filters import check_charge
+from ..accounting.renyi import Floats, check_orders
 from ..errors import InputError, positive
+from ..ledger import Budget
 from ..mechanisms import Mechanism
 
 
+def room(mechanism: Mechanism, each: Floats, budget: Budget, most: int = MOST) -> int:
+    """Return how many costs ``each`` (orders,), up to ``most``, a fresh budget admits.
+
+    The one count of what fits: it asks the filter that the guardian asks. Unless the budget has a
+    rule, it is exclusive, as without a ledger; a ledger that lasts is shared unless told.
+    """
+    orders = check_orders(None)
+    settled = budget.settled("exclusive", orders, mechanism.own_order)
+    return settled.filter(orders).room(check_charge(each, orders), most)
+
+
 def queries_for(
-    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    epsilon: float,
+    delta: float,
+    *,
+    rule: str | None = None,
 ) -> int:
     """Return how many queries fit under plain worst-case composition.
 
@@ -27,19 +46,29 @@ def queries_for(
         The size of the electorate and of a ballot.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
+    rule
+        As in :class:`privote.Budget`: ``"exclusive"`` by default, one mechanism has the budget for
+        itself; ``"shared"``: others may charge it too, as in a ledger that lasts.
     """
-    orders = check_orders(None)
-    curve = mechanism.worst_case_rdp(voters, labels, orders)
-    return largest_count(curve, orders, positive("epsilon", epsilon), check_delta(delta))
+    budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
+    return room(mechanism, mechanism.worst_case_rdp(voters, labels), budget)
 
 
 def allowance_for(
-    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    epsilon: float,
+    delta: float,
+    *,
+    rule: str | None = None,
 ) -> int:
-    """Return how many surprises each voter may cast in its life; parameters as `queries_for`."""
-    orders = check_orders(None)
-    curve = mechanism.surprise_rdp(voters, labels, orders)
-    return largest_allowance(curve, orders, positive("epsilon", epsilon), check_delta(delta))
+    """Return how many surprises each voter may cast in its life; parameters as `queries_for`.
+
+    0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
+    """
+    budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
+    return room(mechanism, FACTOR * mechanism.surprise_rdp(voters, labels), budget)
 
 
 def queries_until_out(
@@ -69,8 +98,8 @@ def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: floa
 def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
     """Return how often one label that every voter wants, and nothing else, is not released as 1.
 
-    The plainest measure of how much the noise hurts: a mechanism that misses this often will serve
-    a divided electorate worse.
+    The plainest sign of how much the noise hurts: a mechanism that misses this often will serve a
+    divided electorate worse.
     """
     if not isinstance(mechanism, Mechanism):
         raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")

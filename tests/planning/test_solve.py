@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import privote as pv
-from privote import calibrate
-from privote.calibrate.orders import FewOrders
+from privote import planning
+from privote.planning.solve import FewOrders
 
 DELTA = 1e-5
 
@@ -25,9 +25,9 @@ def binary(sigma: float) -> pv.Mechanism:
 def test_sigma_is_enough_and_a_little_less_is_not(
     wanted: int, epsilon: float, delta: float
 ) -> None:
-    sigma = calibrate.sigma_for(binary, 50, 10, epsilon, delta, wanted)
-    assert calibrate.queries_for(binary(sigma), 50, 10, epsilon, delta) >= wanted
-    assert calibrate.queries_for(binary(0.998 * sigma), 50, 10, epsilon, delta) < wanted
+    sigma = planning.sigma_for(binary, 50, 10, epsilon, delta, wanted)
+    assert planning.queries_for(binary(sigma), 50, 10, epsilon, delta) >= wanted
+    assert planning.queries_for(binary(0.998 * sigma), 50, 10, epsilon, delta) < wanted
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_sigma_is_enough_and_a_little_less_is_not(
 )
 def test_sigma_for_every_mechanism(make: object) -> None:
     assert callable(make)
-    sigma = calibrate.sigma_for(make, 20, 4, 8.0, DELTA, 40)
+    sigma = planning.sigma_for(make, 20, 4, 8.0, DELTA, 40)
     assert fit(make(sigma), 20, 4) >= 40
     assert fit(make(0.998 * sigma), 20, 4) < 40
 
@@ -48,11 +48,11 @@ def test_sigma_for_every_mechanism(make: object) -> None:
 @pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])
 def test_sigma_under_the_allowance(surprises: float) -> None:
     options = {"guarantee": "allowance", "surprises_per_query": surprises}
-    sigma = calibrate.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
+    sigma = planning.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
 
     def lasts(sigma: float) -> int:
-        allowance = calibrate.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
-        return calibrate.queries_until_out(binary(sigma), 10, allowance, surprises)
+        allowance = planning.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
+        return planning.queries_until_out(binary(sigma), 10, allowance, surprises)
 
     assert lasts(sigma) >= 100
     assert lasts(0.98 * sigma) < 100
@@ -73,12 +73,12 @@ def test_sigma_under_the_allowance(surprises: float) -> None:
 def test_bad_arguments(change: dict[str, object], message: str) -> None:
     good = {"voters": 50, "labels": 10, "epsilon": 8.0, "delta": DELTA, "wanted": 5}
     with pytest.raises(pv.InputError, match=message):
-        calibrate.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
+        planning.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
 
 
 def test_a_budget_beyond_reach_is_refused() -> None:
     with pytest.raises(pv.BudgetError, match="no sigma"):
-        calibrate.sigma_for(binary, 50, 10, 1e-7, 1e-12, 100)
+        planning.sigma_for(binary, 50, 10, 1e-7, 1e-12, 100)
 
 
 def fit(mechanism: pv.Mechanism, voters: int, labels: int) -> int:
@@ -93,7 +93,7 @@ def tau(value: float, sigma: float = 9.0, norm: int = 2) -> pv.TauVoting:
 
 @cache
 def solved(wanted: int, norm: int = 2) -> float:
-    return calibrate.tau_for(lambda t: tau(t, norm=norm), 50, 4, 8.0, DELTA, wanted)
+    return planning.tau_for(lambda t: tau(t, norm=norm), 50, 4, 8.0, DELTA, wanted)
 
 
 @pytest.mark.parametrize(("wanted", "norm"), [(60, 2), (60, 1)])
@@ -110,7 +110,7 @@ def test_more_queries_need_a_smaller_tau() -> None:
 
 def test_tau_under_the_allowance() -> None:
     options = {"guarantee": "allowance", "surprises_per_query": 0.5}
-    found = calibrate.tau_for(tau, 50, 2, 8.0, DELTA, 80, **options)  # type: ignore[arg-type]
+    found = planning.tau_for(tau, 50, 2, 8.0, DELTA, 80, **options)  # type: ignore[arg-type]
 
     assert 0.5 < found < 2**0.5
     # 80 queries at half a ballot each: 40 ballots, each paid for twice.
@@ -120,14 +120,14 @@ def test_tau_under_the_allowance() -> None:
 
 @pytest.mark.parametrize(("norm", "whole"), [(2, 2.0), (1, 4.0)])
 def test_tau_is_the_whole_norm_if_nothing_needs_clipping(norm: int, whole: float) -> None:
-    assert calibrate.tau_for(lambda t: tau(t, 30.0, norm), 50, 4, 8.0, DELTA, 5) == whole
+    assert planning.tau_for(lambda t: tau(t, 30.0, norm), 50, 4, 8.0, DELTA, 5) == whole
 
 
 def test_a_tau_at_which_no_label_can_win_is_refused() -> None:
     with pytest.raises(pv.BudgetError, match=r"no tau from 0\.5 is small enough"):
-        calibrate.tau_for(tau, 50, 8, 1.0, DELTA, 5000)
+        planning.tau_for(tau, 50, 8, 1.0, DELTA, 5000)
 
 
 def test_tau_is_solved_for_tau_voting_only() -> None:
-    with pytest.raises(pv.InputError, match="make must return a TauVoting"):
-        calibrate.tau_for(binary, 50, 8, 8.0, DELTA, 5)  # type: ignore[arg-type]
+    with pytest.raises(pv.InputError, match="make must return a mechanism with a tau"):
+        planning.tau_for(binary, 50, 8, 8.0, DELTA, 5)  # type: ignore[arg-type]

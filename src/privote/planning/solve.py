@@ -1,6 +1,7 @@
 """How much noise, or how much clipping, a wanted number of answers needs: by bisection.
 
-Public numbers only, as in :mod:`privote.calibrate.budget`.
+Public numbers only, as in :mod:`privote.planning.budget`. Each step is another mechanism, and slow
+ones are not priced at every Rényi order: :class:`FewOrders`.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from ..accounting.allowance import FACTOR
-from ..accounting.renyi import check_delta, rounded_up
+import numpy as np
+
+from ..accounting.allowance import FACTOR, largest_count
+from ..accounting.filters import pinned_order
+from ..accounting.renyi import Floats, best_order, check_delta, check_orders, rounded_up
+from ..accounting.renyi import epsilon as to_epsilon
 from ..ballots import MOST
 from ..errors import BudgetError, InputError, positive, whole
-from ..mechanisms import Mechanism, TauVoting
+from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from .budget import check_surprises
-from .orders import FewOrders
 
 _TOLERANCE = 1e-3  # relative, on sigma and tau: the number of answers then is right to 0.2 percent
 _START, _SIGMAS = 10.0, (1e-3, 1e8)
 _PATIENCE = 4  # so many guesses, then a halving: a guess may creep along one end
 _LEAST_TAU = 0.5  # with less, a label that every voter names alone stays below half the voters
+_FIRST_STEP = 4  # from the expected best order to those it is compared with
 
+Price = Callable[[Floats], Floats]  # from orders to the costs at them
 Priced = tuple[float, float]  # a sigma or tau, and the epsilon of the wanted queries with it
 
 
@@ -72,7 +78,7 @@ def sigma_for(
 
 
 def tau_for(
-    make: Callable[[float], TauVoting],
+    make: Callable[[float], Mechanism],
     voters: int,
     labels: int,
     epsilon: float,
@@ -87,7 +93,7 @@ def tau_for(
     A smaller tau is cheaper and clips more ballots, so the largest that fits is the one to use. If
     whole ballots fit, that is the norm of a ballot that says yes to everything: no tau beyond it
     changes anything. Which of several pairs (sigma, tau) for the same number of queries gives
-    the better labels depends on the votes: `best` finds out on public ones.
+    the better labels depends on the votes: `tune_tau` finds out on public ones.
 
     Parameters
     ----------
@@ -105,10 +111,10 @@ def tau_for(
     budget = positive("epsilon", epsilon)
     where = (voters, labels, budget, check_delta(delta))
     price = _price(make, where, wanted, guarantee, surprises_per_query)
-    shown = make(1.0)
-    if not isinstance(shown, TauVoting):
-        raise InputError(f"make must return a TauVoting, got {shown!r}")
-    longest = float(labels ** (1 / shown.norm))
+    shown = make(1.0).parameters()
+    if not {"tau", "norm"} <= shown.keys():
+        raise InputError(f"make must return a mechanism with a tau, got {shown['mechanism']!r}")
+    longest = float(labels ** (1 / shown["norm"]))
     fits, exceeds = _bracket(price, budget, 1.0, (_LEAST_TAU, longest), rising=True)
     if fits is None:
         assert exceeds is not None
@@ -209,3 +215,52 @@ def _between(fits: Priced, exceeds: Priced, share: float) -> float:
     way = math.log(exceeds[0] / fits[0])
     edge = min(0.9 * _TOLERANCE / abs(way), 0.5)
     return fits[0] * math.exp(way * min(max(share, edge), 1 - edge))
+
+
+class FewOrders:
+    """Finds the order that settles a budget from a few of them, and starts there the next time.
+
+    Epsilon has one valley over the orders. So an order that is better than both of its neighbours
+    is the best of all, and the others need not be priced. Were it not, epsilon would be overstated,
+    and never understated.
+    """
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        self._budget, self._delta = epsilon, delta
+        self._orders = check_orders(None)
+        likely = pinned_order(epsilon, delta, self._orders)
+        self._place, self._step = int(np.searchsorted(self._orders, likely)), _FIRST_STEP
+
+    def largest(self, price: Price) -> int:
+        """Return how many times ``price(orders)`` fits the budget."""
+
+        def count(curve: Floats, few: Floats) -> int:
+            return largest_count(curve, few, self._budget, self._delta)
+
+        return count(*self._settled(price, count))
+
+    def epsilon(self, price: Price, times: int) -> float:
+        """Return the epsilon of so many times ``price(orders)``."""
+        curve, few = self._settled(price, lambda *_: times)
+        return float(np.max(to_epsilon(times * curve, few, self._delta)))
+
+    def _settled(
+        self, price: Price, times: Callable[[Floats, Floats], int]
+    ) -> tuple[Floats, Floats]:
+        """Return costs and orders among which is the best for so many times the price."""
+        known: dict[int, float] = {}
+        step, last = self._step, len(self._orders) - 1
+        while True:
+            near = {max(self._place - step, 0), self._place, min(self._place + step, last)}
+            fresh = sorted(near - known.keys())
+            if fresh:
+                known |= dict(zip(fresh, price(self._orders[fresh]).tolist(), strict=True))
+            places = sorted(known)
+            few, curve = self._orders[places], np.array([known[i] for i in places])
+            best = best_order(max(times(curve, few), 1) * curve, few, self._delta)
+            place = places[int(np.searchsorted(few, best))]
+            if place == self._place and step == 1:
+                self._step = 1
+                return curve, few
+            step = step // 2 if place == self._place else 2 * step
+            self._place = place
