@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
 from ...errors import BudgetError, InputError
+from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...release import PERSON, RECORD
 from ..rows import count_rows, take_rows
@@ -115,14 +116,25 @@ def begin(
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
-        entry = {"guarantee": "noisy gradients", "simulated": simulated, "protects": protects}
-        entry |= {"voters": records, "labels": labels, "consumer": consumer, "dataset": dataset}
-        budget = Budget(epsilon=epsilon, delta=delta)
-        if isinstance(ledger, Ledger):
-            noise, place = _charge(plan, budget, ledger, entry), ledger.place()
-        else:
-            with closing(Ledger.open(ledger)) as book:
-                noise, place = _charge(plan, budget, book, entry), book.place()
+        with (
+            nullcontext(ledger)
+            if isinstance(ledger, Ledger)
+            else closing(Ledger.open(ledger)) as book
+        ):
+            accounts = Accounts(
+                ledger=book,
+                budget=Budget(epsilon=epsilon, delta=delta),
+                orders=DEFAULT_ORDERS,
+                dataset=dataset,
+                consumer=consumer,
+                stamp={
+                    "guarantee": "noisy gradients",
+                    "simulated": simulated,
+                    "protects": protects,
+                },
+            )
+            noise = _charge(plan, accounts, {"voters": records, "labels": labels})
+            place = book.place()
     return TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
@@ -153,19 +165,19 @@ def one_each(X: Any, Y: npt.NDArray[np.int8], groups: Any) -> tuple[Any, npt.NDA
     return take_rows(X, kept), Y[kept]
 
 
-def _charge(plan: TrainingPlan, budget: Budget, ledger: Ledger, entry: dict[str, Any]) -> float:
+def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> float:
     """Charge the least noise that fits, or refuse; it is on disk when this returns."""
     if plan.adjacency != "replace":
         raise InputError(
             f"adjacency must be 'replace' with a ledger, which counts that, got {plan.adjacency!r}"
         )
-    scope = (entry["dataset"], entry["consumer"])
+    budget, ledger = accounts.budget, accounts.ledger
     with ledger.writing() as totals:
-        ledger.fix_budget(totals, budget, (scope[0], None), False)
+        accounts.authorise(totals)
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
-            return ledger.room(totals, curve, DEFAULT_ORDERS, scope, 1) > 0
+            return ledger.room(totals, curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
 
         least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
         while not fits(high):
@@ -173,19 +185,12 @@ def _charge(plan: TrainingPlan, budget: Budget, ledger: Ledger, entry: dict[str,
             if low > _MOST_NOISE * least:
                 raise BudgetError(
                     f"what is left of epsilon={rounded_up(budget.epsilon)} at delta="
-                    f"{rounded_up(budget.delta)} for data set {scope[0]!r} buys no training"
+                    f"{rounded_up(budget.delta)} for data set {accounts.dataset!r} buys no training"
                 )
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2
             low, high = (low, middle) if fits(middle) else (middle, high)
         mechanism = {"name": "noisy gradients", "noise_multiplier": high, "steps": plan.steps}
-        ledger.append(
-            {
-                "kind": "charge",
-                **entry,
-                "mechanism": {**mechanism, "sample_rate": plan.sample_rate},
-                "orders": DEFAULT_ORDERS.tolist(),
-                "rdp": plan.rdp(high, DEFAULT_ORDERS).tolist(),
-            }
-        )
+        facts = {**facts, "mechanism": {**mechanism, "sample_rate": plan.sample_rate}}
+        accounts.charge(plan.rdp(high, DEFAULT_ORDERS), facts, totals)
     return high
