@@ -1,4 +1,4 @@
-"""Learning from private data through votes: teachers, neighbours, students, multi-label PATE.
+"""Learning from private data: by votes (teachers, neighbours, students), or directly with noise.
 
 Names are loaded when somebody asks for them: scikit-learn takes a second to import.
 """
@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "DPLinear": "direct.gradients",
+    "DPSGDClassifier": "direct.dpsgd",
+    "ImageFeatures": "networks.image",
+    "ImageNetwork": "networks.image",
+    "MixMatchClassifier": "students.mixmatch",
     "PartialLabels": "students.classifiers",
     "SavedStudent": "students.saving",
     "load_student": "students.saving",
