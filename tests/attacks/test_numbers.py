@@ -92,9 +92,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "rdp": lambda x: pv.epsilon(x, [2.0], 1e-5),
     "epsilon": lambda x: planning.queries_for(_BINARY, 50, 3, x, 1e-5),
     "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
-    "wanted": lambda x: planning.sigma_for(
-        lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x
-    ),
+    "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "surprises_per_query": lambda x: planning.queries_until_out(_BINARY, 3, 10, x),
     "missed": lambda x: planning.unanimous_miss(_BINARY, x, 3),
     "allowance": lambda x: _counts(check_wanted(x, 3)),
