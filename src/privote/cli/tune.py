@@ -233,7 +233,7 @@ class _Call:
         return tune_mechanism(cube, truth, sigma=self.flags.sigma, equal=equal, **self.how)
 
     def threshold(self, cube: Any, truth: Any, prevalence: str | None) -> Tuning:
-        from privote.learning.top_shares import top_share
+        from privote.learning.teachers.votes import top_share
         from privote.planning import tune_threshold
 
         if truth is None:
