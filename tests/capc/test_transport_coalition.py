@@ -248,9 +248,9 @@ def test_too_long_a_batch_charges_nothing(tmp_path: Path) -> None:
 def test_an_exhausted_budget_is_said_on_both_sides(tmp_path: Path) -> None:
     with town(tmp_path, terms=small_terms(epsilon=8.0)) as there:
         asking = there.ask(rows=np.zeros((50, 4)))
-        with pytest.raises(BudgetError, match="guardian refused: the budget of north"):
+        with pytest.raises(BudgetError, match="guardian refused: the budget of data set 'north'"):
             asking.join()
-        assert there.running["guardian"].logged("the budget of north")
+        assert there.running["guardian"].logged("the budget of data set 'north'")
 
 
 def test_after_a_restart_of_the_guardian_the_budget_is_what_it_was(tmp_path: Path) -> None:

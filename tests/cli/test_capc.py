@@ -201,7 +201,7 @@ def test_simulate_other_mechanisms(run: Run, more: list[Any]) -> None:
         (["--queries", 0], 2, "--queries must be at least 1, got 0"),
         (["--mechanism", "plurality", "--sigma", 3], 2, "binary or tau"),
         (["--guarantee", "ptr"], 2, "guarantee must be"),
-        (["--guarantee", "worst-case", "--epsilon", 0.5], 3, "the budget of site-1"),
+        (["--guarantee", "worst-case", "--epsilon", 0.5], 3, "the budget of data set 'site-1'"),
     ],
 )
 def test_what_simulate_refuses(run: Run, more: list[Any], code: int, said: str) -> None:
@@ -262,7 +262,7 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         np.savez(many, X=np.zeros((900, 3)))
         broke = programs.query("east", many, tmp_path / "more")
         assert broke.returncode == 3
-        assert "error: guardian refused: the budget of north" in broke.stderr
+        assert "error: guardian refused: the budget of data set 'north'" in broke.stderr
 
         _call_as_a_stranger(sites["guardian"], tmp_path)
         until(lambda: "refused a connection" in programs.log("guardian"))
