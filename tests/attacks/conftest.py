@@ -35,7 +35,7 @@ def outcome(request: pytest.FixtureRequest) -> Outcome:
     def say(attack: str, tried: int, through: int) -> None:
         table = os.environ.get("PRIVOTE_ATTACKS_TABLE")
         if table:
-            line = {"attack": attack, "tried": tried, "through": through}
+            line = {"attack": attack, "tried": int(tried), "through": int(through)}
             with open(table, "a") as stream:
                 stream.write(json.dumps({**line, "test": request.node.nodeid}) + "\n")
         assert tried > 0, f"{attack}: nothing was tried"

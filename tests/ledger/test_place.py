@@ -308,3 +308,19 @@ def test_a_wrong_password_is_not_repeated(database: str, tmp_path: Path) -> None
         pv.Ledger.open(named, beside=tmp_path / "site")
     assert SECRET not in str(caught.value)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_ledger_that_a_crash_left_unmade_is_said_and_then_made(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    pv.Ledger.open(path).close()
+    for end in (".key", ".head"):
+        path.with_name(path.name + end).unlink()
+        with pytest.raises(pv.LedgerError, match="does not exist: no key yet"):
+            pv.Ledger.open(path, readonly=True)
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset="d")
+    ledger.close()
+    assert pv.Ledger.open(path, readonly=True).verify().ok
+    path.with_name(path.name + ".key").unlink()
+    with pytest.raises(pv.LedgerError, match="is missing: restore it"):
+        pv.Ledger.open(path, readonly=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,11 @@ class Place:
             raise LedgerError(f"ledger {str(self.file)!r} does not exist")
         chain = Chain.from_environment()
         if chain is None and not self.key.exists():
+            # Without an entry it is being made, or a crash left it so: the next run ends that.
+            if self.address is None and Anchor.peek(self.head) == 0:
+                with closing(SQLiteStore.reader(self.file)) as entries:
+                    if entries.head() is None:
+                        raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
             raise self._no_key()
         chain = chain or Chain.read(self.key)
         store: Store = (
