@@ -6,7 +6,7 @@ The reports are permuted with seed 0. The first 4,000 are voted on: these are, r
 queries of the embedded votes, whose truth must come out equal. The others are dealt to 50 teachers,
 one logistic regression a label each; a teacher says yes above one half. How the embedded votes'
 teachers were dealt theirs was not kept, so the two agree in kind, not bit by bit: the script prints
-how well.
+how well. C = 1 is the one of three tried (1, 0.1, 0.03) that agrees best.
 """
 
 from __future__ import annotations
