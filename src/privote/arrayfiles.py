@@ -38,7 +38,7 @@ def check_file(path: str | os.PathLike[str], what: str = "file") -> Path:
     """
     file, mode = _status(path, what)
     if not stat.S_ISREG(mode):
-        raise InputError(f"{what} {str(path)!r} must be a regular file, and is {_kind(mode)}")
+        raise InputError(what, f"{str(path)!r} must be a regular file, and is {_kind(mode)}")
     return file
 
 
@@ -46,15 +46,15 @@ def check_tree(path: str | os.PathLike[str], what: str = "folder") -> int:
     """Return how many bytes a folder of files holds; refuse one that holds anything else."""
     folder, mode = _status(path, what)
     if not stat.S_ISDIR(mode):
-        raise InputError(f"{what} {str(path)!r} must be a folder, and is {_kind(mode)}")
+        raise InputError(what, f"{str(path)!r} must be a folder, and is {_kind(mode)}")
     held = 0
     for place, _, files in os.walk(folder, onerror=_refuse):
         for name in files:
             file, mode = _status(Path(place, name), what)
             if not stat.S_ISREG(mode):
                 raise InputError(
-                    f"{what} {str(path)!r} must hold regular files only, and {name!r} is "
-                    f"{_kind(mode)}"
+                    what,
+                    f"{str(path)!r} must hold regular files only, and {name!r} is {_kind(mode)}",
                 )
             held += file.stat().st_size
     return held
@@ -64,7 +64,7 @@ def check_room(what: str, stored: int, unpacked: int, squeezed: int = _SQUEEZED)
     """Refuse what would unpack to far more than its bytes can tell."""
     if unpacked > max(ROOM, squeezed * stored):
         raise InputError(
-            f"{what} would unpack to {unpacked:.3g} bytes from {stored}, which no data needs"
+            what, f"would unpack to {unpacked:.3g} bytes from {stored}, which no data needs"
         )
 
 
@@ -140,12 +140,12 @@ def _status(path: Any, what: str) -> tuple[Path, int]:
         file = Path(path)
         return file, file.stat().st_mode
     except TypeError:
-        raise InputError(f"{what} must name a file, got {path!r:.60}") from None
+        raise InputError(what, "must name a file", path) from None
     except FileNotFoundError:
-        raise InputError(f"{what} {str(path)!r} does not exist") from None
+        raise InputError(what, f"{str(path)!r} does not exist") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"{what} {str(path)!r:.200} cannot be read: {why}") from None
+        raise InputError(what, f"{str(path)!r:.200} cannot be read: {why}") from None
 
 
 def _refuse(error: OSError) -> None:

@@ -57,7 +57,7 @@ class Ballots:
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
         if not callable(rows):
-            raise InputError(f"rows must be a function of start and stop, got {rows!r:.60}")
+            raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows = rows
 
@@ -79,7 +79,7 @@ class Ballots:
         if isinstance(votes, BallotSource):
             if threshold is not None:
                 raise InputError(
-                    "threshold applies to probabilities, and votes are ballots already"
+                    "threshold", "applies to probabilities, and votes are ballots already"
                 )
             return votes
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
@@ -111,7 +111,7 @@ class Ballots:
         array = _array("votes", votes)
         shape = check_shape(array.shape)
         if may_be_missing not in (None, True, False):
-            raise InputError(f"may_be_missing must be True, False or None, got {may_be_missing!r}")
+            raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
@@ -121,7 +121,7 @@ class Ballots:
         seen = check_votes(array)
         missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
         if seen and not missing:
-            raise BallotError("may_be_missing is False, but votes holds missing votes (-1)")
+            raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
         return cls(shape, lambda start, stop: as_votes(array[start:stop], missing), missing=missing)
 
     @classmethod
@@ -277,11 +277,11 @@ class SparseBallots:
 def _array(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return values as an array; refuse what is ragged, and masks, which would be lost."""
     if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(f"{name} must be a plain array: a mask says nothing here, -1 is missing")
+        raise BallotError(name, "must be a plain array: a mask says nothing here, -1 is missing")
     try:
         return values if isinstance(values, np.ndarray) else np.asarray(values)
     except ValueError:
-        raise BallotError(f"{name} must be one array, its rows of one length") from None
+        raise BallotError(name, "must be one array, its rows of one length") from None
 
 
 def _outside(array: npt.NDArray[Any], bound: int) -> int:
@@ -296,10 +296,10 @@ def block_queries(voters: int, labels: int) -> int:
 def check_head(queries: int, available: int) -> int:
     """Return ``queries`` if that many are there."""
     if isinstance(queries, bool | np.timedelta64) or not isinstance(queries, int | np.integer):
-        raise InputError(f"queries must be an integer, got {shown(queries)}")
+        raise InputError("queries", "must be an integer", queries)
     if not 1 <= queries <= available:
         raise InputError(
-            f"queries must lie in 1..{available} (the votes hold {available}), got {shown(queries)}"
+            "queries", f"must lie in 1..{available} (the votes hold {available})", queries
         )
     return int(queries)
 
@@ -324,13 +324,13 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
     if not isinstance(shape, tuple) or len(shape) != 3:
         raise BallotError(
-            f"votes must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
+            "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
         )
     for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
         if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer):
             raise BallotError(f"{axis} must be an integer, got {shown(size)}")
         if size < 1:
-            raise BallotError(f"votes must have at least one of its {axis}, got {shown(shape)}")
+            raise BallotError("votes", f"must have at least one of its {axis}", shape)
         if size > MOST:
             raise BallotError(f"{axis} must be at most {MOST}, got {shown(size)}")
     return int(shape[0]), int(shape[1]), int(shape[2])
@@ -341,15 +341,13 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     try:
         bar = numbers("threshold", [] if threshold is None else threshold)
     except InputError:
-        raise InputError(
-            f"threshold must be a number or one per label, got {shown(threshold)}"
-        ) from None
+        raise InputError("threshold", "must be a number or one per label", threshold) from None
     if bar.shape not in ((), (labels,)):
         raise InputError(
-            f"threshold must be one value or one per label ({labels}), got shape {bar.shape}"
+            "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
         )
     if not ((bar >= 0) & (bar <= 1)).all():
-        raise InputError(f"threshold must lie in [0, 1], got {bar.tolist()}")
+        raise InputError("threshold", f"must lie in [0, 1], got {bar.tolist()}")
     return bar
 
 
@@ -379,7 +377,7 @@ def check_probabilities(array: npt.NDArray[Any]) -> None:
 def check_votes(array: npt.NDArray[Any]) -> bool:
     """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
-        raise BallotError(f"votes must be bool or numbers, got dtype {array.dtype}")
+        raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
     missing = False
     if array.dtype == np.bool_:
         for start, slab in _slabs(array):

@@ -82,8 +82,8 @@ class Draft:
                 self._check_resume()
             elif self._parts and not force:
                 raise InputError(
-                    f"labels that were released and charged lie in {str(self.path)!r}: finish with "
-                    "resume=True, or throw them away with force=True"
+                    f"labels that were released and charged lie in {str(self.path)!r}: finish "
+                    "with `resume=True`, or throw them away with `force=True`"
                 )
             else:
                 self._begin()
@@ -211,20 +211,20 @@ class Draft:
     def _check_resume(self) -> None:
         if not self.answered:
             raise InputError(
-                f"resume needs labels, and {str(self.path)!r} has none: nothing was released. If "
-                "the ledger has a charge for it, a crash came before the labels were safe"
+                "resume",
+                f"needs labels, and {str(self.path)!r} has none: nothing was released. If the "
+                "ledger has a charge for it, a crash came before the labels were safe",
             )
         for name, value in self._asked.items():
             if self._was.get(name) != value:
                 raise InputError(
-                    f"resume must ask for the same: {name} was {self._was.get(name)!r}, got "
-                    f"{value!r:.60}"
+                    "resume", f"must ask for the same: {name} was {self._was.get(name)!r}", value
                 )
         os.ftruncate(self._file, self._end)  # gives back what was reserved
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(
-            f"output must have room in {str(self.path.parent)!r}: {error.strerror or error}"
+            "output", f"must have room in {str(self.path.parent)!r}: {error.strerror or error}"
         )
 
 
@@ -238,7 +238,7 @@ def drafted(
 ) -> Iterator[Draft | None]:
     """Yield a draft that somebody opened already, one that is opened here, or none."""
     if draft is None and resume:
-        raise InputError("resume needs the file that an earlier call was to write")
+        raise InputError("resume", "needs the file that an earlier call was to write")
     if draft is None or isinstance(draft, Draft):
         yield draft
         return
@@ -291,17 +291,18 @@ def locked(path: Path, *, make: bool) -> int:
         except FileNotFoundError:
             if make:
                 raise InputError(
-                    f"output must be in a folder, and there is no {str(path.parent)!r}"
+                    "output", f"must be in a folder, and there is no {str(path.parent)!r}"
                 ) from None
-            raise InputError(f"resume needs a draft, and there is no {str(path)!r}") from None
+            raise InputError("resume", f"needs a draft, and there is no {str(path)!r}") from None
         except OSError as error:
             raise InputError(
-                f"output must be in a folder that can be written to, and {str(path.parent)!r} "
-                f"cannot: {error.strerror or error}"
+                "output",
+                f"must be in a folder that can be written to, and {str(path.parent)!r} cannot: "
+                f"{error.strerror or error}",
             ) from None
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise InputError(f"output needs {str(path)!r}, which is no regular file")
+                raise InputError("output", f"needs {str(path)!r}, which is no regular file")
             _lock(file, path)
             now = os.stat(path, follow_symlinks=False)
             if os.path.samestat(now, os.fstat(file)):
@@ -321,7 +322,7 @@ def _lock(file: int, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(
-            f"output must be written by one run at a time, and another has {str(path)!r}"
+            "output", f"must be written by one run at a time, and another has {str(path)!r}"
         ) from None
     except OSError:
         pass  # a file system without locks
@@ -336,8 +337,9 @@ def _move(part: Path, output: Path, *, force: bool) -> None:
             if output.is_file() and output.read_bytes() == part.read_bytes():
                 return
             raise InputError(
-                f"output must be new, and {str(output)!r} was made by somebody else meanwhile; "
-                "with force=True it is replaced"
+                "output",
+                f"must be new, and {str(output)!r} was made by somebody else meanwhile; with "
+                "`force=True` it is replaced",
             ) from None
         except OSError:
             pass  # a file system without links

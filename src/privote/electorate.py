@@ -154,11 +154,12 @@ class Electorate:
         """
         ballots = Ballots.of(votes)
         if ballots.labels != self.labels:
-            raise InputError(f"votes must have {self.labels} labels, got {ballots.labels}")
+            raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
         if voter_ids is None and ballots.voters != self.voters:
             raise InputError(
-                f"votes must have {self.voters} voters, got {ballots.voters}; "
-                "name them with voter_ids if some are absent"
+                "votes",
+                f"must have {self.voters} voters, got {ballots.voters}; name them with "
+                "`voter_ids` if some are absent",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
         with self._counting:

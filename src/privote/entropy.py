@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, shown
+from .errors import InputError
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Entropy:
             or not isinstance(seed, int | np.integer)
             or seed < 0
         ):
-            raise InputError(f"seed must be None or an integer >= 0, got {shown(seed)}")
+            raise InputError("seed", "must be None or an integer >= 0", seed)
         self._generator = None if seed is None else np.random.Generator(np.random.Philox(int(seed)))
 
     @property

@@ -1,8 +1,10 @@
-"""The error tree: every message names the argument, the rule and the value that broke it."""
+"""The error tree. An error is data: the argument, the rule, and the value that broke it."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -15,12 +17,47 @@ _NO_NUMBERS = (bool, np.timedelta64)  # though Python, and numpy, count them amo
 _JOINERS = "\u200c\u200d"  # inside words of some scripts
 _SHOWN = 60  # letters of a value in a message
 _LEAST, _MOST = 1e-150, 1e150  # a square, or one over it, is still a number
+_UNSAID: Any = object()
+_MENTION = re.compile(r"`(\w+)(?:=([^`]*))?`")  # `argument` or `argument=value` in a rule
 
 
 class PrivoteError(Exception):
-    """Anything privote refuses to do. ``exit_code`` is what the command line returns."""
+    """Anything privote refuses to do. ``exit_code`` is what the command line returns.
+
+    ``PrivoteError("sigma", "must be positive", -1)`` says "sigma must be positive, got -1";
+    ``PrivoteError("a whole sentence.")`` is about no argument. A rule names further arguments
+    between backticks, as in "goes with `quota`" or "needs `resume=True`": who words the error for
+    other readers than Python's, such as those of a command line, puts its own names there.
+
+    Attributes
+    ----------
+    argument
+        Who broke the rule; None where the error is about no argument.
+    rule
+        The rule, or the whole sentence.
+    shown
+        The value that broke it, as a message shows it; None if none is shown.
+    """
 
     exit_code = 1
+
+    def __init__(self, argument: str, rule: str | None = None, value: Any = _UNSAID) -> None:
+        super().__init__(argument)
+        self.argument = None if rule is None else argument
+        self.rule = argument if rule is None else rule
+        self.shown = None if value is _UNSAID else shown(value)
+
+    def __str__(self) -> str:
+        return self.worded(_in_python)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # out of a worker process, whatever made it
+        return _again, (type(self), vars(self))
+
+    def worded(self, spell: Callable[[str, str | None], str]) -> str:
+        """Return the message, with each argument as ``spell(name, value or None)`` has it."""
+        lead = "" if self.argument is None else spell(self.argument, None) + " "
+        rule = _MENTION.sub(lambda mention: spell(mention[1], mention[2]), self.rule)
+        return lead + rule + ("" if self.shown is None else f", got {self.shown}")
 
 
 class InputError(PrivoteError, ValueError):
@@ -36,8 +73,15 @@ class BallotError(InputError):
     in ``sealed``: for the owner's eyes, who has to find the place.
     """
 
-    def __init__(self, message: str = "", *, sealed: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        argument: str,
+        rule: str | None = None,
+        value: Any = _UNSAID,
+        *,
+        sealed: str | None = None,
+    ) -> None:
+        super().__init__(argument, rule, value)
         self.sealed = sealed
 
 
@@ -86,6 +130,16 @@ class PeerError(PrivoteError):
     exit_code = 5
 
 
+def _again(kind: type[PrivoteError], state: dict[str, Any]) -> PrivoteError:
+    error = kind.__new__(kind, state["rule"])
+    vars(error).update(state)
+    return error
+
+
+def _in_python(name: str, value: str | None) -> str:
+    return name if value is None else f"{name}={value}"
+
+
 def missing_extra(extra: str, what: str) -> MissingExtraError:
     """Return the one sentence that says which extra brings ``what``."""
     return MissingExtraError(f"{what} needs the extra [{extra}]: pip install 'privote[{extra}]'")
@@ -124,7 +178,7 @@ def finite(name: str, value: Any) -> float:
         with suppress(OverflowError):  # an integer, or a fraction, beyond all floats
             number = float(value)
     if not -math.inf < number < math.inf:
-        raise InputError(f"{name} must be a finite number, got {shown(value)}")
+        raise InputError(name, "must be a finite number", value)
     return number
 
 
@@ -135,18 +189,18 @@ def positive(name: str, value: Any) -> float:
     except InputError:
         number = 0.0
     if not number > 0:
-        raise InputError(f"{name} must be finite and positive, got {shown(value)}")
+        raise InputError(name, "must be finite and positive", value)
     if not _LEAST <= number <= _MOST:
-        raise InputError(f"{name} must lie from {_LEAST:g} to {_MOST:g}, got {shown(value)}")
+        raise InputError(name, f"must lie from {_LEAST:g} to {_MOST:g}", value)
     return number
 
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return ``value`` as an int if it is an integer from ``least`` to ``most``."""
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, Integral) or int(value) < least:
-        raise InputError(f"{name} must be an integer of at least {least}, got {shown(value)}")
+        raise InputError(name, f"must be an integer of at least {least}", value)
     if most is not None and int(value) > most:
-        raise InputError(f"{name} must be an integer of at most {most}, got {shown(value)}")
+        raise InputError(name, f"must be an integer of at most {most}", value)
     return int(value)
 
 
@@ -157,5 +211,5 @@ def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     except ValueError:  # ragged
         array = np.asarray(None)
     if array.dtype.kind not in "iuf":
-        raise InputError(f"{name} must be numbers, got {shown(values)}")
+        raise InputError(name, "must be numbers", values)
     return array.astype(np.float64)

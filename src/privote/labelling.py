@@ -128,10 +128,12 @@ def label(
 def _check_output(output: Any, *, replaced: bool) -> Path:
     """Refuse a place to write to before anything is charged."""
     if not isinstance(output, str | os.PathLike) or Path(output).suffix != ".npz":
-        raise InputError(f"output must be a file that ends in .npz, got {output!r:.60}")
+        raise InputError("output", "must be a file that ends in .npz", output)
     path = Path(output)
     if path.is_dir() or (path.is_symlink() and not path.exists()):
-        raise InputError(f"output must be a file, and {str(path)!r} is a folder or leads nowhere")
+        raise InputError(
+            "output", f"must be a file, and {str(path)!r} is a folder or leads nowhere"
+        )
     if path.exists() and not replaced:
-        raise InputError(f"output must be new, and {str(path)!r} exists; or give force=True")
+        raise InputError("output", f"must be new, and {str(path)!r} exists; or give `force=True`")
     return path

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
-from .errors import InputError, positive, shown, whole
+from .errors import InputError, positive, whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,14 +46,14 @@ class GaussianLink:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         if self.quota is not None and self.false_alarm is not None:
-            raise InputError("quota and false_alarm both place the bar: give one of them")
+            raise InputError("`quota` and `false_alarm` both place the bar: give one of them")
         for name in ("quota", "false_alarm"):
             value = getattr(self, name)
             if value is None:
                 continue
             object.__setattr__(self, name, positive(name, value))
             if not getattr(self, name) < 1:
-                raise InputError(f"{name} must lie strictly between 0 and 1, got {shown(value)}")
+                raise InputError(name, "must lie strictly between 0 and 1", value)
 
     @property
     def has_bar(self) -> bool:
@@ -93,7 +93,7 @@ class OptimalLink:
         object.__setattr__(self, "cost", positive("cost", self.cost))
         object.__setattr__(self, "order", positive("order", self.order))
         if self.order <= 1:
-            raise InputError(f"order must be above 1, got {self.order}")
+            raise InputError("order", f"must be above 1, got {self.order}")
 
     def reach(self, voters: int) -> int:
         """Return up to which margin the link is tabulated; refuse what would take for ever.
@@ -104,9 +104,10 @@ class OptimalLink:
         most = math.pi * math.sqrt(self.order / (2 * self.cost))
         if min(voters, most) > _MOST_MARGINS:
             raise InputError(
-                f"cost must be larger for {voters} voters: at cost {self.cost:g} and order "
+                "cost",
+                f"must be larger for {voters} voters: at cost {self.cost:g} and order "
                 f"{self.order:g} an optimal link takes {most:.3g} votes to decide, and at most "
-                f"{_MOST_MARGINS} are tabulated; give sigma instead"
+                f"{_MOST_MARGINS} are tabulated; give sigma instead",
             )
         return min(voters, 3 * _MOST_MARGINS)
 
@@ -182,7 +183,7 @@ class SkellamLink:
         """Return the mean of the two that all shares which did not drop out add up to."""
         if self.known >= voters:
             raise InputError(
-                f"known must leave one of the {voters} shares of noise, got {self.known}"
+                "known", f"must leave one of the {voters} shares of noise, got {self.known}"
             )
         return (voters - self.known) * self.share(voters)
 

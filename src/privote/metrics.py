@@ -142,11 +142,12 @@ def _check(
         _check_same_shape("Y_pred", answers.shape, truth.shape)
         return truth, answers, scores
     if scores is None:
-        raise InputError("Y_pred must be given if Y_score is None, got None for both")
+        raise InputError("Y_pred", "must be given if Y_score is None, got None for both")
     if scores.min() < 0 or scores.max() > 1:
         raise InputError(
-            "Y_score must lie in [0, 1] if Y_pred is not given (a score of 0.5 is then a 1), "
-            f"got scores from {scores.min():g} to {scores.max():g}"
+            "Y_score",
+            "must lie in [0, 1] if Y_pred is not given (a score of 0.5 is then a 1), got "
+            f"scores from {scores.min():g} to {scores.max():g}",
         )
     return truth, (scores >= 0.5).astype(np.int8), scores
 
@@ -157,8 +158,9 @@ def _check_cells(name: str, values: npt.ArrayLike, minus_one: str) -> Cells:
     if not good.all():
         query, label = np.argwhere(~good)[0]
         raise InputError(
-            f"{name} must hold 0, 1 or -1 ({minus_one}), "
-            f"got {array[query, label]!s} at query {query}, label {label}"
+            name,
+            f"must hold 0, 1 or -1 ({minus_one}), got {array[query, label]!s} at query "
+            f"{query}, label {label}",
         )
     return array.astype(np.int8)
 
@@ -177,14 +179,14 @@ def _check_table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InputError(f"{name} must be a table (queries, labels): {error}") from None
+        raise InputError(name, f"must be a table (queries, labels): {error}") from None
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold numbers, got an array of type {array.dtype}")
+        raise InputError(name, f"must hold numbers, got an array of type {array.dtype}")
     if array.ndim != 2 or array.size == 0:
-        raise InputError(f"{name} must have the shape (queries, labels), got {array.shape}")
+        raise InputError(name, f"must have the shape (queries, labels), got {array.shape}")
     return array
 
 
 def _check_same_shape(name: str, shape: Iterable[int], truth: Iterable[int]) -> None:
     if tuple(shape) != tuple(truth):
-        raise InputError(f"{name} must have the shape of Y_true, {truth}, got {shape}")
+        raise InputError(name, f"must have the shape of `Y_true`, {truth}, got {shape}")

@@ -395,7 +395,7 @@ class Release:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
         if not isinstance(path, str | os.PathLike) or Path(path).suffix != ".npz":
-            raise InputError(f"path must end in .npz, got {str(path)!r}")
+            raise InputError("path", "must end in .npz", str(path))
         facts = np.array(json.dumps(self.facts()))
         try:
             np.savez_compressed(Path(path), labels=self.labels, facts=facts)

@@ -44,7 +44,7 @@ class LazyCube(ABC):
         self.shape = check_shape(shape)
         if shape[1] * shape[2] > _CELLS:
             raise BallotError(
-                f"{name} has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
+                name, f"has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
             )
         self._name, self._kind = name, kind
 
@@ -65,7 +65,7 @@ def _readable(name: str, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # zarr and pyarrow have their own error trees, and leave them
-        raise BallotError(f"{name} is not a readable {kind}: {why(error)}") from None
+        raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
 
 
 def open_zarr(file: Path) -> LazyCube:
@@ -209,10 +209,10 @@ def _label_columns(name: str, schema: Any) -> list[str]:
 
     names = list(schema.names)
     if len(set(names)) < len(names):
-        raise BallotError(f"{name} has two columns of one name")
+        raise BallotError(name, "has two columns of one name")
     for column in ("query", "voter"):
         if column not in names:
-            raise BallotError(f"{name} has no column {column!r}; it has: {', '.join(names)}")
+            raise BallotError(name, f"has no column {column!r}; it has: {', '.join(names)}")
         if not of.is_integer(schema.field(column).type):
             raise BallotError("columns query and voter must be integers without nulls")
     labels = [name for name in names if name not in ("query", "voter")]

@@ -68,7 +68,7 @@ def _path(path: Any) -> Path:
     try:
         return Path(path)
     except TypeError:
-        raise InputError(f"path must name a file, got {path!r:.60}") from None
+        raise InputError("path", "must name a file", path) from None
 
 
 def _read_npy(file: Path, threshold: Threshold) -> Ballots:
@@ -82,7 +82,9 @@ def _read_npz(file: Path, threshold: Threshold) -> Ballots:
     votes = arrays.read("votes", mapped=True)
     if "shape" in arrays and votes.ndim == 1:
         if threshold is not None:
-            raise InputError("threshold applies to probabilities, and these votes are packed bits")
+            raise InputError(
+                "threshold", "applies to probabilities, and these votes are packed bits"
+            )
         return Ballots.from_packed(votes, arrays["shape"])
     return Ballots.from_array(votes, threshold=threshold)
 

@@ -8,7 +8,8 @@ import typer
 from tests.cli.conftest import Run
 
 from privote.cli import app
-from privote.cli.wording import Verb, spelled
+from privote.cli.wording import Spelling, Verb
+from privote.errors import InputError
 
 SPELLING = {
     "epsilon": "--epsilon",
@@ -25,29 +26,19 @@ SPELLING = {
 
 
 @pytest.mark.parametrize(
-    ("message", "expected"),
+    ("error", "expected"),
     [
-        ("epsilon must be finite, got 0.0", "--epsilon must be finite, got 0.0"),
-        (
-            "quota and false_alarm both place the bar",
-            "--quota and --false-alarm both place the bar",
-        ),
-        ("gate sigma must be positive", "--gate-sigma must be positive"),
-        ("X_public must have 2 rows or more", "--public must have 2 rows or more"),
-        ("votes must have 3 axes (queries, labels)", "VOTES must have 3 axes (queries, labels)"),
-        ("epsilon=8 allows 3 queries", "--epsilon 8 allows 3 queries"),
-        ("labels=40 is too many", "--labels 40 is too many"),
-        ("only; got quota=0.3, false_alarm=None", "only; got --quota 0.3, no --false-alarm"),
-        ("X_public and X must be alike", "--public and DATA must be alike"),
-        # What is no argument's name stays.
-        ("use a larger sigma or ask fewer queries", "use a larger sigma or ask fewer queries"),
-        ("0 queries with binary (sigma=7, false_alarm=0.1)",) * 2,
-        ("votes file 'epsilon=8.npy' does not exist",) * 2,
-        ("'X_public' is a folder",) * 2,
+        (InputError("epsilon", "must be finite", 0.0), "--epsilon must be finite, got 0.0"),
+        (InputError("gate sigma", "must be positive"), "--gate-sigma must be positive"),
+        (InputError("X_public", "must be like `X`"), "--public must be like DATA"),
+        (InputError("`epsilon=8` allows 3 queries"), "--epsilon 8 allows 3 queries"),
+        (InputError("got `quota=0.3`, `false_alarm=None`"), "got --quota 0.3, no --false-alarm"),
+        (InputError("alpha", "goes with `beta=True`"), "alpha goes with beta=True"),
+        (InputError("a larger sigma, or fewer queries"), "a larger sigma, or fewer queries"),
     ],
 )
-def test_arguments_become_options(message: str, expected: str) -> None:
-    assert spelled(message, SPELLING) == expected
+def test_arguments_become_options(error: InputError, expected: str) -> None:
+    assert error.worded(Spelling(SPELLING).spell) == expected
 
 
 def test_every_verb_speaks_so() -> None:

@@ -121,7 +121,7 @@ class RenyiFilter:
         places = [int(np.searchsorted(self.orders, order)) for order in self.pinned]
         for place, order in zip(places, self.pinned, strict=True):
             if place == len(self.orders) or self.orders[place] != order:
-                raise InputError(f"orders must hold {order:g}, at which this budget is counted")
+                raise InputError("orders", f"must hold {order:g}, at which this budget is counted")
         return places
 
     def _multiple(self, curve: Floats) -> float:

@@ -33,7 +33,8 @@ def shift_of(rdp: npt.ArrayLike, orders: Orders) -> float:
     curve, orders = np.asarray(rdp, np.float64), check_orders(orders)
     if curve.shape != orders.shape or not (curve >= 0).all():
         raise InputError(
-            f"rdp must be one curve of {len(orders)} costs of at least 0, got shape {curve.shape}"
+            "rdp",
+            f"must be one curve of {len(orders)} costs of at least 0, got shape {curve.shape}",
         )
     return math.sqrt(2 * float((curve / orders).max()))
 

@@ -137,7 +137,8 @@ def epsilon_by_voter_max(
     bounds = np.asarray(rdp_epsilons, np.float64)
     if bounds.shape != (len(counts), 2):
         raise InputError(
-            f"rdp_epsilons must be (voters, 2) for {len(counts)} voters, got shape {bounds.shape}"
+            "rdp_epsilons",
+            f"must be (voters, 2) for {len(counts)} voters, got shape {bounds.shape}",
         )
     ways = (moves, moves.reversed())
     # A coarse grid is valid too, and cheap: most voters are seen to stay below the largest.
@@ -165,13 +166,15 @@ def _check_times(moves: Moves, times: npt.ArrayLike) -> npt.NDArray[np.int64]:
     counts = np.asarray(times)
     if moves.log_p.ndim != 2 or moves.log_p.shape != moves.log_q.shape:
         raise InputError(
-            "moves must be two tables (moves, outcomes) of one shape, got "
-            f"{moves.log_p.shape} and {moves.log_q.shape}"
+            "moves",
+            f"must be two tables (moves, outcomes) of one shape, got {moves.log_p.shape} and "
+            f"{moves.log_q.shape}",
         )
     if counts.ndim != 2 or counts.shape[1] != len(moves.log_p) or counts.dtype.kind not in "iu":
         raise InputError(
-            f"times must be whole numbers (voters, moves) for {len(moves.log_p)} moves, "
-            f"got shape {counts.shape} of {counts.dtype}"
+            "times",
+            f"must be whole numbers (voters, moves) for {len(moves.log_p)} moves, got shape "
+            f"{counts.shape} of {counts.dtype}",
         )
     if (counts < 0).any():
         raise InputError(f"no move may be made a negative number of times, got {counts.min()}")

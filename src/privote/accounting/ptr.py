@@ -117,7 +117,7 @@ def pass_log_probs(
     threshold, reserve = positive("threshold", threshold), positive("reserve", reserve)
     order, delta = _check_order(order), check_delta(delta)
     if depth < -1:
-        raise InputError(f"depth must be at least -1, got {depth}")
+        raise InputError("depth", f"must be at least -1, got {depth}")
     logits = [math.log(delta) - math.log1p(-delta)]
     while len(logits) < depth + 2:
         logits.append(_next(logits[-1], threshold, threshold + reserve, order))
@@ -133,7 +133,7 @@ def pass_probabilities(
 
 def _check_order(order: float) -> float:
     if not positive("order", order) > _LOWEST:
-        raise InputError(f"order must be above {_LOWEST}, got {order!r}")
+        raise InputError("order", f"must be above {_LOWEST}", order)
     return float(order)
 
 
@@ -252,9 +252,9 @@ def propose(
             )
     if best is None:
         raise BudgetError(
-            f"{cells} cells do not fit in epsilon={rounded_up(budget)}, delta={rounded_up(delta)} "
-            "even if all voters "
-            "agree: ask fewer queries, or add noise"
+            f"{cells} cells do not fit in `epsilon={rounded_up(budget)}`, "
+            f"`delta={rounded_up(delta)}` even if all voters agree: ask fewer queries, or add "
+            "noise"
         )
     return best
 
@@ -306,7 +306,7 @@ def _choices(
     orders, table = check_orders(orders), np.asarray(costs, np.float64)
     if table.ndim != 2 or len(table) != len(orders) or not (table >= 0).all():
         raise InputError(
-            f"costs must be (orders, levels) for {len(orders)} orders, got shape {table.shape}"
+            "costs", f"must be (orders, levels) for {len(orders)} orders, got shape {table.shape}"
         )
     for order, row in zip(orders, table, strict=True):
         total = affordable(order, budget, delta) if order > _LOWEST else 0.0

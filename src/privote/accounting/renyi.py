@@ -15,7 +15,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, numbers, shown
+from ..errors import InputError, numbers
 
 Floats = npt.NDArray[np.float64]
 Orders = Sequence[float] | Floats
@@ -41,10 +41,10 @@ def check_orders(orders: Orders | None) -> Floats:
         return DEFAULT_ORDERS
     array = np.atleast_1d(numbers("orders", orders))
     if array.ndim != 1 or array.size == 0:
-        raise InputError(f"orders must be a non-empty 1-D sequence, got shape {array.shape}")
+        raise InputError("orders", f"must be a non-empty 1-D sequence, got shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 1).all()):
         bad = array[~(np.isfinite(array) & (array > 1))][0]
-        raise InputError(f"orders must be finite and above 1, got {bad}")
+        raise InputError("orders", f"must be finite and above 1, got {bad}")
     return array
 
 
@@ -131,7 +131,7 @@ def check_delta(delta: float) -> float:
     """Return ``delta`` if it is a probability strictly between 0 and 1."""
     # Compared before and after the cast: a fraction may round to 0 or 1.
     if not (isinstance(delta, Real) and 0 < delta < 1 and 0 < float(delta) < 1):
-        raise InputError(f"delta must lie strictly between 0 and 1, got {shown(delta)}")
+        raise InputError("delta", "must lie strictly between 0 and 1", delta)
     return float(delta)
 
 
@@ -140,18 +140,19 @@ def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Flo
     curve = numbers("rdp", rdp)
     if curve.ndim == 0 or curve.shape[-1] != len(orders):
         raise InputError(
-            f"rdp must have one value per order on its last axis ({len(orders)}), "
-            f"got shape {curve.shape}"
+            "rdp",
+            f"must have one value per order on its last axis ({len(orders)}), got shape "
+            f"{curve.shape}",
         )
     if np.isnan(curve).any() or (curve < 0).any():
-        raise InputError("rdp must hold no NaN and no negative value")
+        raise InputError("rdp", "must hold no NaN and no negative value")
     return curve, orders
 
 
 def _check_one(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
     curve, orders = _check_curve(rdp, orders)
     if curve.ndim != 1:  # a minimum over several would be the epsilon of the cheapest
-        raise InputError(f"rdp must be one curve (orders,), got shape {curve.shape}")
+        raise InputError("rdp", f"must be one curve (orders,), got shape {curve.shape}")
     return curve, orders
 
 

@@ -53,12 +53,13 @@ def check_table(
     table, cells = np.asarray(costs, np.float64), np.asarray(histogram)
     if table.ndim != 1 or len(table) < 2 or not (np.isfinite(table).all() and (table >= 0).all()):
         raise InputError(
-            f"costs must be a 1-D table of finite costs by count, got shape {table.shape}"
+            "costs", f"must be a 1-D table of finite costs by count, got shape {table.shape}"
         )
     if cells.shape != table.shape or cells.dtype.kind not in "iu" or (cells < 0).any():
         raise InputError(
-            f"histogram must count cells, one integer for each of {len(table)} counts, "
-            f"got shape {cells.shape} of {cells.dtype}"
+            "histogram",
+            f"must count cells, one integer for each of {len(table)} counts, got shape "
+            f"{cells.shape} of {cells.dtype}",
         )
     return table, cells.astype(np.int64)
 
@@ -135,7 +136,7 @@ def smooth_sensitivity(
 def z_value(gamma: float) -> float:
     """Return z with Pr[Z > z] = gamma for a standard normal Z."""
     if not 0 < check_delta(gamma) <= 0.5:
-        raise InputError(f"gamma must lie in (0, 1/2], got {gamma!r}")
+        raise InputError("gamma", "must lie in (0, 1/2]", gamma)
     return max(0.0, -float(ndtri(gamma)))
 
 
@@ -180,7 +181,7 @@ def public_order(
 
 def _order(order: float) -> float:
     if not positive("order", order) > 1:
-        raise InputError(f"order must be above 1, got {order!r}")
+        raise InputError("order", "must be above 1", order)
     return float(order)
 
 
@@ -207,8 +208,9 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
     order, beta, sigma_s = _order(order), positive("beta", beta), positive("sigma_s", sigma_s)
     if _spread(order, -beta) <= 0:
         raise InputError(
-            f"beta must be below {largest_beta(order):.6g} at order {order:g} "
-            f"(1 - order + order exp(-2 beta) > 0), got {beta:g}"
+            "beta",
+            f"must be below {largest_beta(order):.6g} at order {order:g} (1 - order + order "
+            f"exp(-2 beta) > 0), got {beta:g}",
         )
     return _gaussian_cost(order, -beta, sigma_s, z_value(gamma))
 

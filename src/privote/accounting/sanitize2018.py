@@ -56,7 +56,7 @@ def sanitized(histogram: npt.ArrayLike, sigma: float, delta: float) -> Sanitized
     cells, sigma, delta = np.asarray(histogram), positive("sigma", sigma), check_delta(delta)
     if cells.ndim != 1 or len(cells) < 2 or cells.dtype.kind not in "iu" or not cells.any():
         raise InputError(
-            f"histogram must count cells by yes-votes, got shape {cells.shape} of {cells.dtype}"
+            "histogram", f"must count cells by yes-votes, got shape {cells.shape} of {cells.dtype}"
         )
     voters, seen = len(cells) - 1, np.flatnonzero(cells)
     log_q = log_ndtr(-np.abs(2 * seen - voters) / (math.sqrt(2) * sigma))

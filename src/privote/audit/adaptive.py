@@ -107,7 +107,7 @@ def adaptive(
     book = Textbook(mechanism, voters, labels)
     if len(book.outcomes) ** queries > _MOST_TRANSCRIPTS:
         raise InputError(
-            f"queries={queries} with {len(book.outcomes)} outcomes each makes more than "
+            f"`queries={queries}` with {len(book.outcomes)} outcomes each makes more than "
             f"{_MOST_TRANSCRIPTS} transcripts: use fewer"
         )
     stated = factor * allowance * mechanism.surprise_rdp(voters, labels, curve)

@@ -92,10 +92,10 @@ def sampled(
     if len(np.unique(np.nonzero(here != there)[1])) > 1:
         raise InputError("votes and neighbour_votes must differ in one voter's ballots only")
     if not isinstance(mechanism, Mechanism):
-        raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r:.60}")
+        raise InputError("mechanism", "must be a privote mechanism", mechanism)
     whole("draws", draws, 2)
     if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+        raise InputError("confidence", f"must lie strictly between 0 and 1, got {confidence}")
     check_delta(delta)
     if stated is None:
         curve = check_orders(orders)

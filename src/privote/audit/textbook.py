@@ -63,11 +63,11 @@ class Textbook:
         self, mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False
     ) -> None:
         if not isinstance(mechanism, Mechanism):
-            raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r:.60}")
+            raise InputError("mechanism", "must be a privote mechanism", mechanism)
         if (3 if missing else 2) ** labels > _MOST_BALLOTS:
             raise InputError(
-                f"labels={labels} is too many to list every ballot; an exact audit takes up to "
-                f"{_MOST_BALLOTS} ballots"
+                f"`labels={labels}` is too many to list every ballot; an exact audit takes up "
+                f"to {_MOST_BALLOTS} ballots"
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
         self.ballots = self._allowed(_vectors(labels, (0, 1, -1) if missing else (0, 1)))

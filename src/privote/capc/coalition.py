@@ -113,7 +113,7 @@ class Simulation:
         abreast: int = 64,
     ) -> None:
         if set(models) != set(terms.parties):
-            raise InputError(f"models must be those of the parties, got {sorted(models)!r:.80}")
+            raise InputError("models", "must be those of the parties", sorted(models))
         self.terms, self.models, self.folder = terms, models, folder
         self.engine, self.seed, self.post, self.abreast = _engine(engine), seed, post, abreast
         self.ledger = Ledger.in_memory() if ledger is None else ledger

@@ -45,7 +45,7 @@ def checked(
 def _int64(what: str, value: Any, shape: tuple[int, ...]) -> IntArray:
     if not isinstance(value, np.ndarray) or value.dtype != np.int64:
         kind = getattr(value, "dtype", type(value).__name__)
-        raise InputError(f"{what} must be an array of int64, got {kind}")
+        raise InputError(what, f"must be an array of int64, got {kind}")
     if value.shape != shape:
-        raise InputError(f"{what} must have the shape {shape}, got {value.shape}")
+        raise InputError(what, f"must have the shape {shape}, got {value.shape}")
     return np.ascontiguousarray(value).reshape(shape)

@@ -368,7 +368,7 @@ class QuerierJournal(_Journal):
         """Return the labels (queries, labels) of a stored batch."""
         row = self._run("SELECT rows, labels FROM answers WHERE batch = ?", batch).fetchone()
         if row is None:
-            raise InputError(f"batch must be one that was stored, got {batch!r:.60}")
+            raise InputError("batch", "must be one that was stored", batch)
         return np.frombuffer(row[1], np.int8).reshape(row[0], -1).copy()
 
 

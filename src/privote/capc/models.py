@@ -44,19 +44,19 @@ class SiteModel:
 
     def __post_init__(self) -> None:
         if len(self.layers) not in (1, 2):
-            raise InputError(f"layers must be one or two, got {len(self.layers)}")
+            raise InputError("layers", f"must be one or two, got {len(self.layers)}")
         layers = tuple(_layer(place, *layer) for place, layer in enumerate(self.layers))
         if len(layers) == 2 and layers[0][0].shape[1] != layers[1][0].shape[0]:
             raise InputError(
-                f"layers must fit each other, got {layers[0][0].shape} and {layers[1][0].shape}"
+                "layers", f"must fit each other, got {layers[0][0].shape} and {layers[1][0].shape}"
             )
         names = tuple(str(name) for name in self.labels)
         outputs = layers[-1][0].shape[1]
         if len(names) != outputs or len(set(names)) != outputs:
-            raise InputError(f"labels must be {outputs} different names, got {names!r:.80}")
+            raise InputError("labels", f"must be {outputs} different names", names)
         thresholds = _broadcast("thresholds", self.thresholds, outputs)
         if not ((thresholds > 0) & (thresholds < 1)).all():
-            raise InputError(f"thresholds must be between 0 and 1, got {self.thresholds!r:.80}")
+            raise InputError("thresholds", "must be between 0 and 1", self.thresholds)
         for name, value in (("layers", layers), ("labels", names), ("thresholds", thresholds)):
             object.__setattr__(self, name, value)
 
@@ -89,7 +89,7 @@ class SiteModel:
         """Return the same model for some of its labels, in the order given."""
         strange = [name for name in labels if name not in self.labels]
         if strange:
-            raise InputError(f"labels must be among the model's, got {strange[0]!r:.60}")
+            raise InputError("labels", "must be among the model's", strange[0])
         kept = [self.labels.index(name) for name in labels]
         weights, bias = self.layers[-1]
         return SiteModel(
@@ -159,12 +159,14 @@ def rows_of(X: Any, features: int) -> Floats:
     try:
         rows = np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"X must hold numbers: {error}") from None
+        raise InputError("X", f"must hold numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[1] != features:
-        raise InputError(f"X must have the shape (rows, {features}), got {rows.shape}")
+        raise InputError("X", f"must have the shape (rows, {features}), got {rows.shape}")
     if not np.isfinite(rows).all():
         row, column = (int(place) for place in np.argwhere(~np.isfinite(rows))[0])
-        raise InputError(f"X must be finite, got {rows[row, column]} at row {row}, column {column}")
+        raise InputError(
+            "X", f"must be finite, got {rows[row, column]} at row {row}, column {column}"
+        )
     return rows
 
 
@@ -189,8 +191,9 @@ def _layers_of(estimator: Any) -> tuple[Layer, ...]:
             _check_binary("estimator", estimator)
         return (_linear(estimator.coef_, estimator.intercept_),)
     raise InputError(
-        "estimator must be a fitted linear model, or a network with one hidden ReLU layer, got "
-        f"{type(estimator).__name__}"
+        "estimator",
+        "must be a fitted linear model, or a network with one hidden ReLU layer, got "
+        f"{type(estimator).__name__}",
     )
 
 
@@ -216,15 +219,16 @@ def _one_label(place: int, estimator: Any) -> tuple[Floats, float]:
 def _check_binary(what: str, estimator: Any) -> None:
     classes = np.asarray(estimator.classes_)
     if classes.tolist() not in ([0, 1], [False, True]):
-        raise InputError(f"{what} must have the classes 0 and 1, got {classes.tolist()!r:.60}")
+        raise InputError(what, "must have the classes 0 and 1", classes.tolist())
 
 
 def _perceptron(estimator: Any) -> tuple[Layer, ...]:
     shape = (len(estimator.coefs_), estimator.activation, estimator.out_activation_)
     if shape != (2, "relu", "logistic"):
         raise InputError(
-            "estimator must have one hidden layer, activation relu and independent labels, got "
-            f"{shape[0] - 1} hidden layers, {shape[1]} and {shape[2]}"
+            "estimator",
+            "must have one hidden layer, activation relu and independent labels, got "
+            f"{shape[0] - 1} hidden layers, {shape[1]} and {shape[2]}",
         )
     return tuple(
         (np.asarray(weights, np.float64), np.asarray(bias, np.float64))
@@ -255,4 +259,4 @@ def _broadcast(name: str, value: Any, size: int) -> Floats:
     try:
         return np.array(np.broadcast_to(np.asarray(value, np.float64), (size,)))
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be one number or {size}, got {value!r:.60}") from None
+        raise InputError(name, f"must be one number or {size}", value) from None

@@ -119,9 +119,10 @@ class BallotProgram(_Public):
         most = chunk_rows(self.name, self.labels, hidden=self.hidden, features=self.features)
         if self.rows > most:
             raise InputError(
-                f"rows must be at most {most} for {self.features} features, {self.labels} labels "
+                "rows",
+                f"must be at most {most} for {self.features} features, {self.labels} labels "
                 f"and hidden={self.hidden}: a longer chunk would be answered in more than one "
-                f"ciphertext, which leaks, got {self.rows}"
+                f"ciphertext, which leaks, got {self.rows}",
             )
         if self.weights is not None:
             object.__setattr__(self, "weights", weight_table("weights", self.weights, self.labels))
@@ -291,13 +292,15 @@ class AllowanceProgram(_Public):
         for size in ("rows", "parties", "voters", "labels") + (("steps",) if self.steps else ()):
             check_size(size, getattr(self, size))
         if whole("grid", self.grid) > 1 << 40:
-            raise InputError(f"grid must be at most 2^40, got {self.grid}")
+            raise InputError("grid", f"must be at most 2^40, got {self.grid}")
         for flag in ("gated", "by_ballot", "baseline"):
             check_flag(flag, getattr(self, flag))
         if self.parties > self.voters:
-            raise InputError(f"parties must be at most voters={self.voters}, got {self.parties}")
+            raise InputError(
+                "parties", f"must be at most `voters={self.voters}`, got {self.parties}"
+            )
         if self.baseline and (self.by_ballot or self.grid != 1):
-            raise InputError("baseline must be False for whole ballots and for a grid, got True")
+            raise InputError("baseline", "must be False for whole ballots and for a grid, got True")
         if self.has is not None:
             object.__setattr__(self, "has", label_table(self.has, self.parties, self.labels))
         if self.charged is not None:
@@ -381,7 +384,7 @@ PROGRAMS: dict[str, Any] = {
 def program_of(name: str, parameters: Mapping[str, Any]) -> Program:
     """Rebuild a program from its name and its public parameters."""
     if name not in PROGRAMS:
-        raise InputError(f"name must be one of {', '.join(PROGRAMS)}, got {name!r:.60}")
+        raise InputError("name", f"must be one of {', '.join(PROGRAMS)}", name)
     known = {field.name for field in fields(PROGRAMS[name])}
     strange = sorted(set(parameters) - known)
     if strange:
@@ -425,13 +428,13 @@ def chunk_rows(
             check_size(name, size)
     if kind == BallotProgram.name:
         if features is None:
-            raise InputError("features must be given for the rows of a ballot, got None")
+            raise InputError("features", "must be given for the rows of a ballot, got None")
         return single_response_rows(tuple(_products(features, labels, hidden)))
     if kind == DecisionProgram.name:
         return max(1, _DECIDED // labels)
     if kind == AllowanceProgram.name:
         return max(1, min(_ROWS, _SELECTED // (labels * (parties or 1))))
-    raise InputError(f"kind must be one of {', '.join(PROGRAMS)}, got {kind!r:.60}")
+    raise InputError("kind", f"must be one of {', '.join(PROGRAMS)}", kind)
 
 
 def joined(
@@ -451,7 +454,7 @@ def _products(features: int, labels: int, hidden: int | None) -> list[tuple[int,
 
 def _side(side: str) -> str:
     if side not in SIDES:
-        raise InputError(f"side must be querier or peer, got {side!r:.60}")
+        raise InputError("side", "must be querier or peer", side)
     return side
 
 

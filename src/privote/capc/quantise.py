@@ -70,7 +70,7 @@ def quantise_model(
     if not set(model.labels) <= set(names):
         strange = sorted(set(model.labels) - set(names))
         raise InputError(
-            f"labels must contain all labels of the model, got none of {strange!r:.80}"
+            "labels", f"must contain all labels of the model, got none of {strange!r:.80}"
         )
     columns = [names.index(name) for name in model.labels]
     if model.hidden is None:
@@ -80,7 +80,9 @@ def quantise_model(
             return {"weights": weights, "bias": bias}
         return _lifted(weights, bias, unit, whole("hidden", hidden))
     if hidden is None or whole("hidden", hidden) < model.hidden:
-        raise InputError(f"hidden must be at least the model's {model.hidden} units, got {hidden}")
+        raise InputError(
+            "hidden", f"must be at least the model's {model.hidden} units, got {hidden}"
+        )
     return _perceptron(model, bound, unit, columns, len(names), hidden)
 
 
@@ -165,7 +167,8 @@ def _lifted(weights: IntArray, bias: IntArray, unit: int, hidden: int) -> dict[s
     labels = weights.shape[1]
     if hidden < labels:
         raise InputError(
-            f"hidden must be at least {labels} for a linear model of {labels} labels, got {hidden}"
+            "hidden",
+            f"must be at least {labels} for a linear model of {labels} labels, got {hidden}",
         )
     reach = _reach(weights, bias, [unit] * len(weights))
     # The shift at most doubles the reach: below 2^63, where signs are still right.
@@ -196,7 +199,7 @@ def _wide(array: IntArray, size: int, *, axis: int) -> IntArray:
 
 def _unit(bits: int) -> int:
     if whole("bits", bits) > _MOST_BITS:
-        raise InputError(f"bits must be at most {_MOST_BITS}, got {bits}")
+        raise InputError("bits", f"must be at most {_MOST_BITS}, got {bits}")
     return int(1 << int(bits))
 
 
@@ -207,6 +210,6 @@ def _check_scale(top: float) -> None:
 
 def _too_large(bound: float, unit: int) -> InputError:
     return InputError(
-        f"bits must leave room for the weights: with bound={bound:g} and 2^bits={unit} a score "
-        "could reach 2^62"
+        f"bits must leave room for the weights: with `bound={bound:g}` and 2^bits={unit} a "
+        "score could reach 2^62"
     )

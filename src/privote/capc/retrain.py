@@ -41,7 +41,7 @@ class Records:
         Y = np.asarray(self.Y)
         if Y.ndim != 2 or len(Y) != self.X.shape[0] or not np.isin(Y, (-1, 0, 1)).all():
             raise InputError(
-                f"Y must be ({self.X.shape[0]}, labels) of 1, 0 and -1, got shape {Y.shape}"
+                "Y", f"must be ({self.X.shape[0]}, labels) of 1, 0 and -1, got shape {Y.shape}"
             )
         object.__setattr__(self, "Y", Y.astype(np.int8))
 
@@ -51,8 +51,7 @@ class Records:
         strange = [name for name in own if name not in labels]
         if strange or not own:
             raise InputError(
-                f"labels must be one or more of {', '.join(labels)}, got "
-                f"{(strange or ['none'])[0]!r}"
+                "labels", f"must be one or more of {', '.join(labels)}", (strange or ["none"])[0]
             )
         wide = np.full((len(Y), len(labels)), -1, np.int8)
         wide[:, [list(labels).index(name) for name in own]] = Y
@@ -92,7 +91,7 @@ def retrain_site(
     new = Records(X=X_new, Y=np.asarray(released, np.int8))
     if new.Y.shape[1] != records.Y.shape[1]:
         raise InputError(
-            f"released must have {records.Y.shape[1]} labels, as records, got {new.Y.shape[1]}"
+            "released", f"must have {records.Y.shape[1]} labels, as records, got {new.Y.shape[1]}"
         )
     return _site_model(records, labels, new)
 
@@ -106,7 +105,7 @@ def judge(model: SiteModel, X: Any, Y: Labels) -> dict[str, Any]:
 def weakest(models: Mapping[str, SiteModel], X: Any, Y: Labels, count: int) -> list[str]:
     """Return the names of the models with the lowest balanced accuracy, the lowest first."""
     if not 1 <= count <= len(models):
-        raise InputError(f"count must lie in 1..{len(models)}, the models, got {count!r}")
+        raise InputError("count", f"must lie in 1..{len(models)}, the models", count)
     return sorted(models, key=lambda name: float(judge(models[name], X, Y)["BAC"]))[:count]
 
 

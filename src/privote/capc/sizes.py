@@ -12,20 +12,20 @@ _LARGEST = 1 << 20  # of any size: what a peer announces must not exhaust memory
 def check_size(name: str, value: Any) -> int:
     """Return a size of at least 1 that does not exhaust memory."""
     if whole(name, value) > _LARGEST:
-        raise InputError(f"{name} must be at most {_LARGEST}, got {value}")
+        raise InputError(name, f"must be at most {_LARGEST}, got {value}")
     return int(value)
 
 
 def check_flag(name: str, value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
-        raise InputError(f"{name} must be True or False, got {value!r:.60}")
+        raise InputError(name, "must be True or False", value)
 
 
 def check_rows(rows: int, most: int) -> None:
     """Refuse more rows than one program may have."""
     if rows > most:
-        raise InputError(f"rows must be at most {most} for a program of these sizes, got {rows}")
+        raise InputError("rows", f"must be at most {most} for a program of these sizes, got {rows}")
 
 
 def weight_table(name: str, value: Any, labels: int) -> tuple[int, ...]:
@@ -33,8 +33,9 @@ def weight_table(name: str, value: Any, labels: int) -> tuple[int, ...]:
     table = tuple(whole(name, one, 0) for one in value)
     if len(table) != labels + 1 or max(table) > 1 << 40:
         raise InputError(
-            f"{name} must hold {labels + 1} integers of at most 2^40, got {len(table)}, "
-            f"the largest {max(table, default=0)}"
+            name,
+            f"must hold {labels + 1} integers of at most 2^40, got {len(table)}, the largest "
+            f"{max(table, default=0)}",
         )
     return table
 

@@ -89,7 +89,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
-            raise InputError(f"name must be a text of 1 to 100 characters, got {self.name!r:.60}")
+            raise InputError("name", "must be a text of 1 to 100 characters", self.name)
         self._put("labels", _texts("labels", self.labels))
         self._put("queriers", _sites("queriers", self.queriers))
         for name in ("features", "bits", "most_queries"):
@@ -103,12 +103,10 @@ class Terms:
         if self.guarantee not in _GUARANTEES:
             known = "' or '".join(_GUARANTEES)
             raise InputError(
-                f"guarantee must be '{known}' (nobody sees a tally), got {self.guarantee!r:.60}"
+                "guarantee", f"must be '{known}' (nobody sees a tally)", self.guarantee
             )
         if self.noise not in _NOISES:
-            raise InputError(
-                f"noise must be '{_NOISES[0]}' or '{_NOISES[1]}', got {self.noise!r:.60}"
-            )
+            raise InputError("noise", f"must be '{_NOISES[0]}' or '{_NOISES[1]}'", self.noise)
         self._check_sites()
         self._check_mechanism()
 
@@ -117,7 +115,7 @@ class Terms:
 
     def _check_sites(self) -> None:
         if not isinstance(self.parties, Mapping):
-            raise InputError(f"parties must map names to labels, got {self.parties!r:.60}")
+            raise InputError("parties", "must map names to labels", self.parties)
         known = {}
         for party, own in self.parties.items():
             _sites("parties", (party,))
@@ -126,12 +124,13 @@ class Terms:
             if strange:
                 raise InputError(f"labels of {party} must be among the coalition's, got {strange}")
         if DECISION in known:
-            raise InputError(f"parties must not be called {DECISION!r}, a session's own name")
+            raise InputError("parties", f"must not be called {DECISION!r}, a session's own name")
         self._put("parties", known)
         _sites("guardian", (self.guardian,))
         if self.guardian in known or self.guardian in self.queriers:
             raise InputError(
-                f"guardian must be a site of its own, got {self.guardian!r}, which asks or answers"
+                "guardian",
+                f"must be a site of its own, got {self.guardian!r}, which asks or answers",
             )
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
@@ -140,12 +139,12 @@ class Terms:
                 f"got {fewest}"
             )
         if len(json.dumps([*known, *self.queriers])) > HEAD_BYTES // 2:
-            raise InputError("parties must fit a message's head: use fewer or shorter names")
+            raise InputError("parties", "must fit a message's head: use fewer or shorter names")
 
     def _check_mechanism(self) -> None:
         if not isinstance(self.mechanism, BinaryVoting | TauVoting):
             raise UnavailableError(
-                f"mechanism must be binary or tau voting in a coalition, got {self.mechanism!r:.60}"
+                "mechanism", "must be binary or tau voting in a coalition", self.mechanism
             )
         if isinstance(self.mechanism, TauVoting):
             if self.mechanism.grid is None or self.mechanism.grid > _LARGEST_GRID:
@@ -303,7 +302,7 @@ def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
     name = given.pop("mechanism", None)
     if name not in MECHANISMS:
         known = ", ".join(MECHANISMS)
-        raise InputError(f"mechanism must be one of {known}, got {name!r:.60}")
+        raise InputError("mechanism", f"must be one of {known}", name)
     try:
         for key, kind in _NESTED.items():
             if isinstance(given.get(key), Mapping):
@@ -320,9 +319,9 @@ def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, list | tuple) or not values:
-        raise InputError(f"{name} must be a list of texts that is not empty, got {values!r:.60}")
+        raise InputError(name, "must be a list of texts that is not empty", values)
     if not all(isinstance(v, str) and v.strip() for v in values) or len({*values}) != len(values):
-        raise InputError(f"{name} must be different texts, got {values!r:.60}")
+        raise InputError(name, "must be different texts", values)
     return tuple(values)
 
 
@@ -330,7 +329,6 @@ def _sites(name: str, values: Any) -> tuple[str, ...]:
     for value in (checked := _texts(name, values)):
         if not is_name(value):
             raise InputError(
-                f"{name} must be names of letters, digits, dots and dashes, at most 64 long, "
-                f"got {value!r:.80}"
+                name, "must be names of letters, digits, dots and dashes, at most 64 long", value
             )
     return checked

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from privote._version import __version__
-from privote.errors import PrivoteError, printable
 
 from .audit import audit
 from .capc import app as capc
@@ -27,14 +26,11 @@ from .wording import speak
 
 
 class _Verbs(TyperGroup):
-    """Turns what privote refuses into one line and an exit code; the rest keeps its traceback."""
+    """Says what an interrupt means; what privote refuses its verbs say themselves."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except PrivoteError as error:
-            typer.echo(f"error: {printable(str(error))}", err=True)
-            raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             typer.echo(
                 "interrupted: no labels were released; where a ledger was given, privote ledger "

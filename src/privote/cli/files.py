@@ -38,26 +38,26 @@ def check_new(
     A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
     """
     if suffixes and path.suffix not in suffixes:
-        raise InputError(f"{option} must end in {' or '.join(suffixes)}, got {path.name!r}")
+        raise InputError(option, f"must end in {' or '.join(suffixes)}", path.name)
     try:
         path.stat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # a loop of links, a name too long
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"{option} {str(path)!r:.200} cannot be written: {why}") from None
+        raise InputError(option, f"{str(path)!r:.200} cannot be written: {why}") from None
     if path.is_dir():
-        raise InputError(f"{option} must be a file, and {str(path)!r} is a folder")
+        raise InputError(option, f"must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():
         raise InputError(
-            f"{option} {str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+            option, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
         )
     if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
-        raise InputError(f"{option} {str(path)!r} is what this command reads: name another file")
+        raise InputError(option, f"{str(path)!r} is what this command reads: name another file")
     if path.is_symlink() and not path.exists():
-        raise InputError(f"{option} {str(path)!r} is a link that leads nowhere: name a file")
+        raise InputError(option, f"{str(path)!r} is a link that leads nowhere: name a file")
     if path.exists() and not force:
-        raise InputError(f"{option} {str(path)!r} exists; give --force to replace it")
+        raise InputError(option, f"{str(path)!r} exists; give --force to replace it")
 
 
 def check_folder(output: Path, *, force: bool) -> None:
@@ -243,9 +243,7 @@ def read_array(path: Path, option: str, *names: str) -> Array:
     is then left out.
     """
     if path.suffix not in _ARRAY_FILES:
-        raise InputError(
-            f"{option} must end in one of {', '.join(_ARRAY_FILES)}, got {path.name!r}"
-        )
+        raise InputError(option, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
     check_file(path, option)
     try:
         if path.suffix == ".csv":
@@ -258,9 +256,9 @@ def read_array(path: Path, option: str, *names: str) -> Array:
             return data[name]
         held = ", ".join(data.names)
     except (OSError, ValueError) as error:
-        raise InputError(f"{option} {str(path)!r} cannot be read: {error}") from None
+        raise InputError(option, f"{str(path)!r} cannot be read: {error}") from None
     wanted = " or ".join(map(repr, names))
-    raise InputError(f"{option} {str(path)!r} has no array {wanted}; it has: {held}")
+    raise InputError(option, f"{str(path)!r} has no array {wanted}; it has: {held}")
 
 
 def _names(path: Path) -> list[str]:

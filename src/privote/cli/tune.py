@@ -252,7 +252,7 @@ def _numbers(option: str, text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} must be numbers with commas between, got {text!r}") from None
+        raise InputError(option, "must be numbers with commas between", text) from None
 
 
 def _shares(text: str | None, labels: int) -> Any:

@@ -6,14 +6,13 @@ option; :data:`ARGUMENTS` has the arguments that are called otherwise in the lib
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from privote.errors import InputError, PrivoteError
+from privote.errors import InputError, PrivoteError, printable
 
 from .output import print_json
 
@@ -46,46 +45,38 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "groups": ("--group-column",),
     "features": ("--columns",),
 }
-_NAME = r"(?:gate )?\w+"
-# Names at the beginning, and what follows them where a message is about them.
-_ABOUT = re.compile(
-    rf"({_NAME}(?:(?:, | and ){_NAME})*)(?= (?:must|may|goes?|holds?|given|needs?|applies|both)\b)"
-)
-_ASIDE = re.compile(r"(\([^()]*\)|'[^']*')")
 
 
 class Verb(TyperCommand):
     """A verb whose errors name its options."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; what privote refuses is said in the words of the command line."""
-        try:
-            return self._invoke(ctx)
-        except PrivoteError as error:
-            said = spelled(str(error), self._spelling())
-            sealed = getattr(error, "sealed", None)
-            if sealed is not None and ctx.params.get("show_sealed"):
-                said += f"\nfor the owner's eyes: {sealed}"
-            elif sealed is not None and "show_sealed" in ctx.params:
-                said += "; --show-sealed says which"
-            error.args = (said,)
-            if ctx.params.get("json"):  # a program reads stdout, where it expects an object
-                print_json({"error": said, "exit_code": error.exit_code})
-            raise
-
-    def _invoke(self, ctx: Any) -> Any:
+        """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
             return super().invoke(ctx)
         except MemoryError:
-            raise InputError("sizes like these need more memory than there is") from None
+            error: PrivoteError = InputError("sizes like these need more memory than there is")
+        except PrivoteError as refused:
+            error = refused
+        said = error.worded(self._spelling().spell)
+        sealed = getattr(error, "sealed", None)
+        if sealed is not None and ctx.params.get("show_sealed"):
+            said += f"\nfor the owner's eyes: {sealed}"
+        elif sealed is not None and "show_sealed" in ctx.params:
+            said += "; --show-sealed says which"
+        if ctx.params.get("json"):  # a program reads stdout, where it expects an object
+            print_json({"error": said, "exit_code": error.exit_code})
+        typer.echo(f"error: {printable(said)}", err=True)
+        raise typer.Exit(error.exit_code) from None
 
-    def _spelling(self) -> dict[str, str]:
-        """Return how this verb spells each argument that it has an option for."""
+    def _spelling(self) -> Spelling:
         own = {
             each.opts[0] if each.param_type_name == "option" else each.metavar or ""
             for each in self.params
         }
-        spelling = {option[2:].replace("-", "_"): option for option in own if option[:2] == "--"}
+        spelling = Spelling(
+            (option[2:].replace("-", "_"), option) for option in own if option[:2] == "--"
+        )
         for argument, options in ARGUMENTS.items():
             known = [option for option in options if option in own]
             if known:
@@ -93,31 +84,16 @@ class Verb(TyperCommand):
         return spelling
 
 
-def spelled(message: str, spelling: Mapping[str, str]) -> str:
-    """Return a message with the arguments it names spelled as options.
+class Spelling(dict[str, str]):
+    """What a verb calls each argument that it has an option for."""
 
-    An argument is known by where it stands: in front of its rule, in front of its value
-    (``epsilon=8``), or by a name that is no English word. What stands in parentheses or quotes
-    stays: a mechanism's settings, the axes of an array, a file's name.
-    """
-    about = _ABOUT.match(message)
-    lead = "" if about is None else about[0]
-    words = re.split(r"(, | and )", lead)
-    parts = _ASIDE.split(message[len(lead) :])
-    parts[::2] = [_sure(part, spelling) for part in parts[::2]]
-    return "".join([*(spelling.get(word, word) for word in words), *parts])
-
-
-def _sure(text: str, spelling: Mapping[str, str]) -> str:
-    """Return a text with the arguments that can be nothing else spelled as options."""
-    for name, option in spelling.items():
-        alone = rf"(?<![\w.=/-]){re.escape(name)}"
-        text = re.sub(rf"{alone}=None\b", f"no {option}", text)
-        text = re.sub(rf"{alone}=True\b", option, text)
-        text = re.sub(rf"{alone}=(?=\S)", f"{option} ", text)
-        if not re.fullmatch("[a-z ]+", name):
-            text = re.sub(rf"{alone}(?![\w.=/-])", option, text)
-    return text
+    def spell(self, name: str, value: str | None) -> str:
+        """Return an argument, and the value it is mentioned with, as options of the verb."""
+        option = self.get(name)
+        if option is None:
+            return name if value is None else f"{name}={value}"
+        said = {None: option, "None": f"no {option}", "True": option}
+        return said.get(value, f"{option} {value}")
 
 
 def speak(app: typer.Typer) -> None:

@@ -75,11 +75,11 @@ def chosen_labels(
     if isinstance(labels, str):
         named = {"paper": tuple(paper), "all": tuple(every)}
         if labels not in named:
-            raise InputError(f"labels must be 'paper', 'all' or a list of names, got {labels!r}")
+            raise InputError("labels", "must be 'paper', 'all' or a list of names", labels)
         return named[labels]
     unknown = [name for name in labels if name not in every]
     if unknown or not labels:
-        raise InputError(f"labels must be some of {', '.join(every)}; got {unknown or labels}")
+        raise InputError("labels", f"must be some of {', '.join(every)}; got {unknown or labels}")
     return tuple(labels)
 
 
@@ -117,11 +117,11 @@ def labeller_votes(
     else:
         unknown = [name for name in uncertain if name not in names]
         if unknown:
-            raise InputError(f"uncertain must name some of {', '.join(names)}; got {unknown}")
+            raise InputError("uncertain", f"must name some of {', '.join(names)}; got {unknown}")
         policy = {name: uncertain.get(name, "missing") for name in names}
     for argument, value in [("blank", blank), *(("uncertain", p) for p in policy.values())]:
         if value not in POLICIES:
-            raise InputError(f"{argument} must be one of {', '.join(POLICIES)}, got {value!r}")
+            raise InputError(argument, f"must be one of {', '.join(POLICIES)}", value)
     healthy = _coded(cells["No Finding"], "No Finding", where) == 1
     Y = np.empty((len(healthy), len(names)), dtype=np.int8)
     for place, name in enumerate(names):
@@ -149,7 +149,7 @@ def in_views(views: Sequence[str] | None, written: npt.NDArray[Any]) -> npt.NDAr
         return np.arange(len(written))
     known = sorted(set(written.tolist()) - {""})
     if isinstance(views, str) or not views:
-        raise InputError(f"views must be a list out of {', '.join(known)}; got {views!r}")
+        raise InputError("views", f"must be a list out of {', '.join(known)}; got {views!r}")
     rows = np.flatnonzero(np.isin(written, list(views)))
     if not len(rows):
         raise InputError(f"no record has a view in {tuple(views)}; there are {', '.join(known)}")

@@ -65,7 +65,7 @@ def chexpert(
         Ids are paths within the data set, groups are patients; columns ``view``, ``sex``, ``age``.
     """
     if part not in PARTS:
-        raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        raise InputError("part", f"must be one of {', '.join(PARTS)}", part)
     given = Path(folder)
     file = given if given.is_file() else find(given, [f"{part}.csv", f"{part}.csv.gz"], CHEXPERT)
     names = chosen_labels(labels, list(LABELLER_COLUMNS), PAPER_LABELS["chexpert"])

@@ -56,10 +56,10 @@ def keyed_parts(
     bounds = _bounds(parts)
     if not isinstance(key, bytes) or not 1 <= len(key) <= blake2b.MAX_KEY_SIZE:
         shown = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
-        raise InputError(f"key must be 1 to {blake2b.MAX_KEY_SIZE} bytes, got {shown}")
+        raise InputError("key", f"must be 1 to {blake2b.MAX_KEY_SIZE} bytes, got {shown}")
     person = purpose.encode()
     if len(person) > blake2b.PERSON_SIZE:
-        raise InputError(f"purpose must be at most {blake2b.PERSON_SIZE} bytes, got {purpose!r}")
+        raise InputError("purpose", f"must be at most {blake2b.PERSON_SIZE} bytes", purpose)
     keyed = blake2b(key=key, person=person, digest_size=_BITS // 8)
 
     def digest(name: bytes) -> bytes:
@@ -76,13 +76,13 @@ def _bounds(parts: int | Sequence[float]) -> npt.NDArray[np.uint64]:
     if isinstance(parts, Integral) and not isinstance(parts, bool):
         count = int(parts)
         if count < 1:
-            raise InputError(f"parts must be at least 1, got {count}")
+            raise InputError("parts", f"must be at least 1, got {count}")
         starts = [-(-(part << _BITS) // count) for part in range(1, count)]
         return np.array(starts, dtype=np.uint64)
     shares = list(parts) if isinstance(parts, Sequence | np.ndarray) else None
     if not shares or not all(_is_share(share) for share in shares):
         raise InputError(
-            f"parts must be a whole number or a list of shares between 0 and 1, got {parts!r}"
+            "parts", "must be a whole number or a list of shares between 0 and 1", parts
         )
     exact = [Fraction(float(share)) for share in shares]
     total = sum(exact, Fraction(0))
@@ -99,11 +99,11 @@ def _is_share(value: Any) -> bool:
 def _encoded(ids: Iterable[Any]) -> list[bytes]:
     """Return each id as bytes that say its kind, so that 5, "5" and b"5" differ."""
     if isinstance(ids, str | bytes):
-        raise InputError(f"ids must be a list of ids, got one {type(ids).__name__}")
+        raise InputError("ids", f"must be a list of ids, got one {type(ids).__name__}")
     if isinstance(ids, np.ndarray) and ids.ndim != 1:
-        raise InputError(f"ids must have the shape (records,), got {ids.shape}")
+        raise InputError("ids", f"must have the shape (records,), got {ids.shape}")
     if isinstance(ids, np.ndarray) and ids.dtype.kind not in "iuUSO":
-        raise InputError(f"ids must be whole numbers, texts or bytes, got {ids.dtype}")
+        raise InputError("ids", f"must be whole numbers, texts or bytes, got {ids.dtype}")
     # tolist gives Python's own numbers and texts, which are ten times as fast to encode.
     names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     kinds = set(map(type, names))

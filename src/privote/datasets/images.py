@@ -50,11 +50,11 @@ class Images:
         size: Any = self.size
         pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
         if len(pair) != 2 or not all(isinstance(n, Integral) and int(n) >= 1 for n in pair):
-            raise InputError(f"size must be one or two whole numbers >= 1, got {size!r}")
+            raise InputError("size", "must be one or two whole numbers >= 1", size)
         if self.channels not in (1, 3):
-            raise InputError(f"channels must be 1 or 3, got {self.channels!r}")
+            raise InputError("channels", "must be 1 or 3", self.channels)
         if self.fit not in FITS:
-            raise InputError(f"fit must be one of {', '.join(FITS)}, got {self.fit!r}")
+            raise InputError("fit", f"must be one of {', '.join(FITS)}", self.fit)
         object.__setattr__(self, "size", (int(pair[0]), int(pair[1])))
         object.__setattr__(self, "paths", np.array([str(p) for p in self.paths], dtype=object))
 

@@ -49,7 +49,7 @@ class Landmarks(TransformerMixin, BaseEstimator):
         slots = self._slots(validate_data(self, X, dtype=np.float32)).reshape(-1, SIDE * SIDE)
         filled = slots[slots.sum(axis=1) > _INK]
         if not len(filled):
-            raise InputError("X must have scenes with a digit in them, got empty slots only")
+            raise InputError("X", "must have scenes with a digit in them, got empty slots only")
         chosen = np.linspace(0, len(filled) - 1, min(self.landmarks, len(filled))).astype(int)
         self.slots_ = filled[chosen]
         self._n_features_out = len(self.slots_)
@@ -71,8 +71,9 @@ class Landmarks(TransformerMixin, BaseEstimator):
         rows, columns = self.grid
         if X.shape[1] != rows * columns * SIDE * SIDE:
             raise InputError(
-                f"X must have {rows * columns * SIDE * SIDE} pixels for grid {self.grid}, "
-                f"got {X.shape[1]}"
+                "X",
+                f"must have {rows * columns * SIDE * SIDE} pixels for grid {self.grid}, got "
+                f"{X.shape[1]}",
             )
         cut = X.reshape(len(X), rows, SIDE, columns, SIDE).transpose(0, 1, 3, 2, 4)
         return np.asarray(cut.reshape(len(X), rows * columns, SIDE * SIDE))

@@ -57,7 +57,7 @@ def mimic(
         image has the labels of its study; images of a study without labels are left out.
     """
     if part is not None and part not in PARTS:
-        raise InputError(f"part must be None or one of {', '.join(PARTS)}, got {part!r}")
+        raise InputError("part", f"must be None or one of {', '.join(PARTS)}", part)
     home = Path(folder)
     names = chosen_labels(labels, list(LABELLER_COLUMNS), PAPER_LABELS["mimic"])
     needed = list(dict.fromkeys(("No Finding", *names)))

@@ -46,7 +46,7 @@ def mulan(
     """
     file = Path(path)
     if sparse not in (True, False, "auto"):
-        raise InputError(f"sparse must be True, False or 'auto', got {sparse!r}")
+        raise InputError("sparse", "must be True, False or 'auto'", sparse)
     with opened(file, MULAN) as lines:
         table = arff.read(lines, str(file))
     names = _label_names(_beside(file) if xml is None else Path(xml))

@@ -54,7 +54,7 @@ def nih(
         Ids are file names, groups are patients; column ``view``. No label is missing.
     """
     if part is not None and part not in _LISTS:
-        raise InputError(f"part must be None or one of {', '.join(_LISTS)}, got {part!r}")
+        raise InputError("part", f"must be None or one of {', '.join(_LISTS)}", part)
     names = chosen_labels(labels, NIH_LABELS, NIH_LABELS)
     given = Path(folder)
     file = given if given.is_file() else find(given, ["*Data_Entry_2017*.csv*"], NIH)

@@ -73,7 +73,7 @@ def padchest(
         is missing or uncertain; records without a list of findings are left out.
     """
     if method is not None and method not in METHODS:
-        raise InputError(f"method must be None or one of {', '.join(METHODS)}, got {method!r}")
+        raise InputError("method", f"must be None or one of {', '.join(METHODS)}", method)
     words = _words(labels)
     given = Path(folder)
     file = (
@@ -107,11 +107,11 @@ def _words(labels: str | Sequence[str] | Mapping[str, Sequence[str]]) -> dict[st
     if isinstance(labels, Mapping):
         return {name: tuple(words) for name, words in labels.items()}
     if isinstance(labels, str) and labels != "paper":
-        raise InputError(f"labels must be 'paper', a list of names or a dict, got {labels!r}")
+        raise InputError("labels", "must be 'paper', a list of names or a dict", labels)
     names = list(PADCHEST_WORDS) if labels == "paper" else list(labels)
     unknown = [name for name in names if name not in PADCHEST_WORDS]
     if unknown:
-        raise InputError(f"labels must be some of {', '.join(PADCHEST_WORDS)}; got {unknown}")
+        raise InputError("labels", f"must be some of {', '.join(PADCHEST_WORDS)}; got {unknown}")
     return {name: PADCHEST_WORDS[name] for name in names}
 
 

@@ -66,29 +66,30 @@ class MultiLabelData:
         Y = np.asarray(self.Y)
         if Y.ndim != 2 or Y.shape[1] != len(self.label_names):
             raise InputError(
-                f"Y must have the shape (records, {len(self.label_names)}), got {Y.shape}"
+                "Y", f"must have the shape (records, {len(self.label_names)}), got {Y.shape}"
             )
         odd = np.argwhere((Y != 0) & (Y != 1) & (Y != MISSING))
         if len(odd):
             row, label = odd[0]
-            raise InputError(f"Y[{row}, {label}] must be 0, 1 or -1, got {Y[row, label]}")
+            raise InputError(f"`Y`[{row}, {label}] must be 0, 1 or -1, got {Y[row, label]}")
         if len(set(self.label_names)) != len(self.label_names):
-            raise InputError(f"label_names must differ, got {self.label_names}")
+            raise InputError("label_names", f"must differ, got {self.label_names}")
         per_record = {"X": self.X, "ids": self.ids, "groups": self.groups, "sides": self.sides}
         for what, value in (per_record | dict(self.columns)).items():
             if value is not None and _length(value) != len(Y):
                 raise InputError(
-                    f"{what} must have {len(Y)} records as Y has, got {_length(value)}"
+                    f"{what} must have {len(Y)} records as `Y` has, got {_length(value)}"
                 )
         if self.feature_names is not None and len(self.feature_names) != self.X.shape[1]:
             raise InputError(
-                f"feature_names must have {self.X.shape[1]} names as X has columns, "
-                f"got {len(self.feature_names)}"
+                "feature_names",
+                f"must have {self.X.shape[1]} names as `X` has columns, got "
+                f"{len(self.feature_names)}",
             )
         if self.sides is not None and not np.isin(self.sides, SIDES).all():
-            raise InputError(f"sides must be some of {', '.join(SIDES)}")
+            raise InputError("sides", f"must be some of {', '.join(SIDES)}")
         if len(set(self.ids.tolist())) != len(self.ids):
-            raise InputError("ids must differ: two records have the same one")
+            raise InputError("ids", "must differ: two records have the same one")
         object.__setattr__(self, "Y", Y.astype(np.int8, copy=False))
 
     def __len__(self) -> int:
@@ -201,7 +202,7 @@ def union(
     if names is not None:
         unknown = [name for name in names if name not in every]
         if unknown:
-            raise InputError(f"names must be labels of the data sets {every}, got {unknown}")
+            raise InputError("names", f"must be labels of the data sets {every}, got {unknown}")
     return tuple(data.relabel(every if names is None else names) for data in datasets)
 
 

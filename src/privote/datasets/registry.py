@@ -112,5 +112,5 @@ def _allowed(name: str, loader: Callable[..., Any], options: dict[str, Any]) -> 
     known = [option for option in parameters if option not in ("path", "folder")]
     for option in options:
         if option not in known:
-            raise InputError(f"{name} has no option {option!r}; it takes {', '.join(known)}")
+            raise InputError(name, f"has no option {option!r}; it takes {', '.join(known)}")
     return options

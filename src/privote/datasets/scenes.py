@@ -118,7 +118,7 @@ def load_scenes(
         _check_count(name, size, least=1)
     _check_count("seed", seed, least=0)
     if not isinstance(grid, (tuple, list)) or len(grid) != 2:
-        raise InputError(f"grid must be two numbers, rows and columns of slots, got {grid!r}")
+        raise InputError("grid", "must be two numbers, rows and columns of slots", grid)
     for extent in grid:
         _check_count("grid", extent, least=1)
     shape = (int(grid[0]), int(grid[1]))
@@ -196,4 +196,4 @@ def _digits() -> tuple[Pixels, npt.NDArray[np.int64]]:
 
 def _check_count(name: str, value: Any, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(name, f"must be a whole number of at least {least}", value)

@@ -56,9 +56,9 @@ def voc2012(
         are absent. Ids are the names of the pictures; no group is known.
     """
     if part not in PARTS:
-        raise InputError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        raise InputError("part", f"must be one of {', '.join(PARTS)}", part)
     if difficult not in _DIFFICULT:
-        raise InputError(f"difficult must be one of {', '.join(_DIFFICULT)}, got {difficult!r}")
+        raise InputError("difficult", f"must be one of {', '.join(_DIFFICULT)}", difficult)
     home = _home(Path(folder))
     sets = home / "ImageSets" / "Main"
     if (sets / f"{VOC_LABELS[0]}_{part}.txt").is_file():

@@ -115,8 +115,8 @@ class Accounts:
             own = totals.budgets.get(self.scope)
             if own is not None and (epsilon > own.epsilon or delta > own.delta):
                 raise BudgetError(
-                    f"this spends epsilon={rounded_up(epsilon)}, delta={rounded_up(delta)} at "
-                    f"once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
+                    f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` "
+                    f"at once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
                     f"{rounded_up(own.delta)}"
                 )
             self._append(None, {**facts, "everything": True})
@@ -152,8 +152,9 @@ class Accounts:
                 return account
             if len(strangers) < len(roll):
                 raise InputError(
-                    f"voter_ids holds {strangers[0]!r}, who is not registered with the others: the "
-                    "voters of an allowance are fixed when it is charged"
+                    "voter_ids",
+                    f"holds {strangers[0]!r}, who is not registered with the others: the "
+                    "voters of an allowance are fixed when it is charged",
                 )
         return None
 
@@ -188,8 +189,9 @@ class Accounts:
                 raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > largest:
                 raise InputError(
-                    f"allowance must lie in 0..{largest}, the largest that keeps "
-                    f"epsilon={rounded_up(self.budget.epsilon)}; got {wanted.max()}"
+                    "allowance",
+                    f"must lie in 0..{largest}, the largest that keeps "
+                    f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
                 )
             if wanted is None:
                 wanted = np.full(facts["voters"], largest, np.int64)

@@ -21,7 +21,7 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None, bound: s
     fixed("data-dependent", queries)
     mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
     if bound not in mechanism.bounds:
-        raise InputError(f"bound must be one of {', '.join(mechanism.bounds)}, got {bound!r}")
+        raise InputError("bound", f"must be one of {', '.join(mechanism.bounds)}", bound)
     mechanism.check(ballots)
     levels = Levels.of(mechanism, ballots) if bound == "exact" else None
     total = np.zeros(len(orders))

@@ -67,17 +67,17 @@ class Guardian:
         protects: str = VOTER,
     ) -> None:
         if guarantee not in GUARANTEES:
-            raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
+            raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
         if not isinstance(mechanism, Mechanism):
-            raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+            raise InputError("mechanism", "must be a privote mechanism", mechanism)
         if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a privote.Budget, got {budget!r:.60}")
+            raise InputError("budget", "must be a privote.Budget", budget)
         check_name("dataset", dataset)
         for name, value in (("consumer", consumer), ("owner", owner)):
             if value is not None:
                 check_name(name, value)
         if not isinstance(ledger, Ledger | Place | str | os.PathLike):
-            raise InputError(f"ledger must be a Ledger or its path, got {ledger!r:.60}")
+            raise InputError("ledger", "must be a Ledger or its path", ledger)
         curve_orders, protects = check_orders(orders), check_protects(protects)
         self._ids = None if voter_ids is None else seats(voter_ids)
         self._wanted, entropy = allowance, Entropy(seed)
@@ -162,7 +162,8 @@ class Guardian:
         ballots = Ballots.of(votes)
         if bound != "exact" and self.guarantee != "data-dependent":
             raise InputError(
-                f"bound goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}"
+                "bound",
+                f"goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}",
             )
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
@@ -173,7 +174,7 @@ class Guardian:
                 issuer, ballots, guess, self._wanted, self._ids, voter_ids, keep
             )
         if baseline is not None:
-            raise InputError(f"baseline goes with guarantee 'allowance', not {self.guarantee!r}")
+            raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "worst-case":
             return worst_case.release(issuer, ballots, queries, keep)
         if self.guarantee == "ptr":
@@ -189,7 +190,7 @@ class Guardian:
         found = allowance.register(self._issuer, voters, labels, self._wanted, self._ids)
         if len(found.each) != voters:
             raise InputError(
-                f"voters must be all {len(found.each)} who were registered together, got {voters} "
-                "of them"
+                "voters",
+                f"must be all {len(found.each)} who were registered together, got {voters} of them",
             )
         return found

@@ -90,6 +90,7 @@ def fixed(guarantee: str, queries: int | None) -> None:
     """Refuse to look at a cost before the number of queries is fixed."""
     if queries is None:
         raise InputError(
-            f"queries must be given for guarantee {guarantee!r}: stopping when a data-dependent "
-            "cost is used up leaks, so the number is fixed before looking"
+            "queries",
+            f"must be given for guarantee {guarantee!r}: stopping when a data-dependent cost "
+            "is used up leaks, so the number is fixed before looking",
         )

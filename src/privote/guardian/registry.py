@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
-from ..errors import InputError, shown
+from ..errors import InputError
 from ..mechanisms import Mechanism
 
 
@@ -20,17 +20,19 @@ def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
     Names are texts or integers, and are compared as texts: 7 and "7" name one voter.
     """
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
-        raise InputError(f"voter_ids must be a sequence of names, got {names!r:.60}")
+        raise InputError("voter_ids", "must be a sequence of names", names)
     texts = [_name(name, place) for place, name in enumerate(names)]
     places = {name: place for place, name in enumerate(texts)}
     wanted = len(texts) if voters is None else voters
     if not texts or len(texts) != wanted:
         raise InputError(
-            f"voter_ids must be {wanted or 'one or more'} different names, got {len(texts)}"
+            "voter_ids", f"must be {wanted or 'one or more'} different names, got {len(texts)}"
         )
     if len(places) < wanted:
         twice = next(name for place, name in enumerate(texts) if places[name] != place)
-        raise InputError(f"voter_ids must be {wanted} different names, but {twice!r} comes twice")
+        raise InputError(
+            "voter_ids", f"must be {wanted} different names, but {twice!r} comes twice"
+        )
     return places
 
 
@@ -39,8 +41,8 @@ def _name(name: Any, place: int) -> str:
         return str(int(name))
     if not isinstance(name, str) or not name.strip():
         raise InputError(
-            "voter_ids must hold texts that are not empty, or integers; "
-            f"voter {place} has {name!r:.60}"
+            "voter_ids",
+            f"must hold texts that are not empty, or integers; voter {place} has {name!r:.60}",
         )
     return str(name)
 
@@ -52,16 +54,17 @@ def placed(
     if voter_ids is None:
         if registered is not None and voters != len(registered):
             raise InputError(
-                f"votes must have {len(registered)} voters, got {voters}; "
-                "name them with voter_ids if some are absent"
+                "votes",
+                f"must have {len(registered)} voters, got {voters}; name them with `voter_ids` "
+                "if some are absent",
             )
         return None
     if registered is None:
-        raise InputError("voter_ids given, but the voters were registered without names")
+        raise InputError("`voter_ids` given, but the voters were registered without names")
     batch = seats(voter_ids, voters)
     unknown = [name for name in batch if name not in registered]
     if unknown:
-        raise InputError(f"voter_ids holds {unknown[0]!r}, who is not registered")
+        raise InputError("voter_ids", f"holds {unknown[0]!r}, who is not registered")
     return np.array([registered[name] for name in batch], np.int64)
 
 
@@ -103,7 +106,7 @@ def check_guess(baseline: Any, queries: int | None) -> Any:
     try:
         return np.atleast_1d(np.asarray(baseline))[:queries]
     except ValueError:
-        raise InputError("baseline must be a table (queries, labels) of 0 and 1") from None
+        raise InputError("baseline", "must be a table (queries, labels) of 0 and 1") from None
 
 
 def check_baseline(
@@ -115,16 +118,16 @@ def check_baseline(
         return np.broadcast_to(np.zeros((), np.bool_), shape)
     guess = np.asarray(baseline)
     if guess.shape != shape:
-        raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
+        raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
     # A bool from outside may hide any byte.
     values = guess.view(np.uint8) if guess.dtype == np.bool_ else guess
     if not np.isin(values, (0, 1)).all():
-        raise InputError("baseline must hold 0 and 1 only")
+        raise InputError("baseline", "must hold 0 and 1 only")
     if ballots.sparse and guess.any():
         raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
     limit = mechanism.most_ones
     if limit is not None and (guess.sum(axis=1) > limit).any():
-        raise InputError(f"baseline may have at most {limit} positives a query here")
+        raise InputError("baseline", f"may have at most {limit} positives a query here")
     return guess.astype(np.bool_)
 
 
@@ -140,7 +143,8 @@ def check_wanted(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
     # Before the cast, which would wrap around: a large unsigned number would become negative.
     if not whole or array.min() < 0 or array.max() > np.iinfo(np.int64).max:
         raise InputError(
-            f"allowance must be one integer or one per voter ({voters}), none negative and all "
-            f"below 2**63, got {shown(wanted)}"
+            "allowance",
+            f"must be one integer or one per voter ({voters}), none negative and all below 2**63",
+            wanted,
         )
     return np.broadcast_to(array, (voters,)).astype(np.int64)

@@ -143,7 +143,7 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
         ``"smaller"``: the smaller of both for each voter, and the curve where it is all there is.
     """
     if accountant not in ACCOUNTANTS:
-        raise InputError(f"accountant must be one of {', '.join(ACCOUNTANTS)}, got {accountant!r}")
+        raise InputError("accountant", f"must be one of {', '.join(ACCOUNTANTS)}", accountant)
     found = None if accountant == "rdp" else voter_moves(mechanism, votes)
     if accountant == "pld" and found is None:
         raise UnavailableError(

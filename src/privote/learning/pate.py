@@ -200,15 +200,17 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         """
         if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
             raise InputError(
-                "mechanism must be a privote mechanism, e.g. BinaryVoting(sigma=25.0), "
-                f"got {self.mechanism!r}"
+                "mechanism",
+                "must be a privote mechanism, e.g. BinaryVoting(sigma=25.0)",
+                self.mechanism,
             )
         schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
         budget = Budget(epsilon=self.epsilon, delta=self.delta)
         X, Y = self._check_private(X, y, classes)
         if X_public is None:
             raise InputError(
-                "X_public must be given: the public rows that teachers label and the student sees"
+                "X_public",
+                "must be given: the public rows that teachers label and the student sees",
             )
         X_public = _check_rows(self, X_public)
         say = progress or (lambda *_: None)
@@ -344,13 +346,13 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     ) -> tuple[Any, Mechanism, NeighbourPlan | None]:
         """Return ballots on the public pool, the mechanism to count them with, and any plan."""
         if self.voters not in VOTERS:
-            raise InputError(f"voters must be one of {', '.join(VOTERS)}, got {self.voters!r}")
+            raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
         if self.voters == "neighbours":
             return neighbour_voters(self, X, Y, X_public, who)
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
-                f"n_teachers must be at most the records there are ({X.shape[0]}), "
-                f"got {self.n_teachers}"
+                "n_teachers",
+                f"must be at most the records there are ({X.shape[0]}), got {self.n_teachers}",
             )
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
@@ -393,7 +395,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
         if len(Y) != X.shape[0]:
-            raise InputError(f"y must have {X.shape[0]} rows, as X, got {len(Y)}")
+            raise InputError("y", f"must have {X.shape[0]} rows, as `X`, got {len(Y)}")
         return X, Y
 
 

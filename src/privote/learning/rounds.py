@@ -57,9 +57,9 @@ class Schedule:
             if name == "queries" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InputError(name, "must be a whole number of at least 1", value)
         if self.choose not in CHOICES:
-            raise InputError(f"choose must be one of {', '.join(CHOICES)}, got {self.choose!r}")
+            raise InputError("choose", f"must be one of {', '.join(CHOICES)}", self.choose)
 
 
 @dataclass(kw_only=True)
@@ -102,13 +102,16 @@ class PoolLabelling:
         kind, wanted = self.guardian.guarantee, self.schedule.queries
         if self.schedule.rounds > 1 and kind not in ("allowance", "worst-case"):
             raise InputError(
-                f"rounds must be 1 with guarantee {kind!r}: its queries are fixed before looking, "
-                "and later rounds depend on released labels"
+                "rounds",
+                f"must be 1 with guarantee {kind!r}: its queries are fixed before looking, and "
+                "later rounds depend on released labels",
             )
         if wanted is not None and wanted > self.rows:
-            raise InputError(f"queries must lie in 1..{self.rows}, the public rows, got {wanted}")
+            raise InputError(
+                "queries", f"must lie in 1..{self.rows}, the public rows, got {wanted}"
+            )
         if wanted is None and kind in ("ptr", "data-dependent"):
-            raise InputError(f"queries must be given for guarantee {kind!r}, before looking")
+            raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
         if wanted is None and kind == "allowance" and not self.pool.sparse:
             self._as_long_as_it_lasts()
         else:

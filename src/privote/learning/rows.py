@@ -23,11 +23,11 @@ def count_rows(X: Any) -> int:
     """Return how many rows there are."""
     if hasattr(X, "shape"):
         if not len(X.shape):
-            raise InputError("X must have rows, got one number")
+            raise InputError("X", "must have rows, got one number")
         return int(X.shape[0])
     if hasattr(X, "__len__"):
         return len(X)
-    raise InputError(f"X must have rows, got {type(X).__name__}")
+    raise InputError("X", f"must have rows, got {type(X).__name__}")
 
 
 def row_size(X: Any) -> int:
@@ -106,7 +106,7 @@ def check_rows(X: Any) -> Any:
             X, accept_sparse="csr", dtype=np.float32 if narrow else np.float64, order="C"
         )
     except ValueError as error:
-        raise InputError(f"X must be a finite matrix (records, features): {error}") from None
+        raise InputError("X", f"must be a finite matrix (records, features): {error}") from None
 
 
 def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
@@ -115,14 +115,14 @@ def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
-        raise InputError(f"{name} must have the shape ({rows}, labels), got {np.shape(y)}")
+        raise InputError(name, f"must have the shape ({rows}, labels), got {np.shape(y)}")
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold 1, 0 and -1 (unknown), got an array of {array.dtype}")
+        raise InputError(name, f"must hold 1, 0 and -1 (unknown), got an array of {array.dtype}")
     good = (array == 0) | (array == 1) | (array == -1)
     if not good.all():
         row, label = (int(i) for i in np.argwhere(~good)[0])
         raise InputError(
-            f"{name} must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, "
-            f"label {label}"
+            name,
+            f"must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, label {label}",
         )
     return array.astype(np.int8)

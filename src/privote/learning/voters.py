@@ -25,7 +25,7 @@ class VoterNames:
         seed: int,
     ) -> None:
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
-            raise InputError(f"electorate must be a name, got {electorate!r}")
+            raise InputError("electorate", "must be a name", electorate)
         self.ids, self.groups, self.electorate = ids, groups, electorate
         self._key, self.seed = key, seed
 
@@ -81,4 +81,6 @@ class VoterNames:
     def check(self, records: int) -> None:
         """Refuse ids that do not name every record; groups are checked where they are used."""
         if self.ids is not None and len(self.ids) != records:
-            raise InputError(f"ids must name every record ({records}), got {len(self.ids)} names")
+            raise InputError(
+                "ids", f"must name every record ({records}), got {len(self.ids)} names"
+            )

@@ -213,7 +213,7 @@ class Ledger:
     def set_budget(self, budget: Budget, *, dataset: str, consumer: str | None = None) -> None:
         """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
         if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a privote.Budget, got {budget!r:.60}")
+            raise InputError("budget", "must be a privote.Budget", budget)
         check_name("dataset", dataset)
         if consumer is not None:
             check_name("consumer", consumer)
@@ -263,7 +263,7 @@ class Ledger:
         """Return how many costs ``each``, up to ``wanted``, still fit every budget of a scope."""
         known = totals.orders.get(scope[0])
         if known is not None and not np.array_equal(known, orders):
-            raise InputError("orders must be those of the data set's earlier charges")
+            raise InputError("orders", "must be those of the data set's earlier charges")
         if scope[0] in totals.taken:
             return 0
         each = check_charge(each, orders)

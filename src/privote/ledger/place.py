@@ -46,19 +46,21 @@ class Place:
         if _REMOTE.match(text):
             if beside is None:
                 raise InputError(
-                    "beside must name a local file for a ledger in PostgreSQL: its key and its "
-                    "anchor lie there, as NAME.key and NAME.head"
+                    "beside",
+                    "must name a local file for a ledger in PostgreSQL: its key and its anchor "
+                    "lie there, as NAME.key and NAME.head",
                 )
             return cls(_shown(text), Path(_text("beside", beside)), text)
         scheme = _SCHEME.match(text)
         if scheme is not None:  # the text may hold a password: it is not repeated
             raise InputError(
-                f"ledger must be a file or the text of a postgresql:// address, got a "
-                f"{scheme[1]!r} address{' as a path' if scheme[1].startswith('postgres') else ''}"
+                "ledger",
+                f"must be a file or the text of a postgresql:// address, got a {scheme[1]!r} "
+                f"address{(' as a path' if scheme[1].startswith('postgres') else '')}",
             )
         if beside is not None:
             raise InputError(
-                "beside goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
+                "beside", "goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
             )
         return cls(Path(text).name, Path(text))
 
@@ -78,7 +80,7 @@ class Place:
     def open_store(self, *, create: bool) -> Store:
         """Open the entries; refuse a place that cannot be a ledger, or was one and is erased."""
         if self.file.is_dir():
-            raise InputError(f"ledger must be a file, and {str(self.file)!r} is a folder")
+            raise InputError("ledger", f"must be a file, and {str(self.file)!r} is a folder")
         if not self.file.parent.is_dir():
             raise LedgerError(
                 f"ledger {str(self.file)!r}: there is no folder {str(self.file.parent)!r}"
@@ -171,7 +173,7 @@ def _text(argument: str, value: Any) -> str:
     except TypeError:
         text = None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{argument} must be a path or an address, got {value!r:.60}")
+        raise InputError(argument, "must be a path or an address", value)
     return text
 
 
@@ -181,5 +183,7 @@ def _shown(address: str) -> str:
         parts = urlsplit(address)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        raise InputError("ledger must be a postgresql:// address, and this one is none") from None
+        raise InputError(
+            "ledger", "must be a postgresql:// address, and this one is none"
+        ) from None
     return f"postgresql://{parts.hostname or ''}{port}{parts.path}"

@@ -84,7 +84,7 @@ class PostgresStore:
         except (self._error, ValueError):
             # What was given may hold a password, and the error repeats it.
             raise InputError(
-                "ledger must be a postgresql:// address, and this one is none"
+                "ledger", "must be a postgresql:// address, and this one is none"
             ) from None
         self._secrets = tuple(
             text for text in (url.password, url.query.get("password")) if isinstance(text, str)

@@ -51,7 +51,7 @@ class Budget:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta))
         if self.rule not in (None, *RULES):
-            raise InputError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r:.60}")
+            raise InputError("rule", f"must be one of {', '.join(RULES)}", self.rule)
         if self.orders is not None:
             if self.rule == "exclusive":
                 raise InputError("orders go with a shared budget: an exclusive one uses them all")
@@ -114,13 +114,11 @@ class Budget:
 def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{argument} must be a name (a text that is not empty), got {value!r:.60}")
+        raise InputError(argument, "must be a name (a text that is not empty)", value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(
-            f"{argument} must be text that UTF-8 can hold, got {value!a:.60}"
-        ) from None
+        raise InputError(argument, f"must be text that UTF-8 can hold, got {value!a:.60}") from None
     return value
 
 

@@ -52,7 +52,7 @@ class Mechanism(ABC):
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):
-            raise InputError(f"gate must be a privote.Gate or None, got {self.gate!r}")
+            raise InputError("gate", "must be a privote.Gate or None", self.gate)
 
     # -- what each mechanism defines -------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Mechanism(ABC):
 
     def _check_bound(self, bound: str, known: tuple[str, ...]) -> None:
         if bound not in known:
-            raise InputError(f"bound must be one of {', '.join(known)}, got {bound!r}")
+            raise InputError("bound", f"must be one of {', '.join(known)}", bound)
 
 
 def check_electorate(voters: int, labels: int) -> None:

@@ -55,19 +55,20 @@ class BinaryVoting(CellMechanism):
         if (self.sigma is None) == (self.link is None):
             raise InputError("give exactly one of sigma and link")
         if self.link is not None and not isinstance(self.link, OptimalLink):
-            raise InputError(f"link must be a privote.OptimalLink, got {self.link!r}")
+            raise InputError("link", "must be a privote.OptimalLink", self.link)
         if self.sigma is not None:
             link = GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
             for name in ("sigma", "quota", "false_alarm"):
                 object.__setattr__(self, name, getattr(link, name))
             if self.gate is not None and link.has_bar and self.quota != 0.5:
                 raise UnavailableError(
-                    "a gate asks how many agree with the majority, so it goes with the bar at one "
-                    f"half only; got quota={self.quota}, false_alarm={self.false_alarm}"
+                    "a gate asks how many agree with the majority, so it goes with the bar at "
+                    f"one half only; got `quota={self.quota}`, `false_alarm={self.false_alarm}`"
                 )
         elif self.quota is not None or self.false_alarm is not None:
             raise UnavailableError(
-                "an optimal link is symmetric about one half: it takes no quota and no false_alarm"
+                "an optimal link is symmetric about one half: it takes no quota and no "
+                "`false_alarm`"
             )
 
     @property

@@ -72,8 +72,9 @@ class PowersetVoting(ClassMechanism):
             if (size > self.max_positives).any():
                 at = int(np.flatnonzero(size > self.max_positives)[0])
                 raise BallotError(
-                    f"max_positives is {self.max_positives}, but a ballot has more positives, "
-                    "and it is sealed which; raise it or use Ballots.clip",
+                    "max_positives",
+                    f"is {self.max_positives}, but a ballot has more positives, and it is "
+                    "sealed which; raise it or use Ballots.clip",
                     sealed=f"voter {voter[at]} has {size[at]} positives on query "
                     f"{block.start + query[at]}",
                 )
@@ -139,8 +140,9 @@ def _sizes(labels: int, max_positives: int | None) -> tuple[int, ...]:
     bits = labels if top == labels else min(labels, top * labels.bit_length())
     if bits > _MOST_BITS or (top < labels and top * bits > 64 * _MOST_BITS):
         raise InputError(
-            f"labels must be fewer for powerset voting: {labels} labels make a number of sets with "
-            f"about {bits} binary digits, and at most {_MOST_BITS} are counted"
+            "labels",
+            f"must be fewer for powerset voting: {labels} labels make a number of sets with "
+            f"about {bits} binary digits, and at most {_MOST_BITS} are counted",
         )
     if top == labels and labels > 64:
         return (1 << labels,)  # only the sum is needed, and a thousand binomials are slow

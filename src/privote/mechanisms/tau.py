@@ -16,7 +16,7 @@ from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
-from ..errors import InputError, positive, shown, whole
+from ..errors import InputError, positive, whole
 from ..links import GaussianLink, Link
 from .base import Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
@@ -65,7 +65,7 @@ class TauVoting(CellMechanism):
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         object.__setattr__(self, "tau", positive("tau", self.tau))
         if whole("norm", self.norm) > 2:
-            raise InputError(f"norm must be 1 or 2, got {shown(self.norm)}")
+            raise InputError("norm", "must be 1 or 2", self.norm)
         object.__setattr__(self, "norm", int(self.norm))
         if self.grid is not None:
             object.__setattr__(self, "grid", whole("grid", self.grid, most=2**53))
@@ -92,7 +92,7 @@ class TauVoting(CellMechanism):
         In exact arithmetic, so that no ballot's norm exceeds tau, not even by a rounding error.
         """
         if self.grid is None:
-            raise InputError("grid must be given for whole weights, got None")
+            raise InputError("grid", "must be given for whole weights, got None")
         self.check_grid(labels)
         return np.array([0, *(self._steps(size) for size in range(1, labels + 1))], np.int64)
 
@@ -100,8 +100,9 @@ class TauVoting(CellMechanism):
         """Refuse a grid that rounds the weight of the largest ballot down to nothing."""
         if self._steps(labels) == 0:
             raise InputError(
-                f"grid must be fine enough for a weight above 0 at {labels} ones with "
-                f"tau={self.tau:g}, got {self.grid}"
+                "grid",
+                f"must be fine enough for a weight above 0 at {labels} ones with "
+                f"`tau={self.tau:g}`, got {self.grid}",
             )
 
     def _steps(self, size: int) -> int:

@@ -74,10 +74,10 @@ class Bench:
             Called as ``progress(done, total)``.
         """
         if guarantee not in GUARANTEES:
-            raise InputError(f"guarantee must be one of {', '.join(GUARANTEES)}, got {guarantee!r}")
+            raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
         for name, value in (("drop", drop), ("missed", 0 if missed is None else missed)):
             if not 0 <= value <= 1:
-                raise InputError(f"{name} must lie in [0, 1], got {value!r}")
+                raise InputError(name, "must lie in [0, 1]", value)
         ballots = Ballots.of(votes)
         counts = QUICK if guarantee in QUICK else (*QUICK, guarantee)
         return cls(

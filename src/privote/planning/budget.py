@@ -89,8 +89,8 @@ def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: floa
     if value > most:
         unit = "single votes" if mechanism.surprise_unit == "vote" else "whole ballots"
         raise InputError(
-            f"surprises_per_query must be at most {most} for {mechanism.name}, which counts "
-            f"{unit}; got {value:g}"
+            "surprises_per_query",
+            f"must be at most {most} for {mechanism.name}, which counts {unit}; got {value:g}",
         )
     return value
 
@@ -102,5 +102,5 @@ def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
     divided electorate worse.
     """
     if not isinstance(mechanism, Mechanism):
-        raise InputError(f"mechanism must be a privote mechanism, got {mechanism!r}")
+        raise InputError("mechanism", "must be a privote mechanism", mechanism)
     return 1 - mechanism.unanimous(voters, labels)

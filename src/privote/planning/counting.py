@@ -76,7 +76,7 @@ def queries_that_fit(
     guess = check_baseline(baseline, ballots, mechanism)
     for name in counts:
         if name not in COUNTS:
-            raise InputError(f"counts must be among {', '.join(COUNTS)}, got {name!r}")
+            raise InputError("counts", f"must be among {', '.join(COUNTS)}", name)
     return {name: _COUNTERS[name](mechanism, ballots, budget, guess) for name in counts}
 
 

@@ -105,9 +105,10 @@ def check_truth(truth: npt.ArrayLike, queries: int, labels: int) -> Truth:
     array = np.asarray(truth)
     if array.shape != (queries, labels):
         raise InputError(
-            f"truth must have the shape (queries, labels), ({queries}, {labels}) as the votes, "
-            f"got {array.shape}"
+            "truth",
+            f"must have the shape (queries, labels), ({queries}, {labels}) as the votes, got "
+            f"{array.shape}",
         )
     if array.dtype.kind not in "biuf" or not np.isin(array, (-1, 0, 1)).all():
-        raise InputError("truth must hold 1, 0 and -1 (unknown) only")
+        raise InputError("truth", "must hold 1, 0 and -1 (unknown) only")
     return array.astype(np.int8)

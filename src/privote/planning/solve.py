@@ -113,7 +113,7 @@ def tau_for(
     price = _price(make, where, wanted, guarantee, surprises_per_query)
     shown = make(1.0).parameters()
     if not {"tau", "norm"} <= shown.keys():
-        raise InputError(f"make must return a mechanism with a tau, got {shown['mechanism']!r}")
+        raise InputError("make", "must return a mechanism with a tau", shown["mechanism"])
     longest = float(labels ** (1 / shown["norm"]))
     fits, exceeds = _bracket(price, budget, 1.0, (_LEAST_TAU, longest), rising=True)
     if fits is None:
@@ -137,11 +137,12 @@ def _price(
     """Return the epsilon of the wanted queries as a function of sigma, or of tau."""
     whole("wanted", wanted, most=MOST)
     if guarantee not in ("worst-case", "allowance"):
-        raise InputError(f"guarantee must be worst-case or allowance, got {guarantee!r}")
+        raise InputError("guarantee", "must be worst-case or allowance", guarantee)
     if (guarantee == "allowance") != (surprises_per_query is not None):
         raise InputError(
-            f"surprises_per_query goes with guarantee 'allowance' and only with it, got "
-            f"{surprises_per_query!r} with {guarantee!r}"
+            "surprises_per_query",
+            f"goes with guarantee 'allowance' and only with it, got {surprises_per_query!r} "
+            f"with {guarantee!r}",
         )
     voters, labels, budget, delta = where
     check_electorate(voters, labels)

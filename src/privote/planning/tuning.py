@@ -115,11 +115,11 @@ def tune_tau(
     """
     kind: Any = mechanism
     if not {"tau", "norm"} <= mechanism.parameters().keys():
-        raise InputError(f"mechanism must have a tau to tune, got {mechanism}")
+        raise InputError("mechanism", f"must have a tau to tune, got {mechanism}")
     bench = Bench.of(votes, truth, **how)
     sizes = _sizes(bench.ballots)
     if not norms:
-        raise InputError("norms must be 2, 1 or both, got none")
+        raise InputError("norms", "must be 2, 1 or both, got none")
     grid = [
         replace(kind, tau=tau, norm=norm)
         for norm in norms
@@ -181,7 +181,7 @@ def tune_gate(
     """
     kind: Any = mechanism
     if mechanism.gate is not None:
-        raise InputError(f"mechanism must have no gate yet, got {mechanism}")
+        raise InputError("mechanism", f"must have no gate yet, got {mechanism}")
     bench = Bench.of(votes, truth, **how)
     voters = bench.ballots.voters
     bars = [_neat(voters * s) for s in _GATES] if gate_thresholds is None else gate_thresholds
@@ -230,7 +230,7 @@ def tune_mechanism(
     ``left_out`` says why.
     """
     if equal not in ("noise", "quality", "as-given"):
-        raise InputError(f"equal must be noise, quality or as-given, got {equal!r}")
+        raise InputError("equal", "must be noise, quality or as-given", equal)
     bench = Bench.of(votes, truth, **how)
     noise = _neat(_SIGMA * bench.ballots.voters) if sigma is None else positive("sigma", sigma)
     if mechanisms is None:
@@ -240,7 +240,9 @@ def tune_mechanism(
         mechanisms = [mechanism.with_noise(noise) for mechanism in mechanisms]
     able = [each for each in mechanisms if _able(bench, each)]
     if not able:
-        raise InputError(f"mechanisms must hold one that can count these votes: {bench.left_out}")
+        raise InputError(
+            "mechanisms", f"must hold one that can count these votes: {bench.left_out}"
+        )
     target = bench.wrong(able[0])
     trials = []
     for place, each in enumerate(bench.watched(able)):
@@ -341,7 +343,7 @@ def best_per_label(
             scores[row, label] = found.missed + found.false_alarm
     undefined = np.isnan(scores).any(axis=0)
     if undefined.all():
-        raise InputError("truth must have a label with both classes to choose thresholds by")
+        raise InputError("truth", "must have a label with both classes to choose thresholds by")
     scores[:, undefined] = scores[:, ~undefined].mean(axis=1, keepdims=True)
     return np.asarray(np.array(grid)[scores.argmin(axis=0)])
 
@@ -350,9 +352,9 @@ def _grid(name: str, values: Sequence[float]) -> list[float]:
     """Return the values to try; at least one, all finite and positive, none twice."""
     grid = [positive(name, value) for value in values]
     if not grid:
-        raise InputError(f"{name} must hold at least one value, got none")
+        raise InputError(name, "must hold at least one value, got none")
     if len(set(grid)) < len(grid):
-        raise InputError(f"{name} must not hold a value twice, got {grid}")
+        raise InputError(name, f"must not hold a value twice, got {grid}")
     return grid
 
 

@@ -74,10 +74,10 @@ class Section:
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, str):
-            raise InputError("blocks must be a list, got a single text")
+            raise InputError("blocks", "must be a list, got a single text")
         for block in self.blocks:
             if not isinstance(block, Block):
-                raise InputError(f"blocks must be text or parts of a page, got {block!r}")
+                raise InputError("blocks", "must be text or parts of a page", block)
 
     @property
     def sealed(self) -> bool:

@@ -29,19 +29,19 @@ def inline_svg(svg: str, *, prefix: str, alt: str | None = None) -> str:
         The text for readers who cannot see it, instead of the drawing's own ``aria-label``.
     """
     if "<!DOCTYPE" in svg or "<!ENTITY" in svg:
-        raise InputError("svg must not declare a document type or entities")
+        raise InputError("svg", "must not declare a document type or entities")
     try:
         root = ElementTree.fromstring(svg)
     except ElementTree.ParseError as error:
-        raise InputError(f"svg must be well-formed XML: {error}") from None
+        raise InputError("svg", f"must be well-formed XML: {error}") from None
     if _local(root.tag) != "svg":
-        raise InputError(f"svg must be an <svg> element, got <{_local(root.tag)}>")
+        raise InputError("svg", f"must be an <svg> element, got <{_local(root.tag)}>")
     for element in root.iter():
         _settle(element, prefix)
     if alt is not None:
         root.set("aria-label", alt)
     if not root.get("aria-label", "").strip():
-        raise InputError("alt must be given if the svg has no aria-label of its own")
+        raise InputError("alt", "must be given if the svg has no aria-label of its own")
     root.set("role", "img")
     return ElementTree.tostring(root, encoding="unicode")
 

@@ -65,8 +65,9 @@ def render_page(
     hidden = [section.heading for section in sections if section.sealed]
     if hidden and not sealed:
         raise InputError(
-            "sealed must be True to write numbers that are for the owner's eyes, "
-            f"got False with such numbers under {hidden[0]!r}"
+            "sealed",
+            "must be True to write numbers that are for the owner's eyes, got False with such "
+            f"numbers under {hidden[0]!r}",
         )
     warnings = list(notices)
     if hidden:

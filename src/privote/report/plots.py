@@ -139,7 +139,7 @@ def answered_by_sigma(series: Mapping[str, Mapping[float, float]], *, title: str
         What stands above the figure.
     """
     if not isinstance(series, Mapping) or not series:
-        raise InputError("series must be a dict with at least one bound")
+        raise InputError("series", "must be a dict with at least one bound")
     _check_few("series", "bounds", list(series))
     for name, points in series.items():
         _check_points(f"series[{name!r}]", points)
@@ -231,14 +231,16 @@ def utility_by_answered(
         True if the numbers are for the owner's eyes.
     """
     if not isinstance(series, Mapping) or not series:
-        raise InputError("series must be a dict with at least one guarantee")
+        raise InputError("series", "must be a dict with at least one guarantee")
     _check_few("series", "guarantees", list(series))
     kept = {
         name: [point for point in points if point[1] > 0 and not math.isnan(point[2])]
         for name, points in series.items()
     }
     if not any(kept.values()):
-        raise InputError("series must hold at least one point with an answered query and a figure")
+        raise InputError(
+            "series", "must hold at least one point with an answered query and a figure"
+        )
     with sheet(4.4) as (figure, axes):
         from matplotlib.ticker import LogLocator
 
@@ -297,7 +299,7 @@ def _range_of(name: str, points: Mapping[float, float], digits: int) -> str:
 def _check_lines(series: Any) -> dict[str, dict[float, float]]:
     """Return lines without what is NaN; at least one with a point."""
     if not isinstance(series, Mapping) or not series:
-        raise InputError("series must be a dict with at least one line")
+        raise InputError("series", "must be a dict with at least one line")
     _check_few("series", "lines", list(series))
     lines = {
         name: {
@@ -309,7 +311,7 @@ def _check_lines(series: Any) -> dict[str, dict[float, float]]:
     }
     drawn = {name: points for name, points in lines.items() if points}
     if not drawn:
-        raise InputError("series must hold at least one number")
+        raise InputError("series", "must hold at least one number")
     return drawn
 
 
@@ -320,7 +322,7 @@ def _peak(points: Mapping[float, float]) -> str:
 
 def _check_points(name: str, points: Any) -> Mapping[Any, float]:
     if not isinstance(points, Mapping) or not points:
-        raise InputError(f"{name} must be a dict with at least one number, got {points!r}")
+        raise InputError(name, "must be a dict with at least one number", points)
     for key, value in points.items():
         if _check_number(f"{name}[{key!r}]", value) < 0:
             raise InputError(f"{name}[{key!r}] must not be negative, got {value!r}")
@@ -329,20 +331,20 @@ def _check_points(name: str, points: Any) -> Mapping[Any, float]:
 
 def _check_number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InputError(f"{name} must be a finite number, got {value!r}")
+        raise InputError(name, "must be a finite number", value)
     return float(value)
 
 
 def _check_known(name: str, chosen: Collection[str], known: Collection[str]) -> None:
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise InputError(f"{name} must name what is drawn, got {', '.join(map(repr, unknown))}")
+        raise InputError(name, f"must name what is drawn, got {', '.join(map(repr, unknown))}")
 
 
 def _check_few(argument: str, what: str, names: Sequence[str]) -> None:
     if len(names) > len(PALETTE):
         raise InputError(
-            f"{argument} must hold at most {len(PALETTE)} {what} to be told apart, got {len(names)}"
+            argument, f"must hold at most {len(PALETTE)} {what} to be told apart, got {len(names)}"
         )
 
 
@@ -351,12 +353,12 @@ def _check_rows(rows: Sequence[Mapping[str, Any]], metric: str) -> dict[tuple[st
     for number, row in enumerate(rows):
         for key in ("mechanism", "guarantee", metric):
             if key not in row:
-                raise InputError(f"rows must each have {key!r}; row {number} has not")
+                raise InputError("rows", f"must each have {key!r}; row {number} has not")
         value = row[metric]
         if value is None or (isinstance(value, Real) and math.isnan(value)):
             continue
         place = (str(row["mechanism"]), str(row["guarantee"]))
         points[place] = _check_number(f"rows[{number}][{metric!r}]", value)
     if not points:
-        raise InputError(f"rows must hold at least one number under {metric!r}")
+        raise InputError("rows", f"must hold at least one number under {metric!r}")
     return points

@@ -56,7 +56,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.digits, int) or not 0 <= self.digits <= 12:
-            raise InputError(f"digits must be a whole number from 0 to 12, got {self.digits!r}")
+            raise InputError("digits", "must be a whole number from 0 to 12", self.digits)
 
     @property
     def costs(self) -> bool:
@@ -84,7 +84,7 @@ def mark(guarantee: str, *, sanitized: bool = False) -> str:
     if guarantee == "data-dependent":
         return SANITIZED if sanitized else OWNER_ONLY
     known = ", ".join((*_UNCONDITIONAL_GUARANTEES, "data-dependent"))
-    raise InputError(f"guarantee must be one of {known}, got {guarantee!r}")
+    raise InputError("guarantee", f"must be one of {known}", guarantee)
 
 
 def mark_name(value: Any) -> str | None:
@@ -100,11 +100,13 @@ def is_sealed(rows: Iterable[Row]) -> bool:
 def columns_of(rows: Sequence[Row], columns: Sequence[Column | str] | None) -> list[Column]:
     """Return the columns to show: those given, or every key in the order of first appearance."""
     if isinstance(rows, Mapping) or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError("rows must be a list of dicts, one for each row")
+        raise InputError("rows", "must be a list of dicts, one for each row")
     if columns is not None:
         return [c if isinstance(c, Column) else Column(key=c) for c in columns]
     if not rows:
-        raise InputError("rows must not be empty if columns is not given: there is nothing to show")
+        raise InputError(
+            "rows", "must not be empty if columns is not given: there is nothing to show"
+        )
     keys = dict.fromkeys(key for row in rows for key in row)
     return [Column(key=str(key)) for key in keys]
 

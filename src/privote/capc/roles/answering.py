@@ -64,7 +64,7 @@ class AnsweringParty(Role):
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.parties:
-            raise InputError(f"name must be an answering party of the coalition, got {name!r:.60}")
+            raise InputError("name", "must be an answering party of the coalition", name)
         self.hidden, self._model = _check_model(model, terms)
         self._batches: dict[str, _Batch] = {}
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
@@ -88,11 +88,12 @@ class AnsweringParty(Role):
         """Return the role for a model as its site trained it."""
         if name in terms.parties and set(model.labels) != set(terms.labels_of(name)):
             raise InputError(
-                f"model must have the labels {name} is registered with, "
-                f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}"
+                "model",
+                f"must have the labels {name} is registered with, "
+                f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}",
             )
         if model.features != terms.features:
-            raise InputError(f"model must have {terms.features} features, got {model.features}")
+            raise InputError("model", f"must have {terms.features} features, got {model.features}")
         inputs = quantise_model(
             model, bound=terms.bound, bits=terms.bits, labels=terms.labels, hidden=model.hidden
         )
@@ -235,7 +236,7 @@ def _check_model(
     hidden = np.shape(model["weights1"])[-1] if "weights1" in model else None
     if hidden is not None and (terms.hidden is None or hidden > terms.hidden):
         most = "be linear" if terms.hidden is None else f"have at most {terms.hidden} hidden units"
-        raise InputError(f"model must {most}, as hidden in the terms says, got {hidden} units")
+        raise InputError("model", f"must {most}, as hidden in the terms says, got {hidden} units")
     wanted = BallotProgram(
         rows=1, features=terms.features, labels=len(terms.labels), hidden=hidden
     ).inputs(PEER)
@@ -243,5 +244,5 @@ def _check_model(
     arrays = {name: np.asarray(value) for name, value in model.items()}
     found = {name: array.shape for name, array in arrays.items()}
     if found != wanted or any(array.dtype != np.int64 for array in arrays.values()):
-        raise InputError(f"model must be int64 arrays {wanted}, got {found}")
+        raise InputError("model", f"must be int64 arrays {wanted}, got {found}")
     return hidden, arrays

@@ -62,12 +62,13 @@ def check_rows(rows: IntArray, terms: Terms) -> IntArray:
     rows = np.asarray(rows)
     if rows.dtype.kind not in "iu" or rows.ndim != 2 or rows.shape[1] != terms.features:
         raise InputError(
-            f"rows must be whole numbers (queries, {terms.features}), got {rows.dtype} {rows.shape}"
+            "rows",
+            f"must be whole numbers (queries, {terms.features}), got {rows.dtype} {rows.shape}",
         )
     if not 1 <= len(rows) <= terms.most_queries:
-        raise InputError(f"rows must be 1 to {terms.most_queries} queries, got {len(rows)}")
+        raise InputError("rows", f"must be 1 to {terms.most_queries} queries, got {len(rows)}")
     if np.abs(rows).max() > 2**terms.bits:
-        raise InputError(f"rows must lie within 2^{terms.bits}, got {np.abs(rows).max()}")
+        raise InputError("rows", f"must lie within 2^{terms.bits}, got {np.abs(rows).max()}")
     return rows.astype(np.int64)
 
 
@@ -76,12 +77,12 @@ def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -
     if baseline is None:
         return None
     if terms.guarantee != "allowance" or terms.by_ballot:
-        raise InputError("baseline goes with an allowance and binary voting only")
+        raise InputError("baseline", "goes with an allowance and binary voting only")
     guess = np.asarray(baseline)
     shape = (queries, len(terms.labels))
     if guess.shape != shape:
-        raise InputError(f"baseline must be (queries, labels) = {shape}, got {guess.shape}")
+        raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
     strange = ~np.isin(guess, (0, 1))
     if strange.any():
-        raise InputError(f"baseline must hold 0 and 1 only, got {guess[strange][0]!r:.40}")
+        raise InputError("baseline", "must hold 0 and 1 only", guess[strange][0])
     return guess.astype(np.int64)

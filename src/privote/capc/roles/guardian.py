@@ -114,7 +114,7 @@ class Guardian(Role):
                 f"a batch has at most {terms.most_queries} queries here, got {ask.queries}"
             )
         if ask.baseline and (terms.guarantee != "allowance" or terms.by_ballot):
-            raise InputError("baseline goes with an allowance and binary voting only")
+            raise InputError("baseline", "goes with an allowance and binary voting only")
         if journal.known(sender, ask.nonce):
             raise RepeatedError("this request was made before: nothing was charged for it again")
         journal.settle(sender, ask.version, counted=terms.guarantee == "allowance")

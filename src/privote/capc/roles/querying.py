@@ -96,7 +96,7 @@ class QueryingParty(Role):
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.queriers:
-            raise InputError(f"name must be a querying party of the coalition, got {name!r:.60}")
+            raise InputError("name", "must be a querying party of the coalition", name)
         self.rows = check_rows(rows, terms)
         self._base = check_baseline(baseline, len(self.rows), terms)
         self._journal, self._prices = journal, Prices(terms)

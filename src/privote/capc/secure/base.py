@@ -151,8 +151,9 @@ def same_length(programs: Sequence[Program], inputs: Sequence[Any]) -> None:
     """Refuse a session without programs, or with inputs for another number of them."""
     if not programs or len(programs) != len(inputs):
         raise InputError(
-            f"inputs must be one mapping for each of at least one program, got {len(inputs)} "
-            f"for {len(programs)} programs"
+            "inputs",
+            f"must be one mapping for each of at least one program, got {len(inputs)} for "
+            f"{len(programs)} programs",
         )
 
 

@@ -40,9 +40,9 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if name in FORBIDDEN:
             if value:
-                raise InputError(f"{name} must be off: it {FORBIDDEN[name]}, got {value!r:.60}")
+                raise InputError(name, f"must be off: it {FORBIDDEN[name]}", value)
         elif name not in known:
-            raise InputError(f"settings must be among {sorted(known)}, got {name!r:.60}")
+            raise InputError("settings", f"must be among {sorted(known)}", name)
         else:
             known[name] = value
     if known["protocol"] != "CHEETAH":
@@ -67,7 +67,7 @@ def runtime_config(settings: Mapping[str, Any]) -> Any:
     config = libspu.RuntimeConfig()
     # From JSON: the Python binding of this version cannot set the kind of oblivious transfer.
     if not config.ParseFromJsonString(json.dumps(wanted)):
-        raise InputError(f"settings must be what spu understands, got {wanted}")
+        raise InputError("settings", f"must be what spu understands, got {wanted}")
     check_config(config)
     return config
 

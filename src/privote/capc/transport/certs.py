@@ -126,7 +126,7 @@ def _write_pair(
     key_file: Path, certificate_file: Path, name: str, days: int, starts: datetime | None
 ) -> Certificate:
     if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
-        raise InputError(f"days must be an integer from 1 to {_MOST_DAYS}, got {days!r}")
+        raise InputError("days", f"must be an integer from 1 to {_MOST_DAYS}", days)
     key, pem = _signed(name, days, starts)
     try:
         key_file.parent.mkdir(parents=True, exist_ok=True)

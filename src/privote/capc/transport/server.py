@@ -115,9 +115,7 @@ class Server:
         try:
             self.port = self._server.add_secure_port(listen, credentials)
         except RuntimeError:
-            raise InputError(
-                f"listen must be a free HOST:PORT of this machine, got {listen!r}"
-            ) from None
+            raise InputError("listen", "must be a free HOST:PORT of this machine", listen) from None
         self._server.start()
 
     def _configuration(self) -> Any:

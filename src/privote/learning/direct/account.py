@@ -157,7 +157,7 @@ def one_each(X: Any, Y: npt.NDArray[np.int8], groups: Any) -> tuple[Any, npt.NDA
     """
     names = np.asarray(groups)
     if names.shape != (len(Y),):
-        raise InputError(f"groups must name every record ({len(Y)}), got shape {names.shape}")
+        raise InputError("groups", f"must name every record ({len(Y)}), got shape {names.shape}")
     _, first = np.unique(names.astype(str), return_index=True)
     if len(first) == count_rows(X):
         return X, Y
@@ -169,7 +169,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> fl
     """Charge the least noise that fits, or refuse; it is on disk when this returns."""
     if plan.adjacency != "replace":
         raise InputError(
-            f"adjacency must be 'replace' with a ledger, which counts that, got {plan.adjacency!r}"
+            "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
         )
     budget, ledger = accounts.budget, accounts.ledger
     with ledger.writing() as totals:
@@ -184,8 +184,9 @@ def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> fl
             low, high = high, 1.5 * high
             if low > _MOST_NOISE * least:
                 raise BudgetError(
-                    f"what is left of epsilon={rounded_up(budget.epsilon)} at delta="
-                    f"{rounded_up(budget.delta)} for data set {accounts.dataset!r} buys no training"
+                    f"what is left of `epsilon={rounded_up(budget.epsilon)}` at "
+                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} "
+                    "buys no training"
                 )
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2

@@ -284,7 +284,7 @@ class DPSGDClassifier(NetworkClassifier):
         check_counts(self, "hidden", "chunk")
         check_shares(self, "dropout", "momentum")
         if self.momentum == 1:
-            raise InputError("momentum must be less than 1, got 1")
+            raise InputError("momentum", "must be less than 1, got 1")
         positive("clip", self.clip)
         if self.learning_rate is not None:
             positive("learning_rate", self.learning_rate)
@@ -292,8 +292,6 @@ class DPSGDClassifier(NetworkClassifier):
             value: Any = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not number or not 0 < float(value) < 1:
-                raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+                raise InputError(name, "must lie strictly between 0 and 1", value)
         if self.optimizer not in OPTIMIZERS:
-            raise InputError(
-                f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}"
-            )
+            raise InputError("optimizer", f"must be one of {', '.join(OPTIMIZERS)}", self.optimizer)

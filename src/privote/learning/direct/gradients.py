@@ -195,7 +195,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             fine = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < 1
             if not fine or (open_below and value == 0):
                 low = "(0" if open_below else "[0"
-                raise InputError(f"{name} must lie in {low}, 1), got {value!r}")
+                raise InputError(name, f"must lie in {low}, 1)", value)
 
     def _measure(self, X_public: Any, sparse: bool) -> None:
         """Find the public scale of features; without public rows there is none."""

@@ -70,13 +70,13 @@ class TrainingPlan:
     def __post_init__(self) -> None:
         whole = isinstance(self.steps, Integral) and not isinstance(self.steps, bool)
         if not whole or self.steps < 1:
-            raise InputError(f"steps must be a whole number >= 1, got {self.steps!r}")
+            raise InputError("steps", "must be a whole number >= 1", self.steps)
         rate = self.sample_rate
         if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) <= 1:
-            raise InputError(f"sample_rate must lie in (0, 1], got {rate!r}")
+            raise InputError("sample_rate", "must lie in (0, 1]", rate)
         if self.adjacency not in ADJACENCIES:
             raise InputError(
-                f"adjacency must be one of {', '.join(ADJACENCIES)}, got {self.adjacency!r}"
+                "adjacency", f"must be one of {', '.join(ADJACENCIES)}", self.adjacency
             )
 
     def epsilon(self, noise_multiplier: float, delta: float) -> float:
@@ -112,7 +112,7 @@ class TrainingPlan:
         takes every record, which is no less (quasi-convexity).
         """
         if self.adjacency != "replace":
-            raise InputError(f"adjacency must be 'replace' for a curve, got {self.adjacency!r}")
+            raise InputError("adjacency", "must be 'replace' for a curve", self.adjacency)
         z = positive("noise_multiplier", noise_multiplier)
         each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
         if self.sample_rate < 1:
@@ -265,4 +265,4 @@ def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate:
 
 def _check_delta(delta: Any) -> None:
     if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) < 1:
-        raise InputError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+        raise InputError("delta", "must lie strictly between 0 and 1", delta)

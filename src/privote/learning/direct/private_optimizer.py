@@ -111,7 +111,7 @@ def check_apart(network: Any, shape: tuple[int, ...]) -> None:
     rows = torch.rand((2, *shape), requires_grad=True)
     seen = _asked(network, rows)
     if any(len(values) != 2 for values in seen):
-        raise InputError("network must give one row of logits for each row of the batch")
+        raise InputError("network", "must give one row of logits for each row of the batch")
     first = sum((values[0] * torch.rand_like(values[0])).sum() for values in seen)
     (slope,) = torch.autograd.grad(first, rows, allow_unused=True)
     training = network.training
@@ -121,8 +121,9 @@ def check_apart(network: Any, shape: tuple[int, ...]) -> None:
     network.train(training)
     if (slope is not None and slope[1].any()) or not all(map(_leads_to, together, alone)):
         raise InputError(
-            "network must answer about each row by itself, but one row of a batch changes what it "
-            "says about another: no private training is possible with it"
+            "network",
+            "must answer about each row by itself, but one row of a batch changes what it says "
+            "about another: no private training is possible with it",
         )
 
 

@@ -89,7 +89,7 @@ class NeighbourBallots:
         groups: npt.ArrayLike | None = None,
     ) -> None:
         if metric not in METRICS:
-            raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+            raise InputError("metric", f"must be one of {', '.join(METRICS)}", metric)
         private, public = _given(X_private), _given(X_public)
         self._yes = check_labels(Y_private, private.shape[0], "Y_private") == 1
         self.voters, self.labels = self._yes.shape
@@ -99,8 +99,8 @@ class NeighbourBallots:
         self.share, self.metric = check_share(share, self.labels), metric
         if embedding is None and private.shape[1:] != public.shape[1:]:
             raise InputError(
-                f"X_private and X_public must have the same features, got {private.shape[1:]} and "
-                f"{public.shape[1:]}"
+                "`X_private` and `X_public` must have the same features, got "
+                f"{private.shape[1:]} and {public.shape[1:]}"
             )
         mapping = fit_embedding(embedding, public)
         self._pool = RowTable(embed(mapping, public), "X_public")
@@ -162,11 +162,11 @@ class NeighbourBallots:
         chosen = np.asarray(rows)
         if chosen.ndim != 1 or not chosen.size or chosen.dtype.kind not in "iu":
             raise InputError(
-                f"rows must be one or more integers, got {chosen.dtype} of shape {chosen.shape}"
+                "rows", f"must be one or more integers, got {chosen.dtype} of shape {chosen.shape}"
             )
         outside = chosen[(chosen < 0) | (chosen >= self.queries)]
         if outside.size:
-            raise InputError(f"rows must lie in 0..{self.queries - 1}, got {outside[0]}")
+            raise InputError("rows", f"must lie in 0..{self.queries - 1}, got {outside[0]}")
         return self._at(chosen.astype(np.int64))
 
     def circles(self) -> Circles:
@@ -186,7 +186,7 @@ class NeighbourBallots:
     def with_share(self, share: float | npt.ArrayLike) -> NeighbourBallots:
         """Return the same ballots with another share, e.g. from :func:`balanced_shares`."""
         if not isinstance(self._kind, str):
-            raise InputError(f"share has no say here: the radius was given as {self._kind!r}")
+            raise InputError("share", f"has no say here: the radius was given as {self._kind!r}")
         other = copy.copy(self)
         other.share = check_share(share, self.labels)
         other._draw_circles(self._kind)
@@ -213,11 +213,11 @@ def check_groups(
         return None, None
     given = np.asarray(groups)
     if given.shape != (records,):
-        raise InputError(f"groups must name {records} records, got shape {given.shape}")
+        raise InputError("groups", f"must name {records} records, got shape {given.shape}")
     if given.dtype.kind == "O" and all(isinstance(name, str) for name in given):
         given = given.astype(str)  # as tables hold texts
     if given.dtype.kind not in "iuUS":
-        raise InputError(f"groups must be texts or integers, got dtype {given.dtype}")
+        raise InputError("groups", f"must be texts or integers, got dtype {given.dtype}")
     names, person = np.unique(given, return_inverse=True)
     return names, person.reshape(-1).astype(np.int64)
 

@@ -71,8 +71,9 @@ def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
         known, chosen = _is_row_by_row(fitted), fitted.transform
     if not callable(chosen):
         raise InputError(
-            "embedding must be None, 'tfidf', 'pca:K', 'lsa:K', a transformer or a function, "
-            f"got {embedding!r:.60}"
+            "embedding",
+            "must be None, 'tfidf', 'pca:K', 'lsa:K', a transformer or a function",
+            embedding,
         )
     apart = partial(_one_by_one, chosen)
     _check_rowwise(chosen, apart, X_public)
@@ -99,8 +100,9 @@ def _one_by_one(mapping: Embedding, X: Any) -> Any:
     shapes = {rows.shape for rows in found}
     if any(len(shape) != 2 or shape[0] != 1 for shape in shapes) or len(shapes) != 1:
         raise InputError(
-            "embedding must map one row to one row, and all to the same number of features, got "
-            f"shapes {', '.join(map(str, sorted(shapes)))}"
+            "embedding",
+            "must map one row to one row, and all to the same number of features, got shapes "
+            f"{', '.join(map(str, sorted(shapes)))}",
         )
     return _stacked(found)
 
@@ -143,8 +145,7 @@ def _named(name: str, shape: tuple[int, int]) -> Any:
     kind, _, size = name.partition(":")
     if kind not in ("pca", "lsa") or not size.isdecimal() or not 0 < int(size) < min(shape):
         raise InputError(
-            f"embedding must be 'tfidf', or 'pca:K' or 'lsa:K' with 0 < K < {min(shape)}, "
-            f"got {name!r}"
+            "embedding", f"must be 'tfidf', or 'pca:K' or 'lsa:K' with 0 < K < {min(shape)}", name
         )
     solver = "covariance_eigh" if shape[1] <= _DENSE_FEATURES else "arpack"
     pca = PCA(int(size), svd_solver=solver, random_state=0)
@@ -163,7 +164,7 @@ def _check_rowwise(mapping: Embedding, apart: Embedding, X_public: Any) -> None:
     together = _dense(mapping(_some(few, 0, few.shape[0])))
     if together.ndim != 2 or len(together) != few.shape[0]:
         raise InputError(
-            f"embedding must map {few.shape[0]} rows to as many, got shape {together.shape}"
+            "embedding", f"must map {few.shape[0]} rows to as many, got shape {together.shape}"
         )
     alone, again = _dense(apart(few)), _dense(apart(few[::-1]))[::-1]
     far = 1e-4 * np.abs(together).max(initial=0)
@@ -171,8 +172,9 @@ def _check_rowwise(mapping: Embedding, apart: Embedding, X_public: Any) -> None:
         same = np.isclose(together, other, rtol=1e-3, atol=far, equal_nan=True).all(axis=1)
         if not same.all():
             raise InputError(
-                f"embedding must map each row by itself: public row {int(np.argmin(same))} of "
-                f"{len(same)} goes elsewhere when {when}"
+                "embedding",
+                f"must map each row by itself: public row {int(np.argmin(same))} of "
+                f"{len(same)} goes elsewhere when {when}",
             )
 
 

@@ -220,7 +220,7 @@ def balanced_shares(
         raise UnavailableError("balanced_shares needs BinaryVoting with a sigma")
     released = np.asarray(labels)
     if released.ndim != 2 or 0 in released.shape:
-        raise InputError(f"labels must be (queries, labels), got shape {released.shape}")
+        raise InputError("labels", f"must be (queries, labels), got shape {released.shape}")
     before = check_share(share, released.shape[1])
     link = GaussianLink(
         sigma=mechanism.sigma, quota=mechanism.quota, false_alarm=mechanism.false_alarm

@@ -84,9 +84,9 @@ class RowTable:
         else:
             table = rows if isinstance(rows, np.ndarray) else np.asarray(rows)
         if table.ndim != 2 or 0 in table.shape:
-            raise InputError(f"{name} must be (rows, features), none empty, got {table.shape}")
+            raise InputError(name, f"must be (rows, features), none empty, got {table.shape}")
         if table.dtype.kind not in "fiub":
-            raise InputError(f"{name} must be numbers, got dtype {table.dtype}")
+            raise InputError(name, f"must be numbers, got dtype {table.dtype}")
         self._table, self.name = table, name
         self.rows, self.features = int(table.shape[0]), int(table.shape[1])
         self._check()
@@ -152,12 +152,14 @@ def radii(public: RowTable, *, shares: Floats, radius: Any, metric: str) -> Floa
     """
     if isinstance(radius, Real) and not isinstance(radius, bool):
         if not 0 <= float(radius) < np.inf:
-            raise InputError(f"radius must be finite and not negative, got {radius!r}")
+            raise InputError("radius", "must be finite and not negative", radius)
         return np.full((public.rows, 1), float(radius))
     if not isinstance(radius, str) or radius not in KINDS:
-        raise InputError(f"radius must be a number or one of {', '.join(KINDS)}, got {radius!r}")
+        raise InputError("radius", f"must be a number or one of {', '.join(KINDS)}", radius)
     if public.rows < 2:
-        raise InputError("X_public must have 2 rows or more: the radius is a quantile of distances")
+        raise InputError(
+            "X_public", "must have 2 rows or more: the radius is a quantile of distances"
+        )
     sample = public_sample(public.rows)
     if radius == "pool":
         found = np.tile(_over_pool(public, sample, shares, metric), (public.rows, 1))
@@ -170,9 +172,9 @@ def check_share(share: Any, labels: int) -> Floats:
     """Return the share of every label (labels,); one for all of them, or one each."""
     given = np.asarray(share)
     if given.dtype.kind not in "fiu" or given.shape not in ((), (labels,)):
-        raise InputError(f"share must be a number or one per label ({labels}), got {share!r:.60}")
+        raise InputError("share", f"must be a number or one per label ({labels})", share)
     if not ((given > 0) & (given <= 1)).all():
-        raise InputError(f"share must lie in (0, 1], got {share!r:.60}")
+        raise InputError("share", "must lie in (0, 1]", share)
     return np.broadcast_to(given.astype(np.float64), (labels,))
 
 

@@ -118,7 +118,7 @@ def plan_neighbours(
     """
     wanted = rows if queries is None else whole("queries", queries)
     if wanted > rows:
-        raise InputError(f"queries must lie in 1..{rows}, the public rows, got {queries}")
+        raise InputError("queries", f"must lie in 1..{rows}, the public rows, got {queries}")
     size = _Electorate(voters, labels, epsilon, delta)
     if mechanism is None:
         mechanism, passes = size.default(wanted, rows)
@@ -267,8 +267,8 @@ def _check_schedule(settings: Settings) -> None:
     """Refuse a schedule that passes have no use for."""
     if settings.rounds != 1 or settings.choose != "random":
         raise InputError(
-            "rounds and choose go with voters='teachers', or with neighbours of one share: give "
-            f"share a number; got rounds={settings.rounds!r}, choose={settings.choose!r}"
+            "rounds and choose go with `voters='teachers'`, or with neighbours of one share: "
+            f"give share a number; got `rounds={settings.rounds!r}`, choose={settings.choose!r}"
         )
 
 

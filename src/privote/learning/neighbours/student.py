@@ -98,7 +98,8 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
         evidence = [_Evidence.of(*batch, self.mechanism) for batch in together.values()]
         if not evidence or any(near.shape[1] != rows.shape[0] for x in evidence for near in x.near):
             raise InputError(
-                f"batches must be one or more whose circles are of the {rows.shape[0]} rows of X"
+                "batches",
+                f"must be one or more whose circles are of the {rows.shape[0]} rows of `X`",
             )
         labels = evidence[0].yes.shape[1]
         penalty, shape = positive("C", self.C), (rows.shape[1] + 1, labels)

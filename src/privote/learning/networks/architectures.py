@@ -40,8 +40,10 @@ def check_network(network: Any) -> None:
     if callable(network) or network in known:
         return
     raise InputError(
-        f"network must be one of {', '.join(known)}, or a function (shape, outputs) that returns "
-        f"a torch module, got {network!r}"
+        "network",
+        f"must be one of {', '.join(known)}, or a function (shape, outputs) that returns a "
+        "torch module",
+        network,
     )
 
 

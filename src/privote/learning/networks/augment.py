@@ -43,11 +43,11 @@ class Augment:
             value: Any = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not number or not 0 <= float(value) < most:
-                raise InputError(f"{name} must lie in [0, {most}), got {value!r}")
+                raise InputError(name, f"must lie in [0, {most})", value)
         if not isinstance(self.flip, bool):
-            raise InputError(f"flip must be True or False, got {self.flip!r}")
+            raise InputError("flip", "must be True or False", self.flip)
         if isinstance(self.shift, bool) or not isinstance(self.shift, Integral) or self.shift < 0:
-            raise InputError(f"shift must be a whole number >= 0, got {self.shift!r}")
+            raise InputError("shift", "must be a whole number >= 0", self.shift)
 
     def __call__(self, batch: Any, generator: Any) -> Any:
         """Return a changed copy of a batch (rows, features) or (rows, channels, height, width)."""

@@ -53,19 +53,20 @@ class Rows:
             X = np.asarray(X)
         if len(X.shape) not in (2, 4) or min(X.shape[1:]) < 1:
             raise InputError(
-                "X must have the shape (rows, features) or (images, channels, height, width), "
-                f"got {tuple(X.shape)}"
+                "X",
+                "must have the shape (rows, features) or (images, channels, height, width), "
+                f"got {tuple(X.shape)}",
             )
         if hasattr(X, "iloc"):
             X = X.to_numpy()
         if isinstance(X, np.ndarray) and X.dtype.kind not in "biuf":
-            raise InputError(f"X must hold numbers, got an array of type {X.dtype}")
+            raise InputError("X", f"must hold numbers, got an array of type {X.dtype}")
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
         self._bounded = bounded
         held = self._X.data if sp.issparse(self._X) else self._X
         if bounded and isinstance(held, np.ndarray) and not np.isfinite(held).all():
-            raise InputError("X must be finite, it holds NaN or infinity")
+            raise InputError("X", "must be finite, it holds NaN or infinity")
 
     def __len__(self) -> int:
         return int(self._X.shape[0])
@@ -81,7 +82,7 @@ class Rows:
         if part.dtype == np.uint8 and len(self.shape) == 3:
             batch /= np.float32(255)
         if not np.isfinite(batch).all():
-            raise InputError("X must be finite, it holds NaN or infinity")
+            raise InputError("X", "must be finite, it holds NaN or infinity")
         return batch
 
     def batches(self, size: int | None = None) -> Iterator[Batch]:
@@ -176,7 +177,7 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "network_")
         rows = Rows(X)
         if rows.shape != self.shape_:
-            raise InputError(f"X must have rows of shape {self.shape_}, got {rows.shape}")
+            raise InputError("X", f"must have rows of shape {self.shape_}, got {rows.shape}")
         return self._answers(rows)
 
     def predict(self, X: Any) -> npt.NDArray[np.int8]:
@@ -213,7 +214,7 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             sizes = {"hidden": int(config["hidden"]), "dropout": float(config["dropout"])}
             thresholds = np.asarray(arrays["thresholds"], np.float64)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"arrays must be those of a saved network: {error}") from None
+            raise InputError("arrays", f"must be those of a saved network: {error}") from None
         weights = {
             key.removeprefix("weights/"): np.asarray(value)
             for key, value in arrays.items()
@@ -221,7 +222,9 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         }
         _check_sizes(name, shape, labels, int(sizes["hidden"]), weights)
         if thresholds.shape != (labels,) or not np.isfinite(thresholds).all():
-            raise InputError(f"thresholds must be {labels} finite numbers, got {thresholds.shape}")
+            raise InputError(
+                "thresholds", f"must be {labels} finite numbers, got {thresholds.shape}"
+            )
         known = cls._get_param_names()
         model = cls(**{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in known})
         network = build_network(
@@ -280,7 +283,7 @@ def check_counts(model: Any, *names: str) -> None:
     for name in names:
         value = getattr(model, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name} must be a whole number >= 1, got {value!r}")
+            raise InputError(name, "must be a whole number >= 1", value)
 
 
 def check_shares(model: Any, *names: str) -> None:
@@ -289,7 +292,7 @@ def check_shares(model: Any, *names: str) -> None:
         value = getattr(model, name)
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not number or not 0 <= value <= 1:
-            raise InputError(f"{name} must lie in [0, 1], got {value!r}")
+            raise InputError(name, "must lie in [0, 1]", value)
 
 
 def _check_sizes(

@@ -160,7 +160,7 @@ class ImageNetwork(NetworkClassifier):
         labels = check_labels(y, len(rows))
         settings = self._settings()
         if len(rows) < 2:
-            raise InputError(f"X must have at least 2 rows, got {len(rows)}")
+            raise InputError("X", f"must have at least 2 rows, got {len(rows)}")
         scaling = published_constants(self.normalise, rows.shape)
         rng = check_random_state(self.random_state)
         with seeded(int(rng.randint(2**31 - 1))) as generator:
@@ -210,9 +210,9 @@ class ImageNetwork(NetworkClassifier):
         except ImportError:
             raise missing_extra("deep", "an image network") from None
         if not 0 <= self.validation < 1:
-            raise InputError(f"validation must lie in [0, 1), got {self.validation!r}")
+            raise InputError("validation", "must lie in [0, 1)", self.validation)
         if self.tune is not None and self.tune not in METRICS:
-            raise InputError(f"tune must be one of {', '.join(METRICS)} or None, got {self.tune!r}")
+            raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
         check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
         name = self.architecture if isinstance(self.architecture, str) else "densenet121"
         chosen = {
@@ -221,7 +221,7 @@ class ImageNetwork(NetworkClassifier):
         }
         if chosen["optimizer"] not in OPTIMIZERS:
             raise InputError(
-                f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {chosen['optimizer']!r}"
+                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", chosen["optimizer"]
             )
         settings = Settings(**chosen, plateau=self.plateau, patience=self.patience)
         check_counts(settings, "n_epochs", "batch_size")
@@ -293,12 +293,12 @@ def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np
 def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:
     """Return the scaling of this name for rows of this shape; nothing is measured."""
     if normalise not in NORMALISE:
-        raise InputError(f"normalise must be one of {', '.join(NORMALISE)}, got {normalise!r}")
+        raise InputError("normalise", f"must be one of {', '.join(NORMALISE)}", normalise)
     if normalise == "none":
         return Scaling.none(shape)
     mean, deviation = (np.array(values, np.float32) for values in _IMAGENET)
     if shape[0] == 1:
         mean, deviation = mean.mean(keepdims=True), deviation.mean(keepdims=True)
     if len(mean) != shape[0]:
-        raise InputError(f"normalise='imagenet' needs 1 or 3 channels, got {shape[0]}")
+        raise InputError(f"`normalise='imagenet'` needs 1 or 3 channels, got {shape[0]}")
     return Scaling(mean=mean, deviation=deviation)

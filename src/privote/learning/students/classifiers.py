@@ -70,7 +70,7 @@ class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         folds = whole("folds", self.folds, 2)
         strengths = [positive("Cs", C) for C in self.Cs]
         if not strengths:
-            raise InputError("Cs must hold at least one number, got none")
+            raise InputError("Cs", "must hold at least one number, got none")
         validate_data(self, X, accept_sparse="csr", skip_check_array=True)
         rows = check_rows(X)
         Y = check_labels(y, rows.shape[0])
@@ -182,16 +182,17 @@ def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[An
     """Return (rows,) classes as (rows, labels) of 0 and 1, and the classes in order."""
     if classes is None:
         raise InputError(
-            "classes must be given if y has one axis: which classes there are is public, and "
-            "must not be read off private records"
+            "classes",
+            "must be given if y has one axis: which classes there are is public, and must not "
+            "be read off private records",
         )
     check_classification_targets(y)
     known = np.unique(np.asarray(classes))
     if len(known) < 2:
-        raise InputError(f"classes must be more than one class, got {known.tolist()}")
+        raise InputError("classes", f"must be more than one class, got {known.tolist()}")
     strange = ~np.isin(y, known)
     if strange.any():
-        raise InputError(f"y must hold classes only, got another one at row {strange.argmax()}")
+        raise InputError("y", f"must hold classes only, got another one at row {strange.argmax()}")
     return np.asarray(label_binarize(y, classes=known), np.int8), known
 
 

@@ -179,7 +179,7 @@ class MixMatchClassifier(NetworkClassifier):
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
-            raise InputError("y must have at least one label that is 0 or 1, got only -1")
+            raise InputError("y", "must have at least one label that is 0 or 1, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
         thresholds = self._given_thresholds(labels.shape[1])
         if len(answered) < len(labels):
@@ -215,18 +215,19 @@ class MixMatchClassifier(NetworkClassifier):
         pool = Rows(X_unlabelled)
         if pool.shape != rows.shape:
             raise InputError(
-                f"X_unlabelled must have rows like X, of shape {rows.shape}, got {pool.shape}"
+                "X_unlabelled", f"must have rows like `X`, of shape {rows.shape}, got {pool.shape}"
             )
         return pool
 
     def _recipe(self, images: bool) -> Recipe:
         check_network(self.network)
         if self.scale not in SCALES:
-            raise InputError(f"scale must be one of {', '.join(SCALES)}, got {self.scale!r}")
+            raise InputError("scale", f"must be one of {', '.join(SCALES)}", self.scale)
         if self.unlabelled_loss not in UNLABELLED_LOSSES:
             raise InputError(
-                f"unlabelled_loss must be one of {', '.join(UNLABELLED_LOSSES)}, "
-                f"got {self.unlabelled_loss!r}"
+                "unlabelled_loss",
+                f"must be one of {', '.join(UNLABELLED_LOSSES)}",
+                self.unlabelled_loss,
             )
         chosen = SimpleNamespace(
             **{
@@ -281,10 +282,10 @@ class MixMatchClassifier(NetworkClassifier):
             given = np.asarray(self.threshold, np.float64)
         except (TypeError, ValueError):
             raise InputError(
-                f"threshold must be 'prevalence' or numbers, got {self.threshold!r}"
+                "threshold", "must be 'prevalence' or numbers", self.threshold
             ) from None
         if given.shape not in ((), (labels,)) or not ((given >= 0) & (given <= 1)).all():
-            raise InputError(f"threshold must be one number in [0, 1], or {labels}, got {given}")
+            raise InputError("threshold", f"must be one number in [0, 1], or {labels}, got {given}")
         return np.broadcast_to(given, (labels,)).copy()
 
     def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

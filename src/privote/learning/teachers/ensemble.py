@@ -80,7 +80,7 @@ class Teachers(ABC):
             cells = _BLOCK_CELLS // (self.n_teachers * self.n_labels)
             block = max(8, min(cells, _BLOCK_VALUES // row_size(X)) // 8 * 8)
         elif isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
-            raise InputError(f"block must be a whole number of at least 1, got {block!r}")
+            raise InputError("block", "must be a whole number of at least 1", block)
         for start in range(0, rows, block):
             yield self._answers(take_rows(X, slice(start, min(start + block, rows))))
 
@@ -112,11 +112,11 @@ class StackedTeachers(Teachers):
     def _answers(self, X: Any) -> Answers:
         rows = check_rows(X)
         if rows.shape[1] != self.n_features:
-            raise InputError(f"X must have {self.n_features} features, got {rows.shape[1]}")
+            raise InputError("X", f"must have {self.n_features} features, got {rows.shape[1]}")
         with np.errstate(over="ignore", invalid="ignore"):  # looked for below
             narrow = rows.astype(np.float32, copy=False)
         if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
-            raise InputError("X must hold numbers that float32 can hold, got larger ones")
+            raise InputError("X", "must hold numbers that float32 can hold, got larger ones")
         with np.errstate(over="ignore", invalid="ignore"):
             values = np.asarray(narrow @ self._first)
         values += self._lift
@@ -244,7 +244,7 @@ class LinearTeachers(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "layers_")
         rows = check_rows(X)
         if rows.shape[1] != self.n_features_in_:
-            raise InputError(f"X must have {self.n_features_in_} features, got {rows.shape[1]}")
+            raise InputError("X", f"must have {self.n_features_in_} features, got {rows.shape[1]}")
         return answer(rows, self.layers_)
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:

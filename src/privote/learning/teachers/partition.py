@@ -113,18 +113,16 @@ def part_names(
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        raise InputError(name, "must be a whole number of at least 1", value)
     return int(value)
 
 
 def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:
     if isinstance(names, str | bytes):
-        raise InputError(f"{argument} must be a list of names, got one {type(names).__name__}")
+        raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(listed) != records:
-        raise InputError(
-            f"{argument} must name every record ({records}), got {len(listed)} of them"
-        )
+        raise InputError(argument, f"must name every record ({records}), got {len(listed)} of them")
     for kind in set(map(type, listed)):
         if kind is bool or not issubclass(kind, int | np.integer | str | bytes):
             place = next(place for place, name in enumerate(listed) if type(name) is kind)
@@ -141,8 +139,9 @@ def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
     for name, group in zip(ids, groups, strict=True):
         if seen.setdefault(name, group) != group:
             raise InputError(
-                f"groups must give all records of one id the same group, got {seen[name]!r} and "
-                f"{group!r} for the id {name!r}"
+                "groups",
+                f"must give all records of one id the same group, got {seen[name]!r} and "
+                f"{group!r} for the id {name!r}",
             )
 
 
@@ -150,5 +149,5 @@ def _key(key: bytes | int) -> bytes:
     if isinstance(key, bytes):
         return key
     if isinstance(key, bool) or not isinstance(key, int | np.integer) or not 0 <= key < 2**64:
-        raise InputError(f"key must be bytes or an integer from 0 to 2^64 - 1, got {key!r}")
+        raise InputError("key", "must be bytes or an integer from 0 to 2^64 - 1", key)
     return b"known key %d" % int(key)

@@ -107,11 +107,11 @@ def train(
     labels = check_labels(Y, count_rows(rows), "Y")
     parts = _check_parts(part, len(labels), n_teachers)
     if tune is not None and tune not in METRICS:
-        raise InputError(f"tune must be None or one of {', '.join(METRICS)}, got {tune!r}")
+        raise InputError("tune", f"must be None or one of {', '.join(METRICS)}", tune)
     if isinstance(model, LinearTeachers):
         model.solver()
     elif not hasattr(model, "fit"):
-        raise InputError(f"teacher must be a classifier with fit, got {model!r}")
+        raise InputError("teacher", "must be a classifier with fit", model)
     seeds = _seeds(random_state, n_teachers)
 
     def part_of(number: int) -> Part:
@@ -233,8 +233,9 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
         label_probabilities(teacher, take_rows(X, slice(0, 1)), Y.shape[1])
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise InputError(
-            f"teacher must be a classifier for many labels; {type(model).__name__} cannot learn "
-            f"{Y.shape[1]} labels from a part: {error}"
+            "teacher",
+            f"must be a classifier for many labels; {type(model).__name__} cannot learn "
+            f"{Y.shape[1]} labels from a part: {error}",
         ) from error
     return teacher
 
@@ -284,18 +285,19 @@ def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:
 def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt.NDArray[np.intp]]:
     """Return the records of each part, in the order they are in."""
     if isinstance(n_teachers, bool) or not isinstance(n_teachers, int | np.integer):
-        raise InputError(f"n_teachers must be a whole number, got {n_teachers!r}")
+        raise InputError("n_teachers", "must be a whole number", n_teachers)
     if n_teachers < 1:
-        raise InputError(f"n_teachers must be at least 1, got {n_teachers}")
+        raise InputError("n_teachers", f"must be at least 1, got {n_teachers}")
     array = np.asarray(part)
     if array.shape != (records,) or array.dtype.kind not in "iu":
         raise InputError(
-            f"part must be {records} whole numbers, one per record, "
-            f"got {array.dtype} of shape {array.shape}"
+            "part",
+            f"must be {records} whole numbers, one per record, got {array.dtype} of shape "
+            f"{array.shape}",
         )
     if not (0 <= array.min() and array.max() < n_teachers):
         raise InputError(
-            f"part must lie in 0..{n_teachers - 1}, got {array.min()} to {array.max()}"
+            "part", f"must lie in 0..{n_teachers - 1}, got {array.min()} to {array.max()}"
         )
     order = np.argsort(array, kind="stable")
     bounds = np.searchsorted(array[order], np.arange(n_teachers + 1))
@@ -305,8 +307,8 @@ def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt
 def _seeds(random_state: int, n_teachers: int) -> list[int]:
     """Return one seed for each teacher, which depends on nothing but its number."""
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
-        raise InputError(f"random_state must be a whole number, got {random_state!r}")
+        raise InputError("random_state", "must be a whole number", random_state)
     if random_state < 0:
-        raise InputError(f"random_state must be 0 or more, got {random_state}")
+        raise InputError("random_state", f"must be 0 or more, got {random_state}")
     words = (np.random.SeedSequence((int(random_state), t)) for t in range(n_teachers))
     return [int(word.generate_state(1)[0] >> 1) for word in words]

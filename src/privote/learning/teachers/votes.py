@@ -93,7 +93,7 @@ def cast_packed(
     """Ask the teachers as :func:`cast` does, and keep one bit per vote."""
     shape = (count_rows(X_public), teachers.n_teachers, teachers.n_labels)
     if block is not None and block % 8:
-        raise InputError(f"block must be a multiple of 8, to fill bytes, got {block}")
+        raise InputError("block", f"must be a multiple of 8, to fill bytes, got {block}")
     bits = [
         np.packbits(rows)
         for rows in vote_blocks(teachers, X_public, threshold, block, memory, scratch)
@@ -112,7 +112,7 @@ def vote_blocks(
     """Yield votes (rows, teachers, labels) of consecutive queries; parameters as in `cast`."""
     queries = count_rows(X_public)
     if queries < 1:
-        raise InputError("X_public must have at least one row, got none")
+        raise InputError("X_public", "must have at least one row, got none")
     if not (isinstance(threshold, str) and threshold == "prevalence"):
         bar = _check_threshold(teachers, threshold)
         for answers in teachers.predict_proba(X_public, block):
@@ -149,7 +149,7 @@ def best_thresholds(scores: npt.NDArray[Any], Y: npt.NDArray[np.int8], metric: s
         one class only.
     """
     if metric not in METRICS:
-        raise InputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        raise InputError("metric", f"must be one of {', '.join(METRICS)}", metric)
     best = np.full(Y.shape[1], 0.5)
     for label in range(Y.shape[1]):
         known = Y[:, label] >= 0
@@ -174,7 +174,7 @@ def _check_threshold(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.floa
     if isinstance(threshold, str):
         if threshold != "tuned":
             raise InputError(
-                f"threshold must be one of {', '.join(RULES)}, or numbers, got {threshold!r}"
+                "threshold", f"must be one of {', '.join(RULES)}, or numbers", threshold
             )
         if teachers.thresholds is None:
             raise InputError("threshold 'tuned' needs teachers trained with tune='F1' or 'BAC'")
@@ -182,15 +182,16 @@ def _check_threshold(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.floa
     try:
         bar = np.asarray(threshold, np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"threshold must be numbers, got {threshold!r}") from None
+        raise InputError("threshold", "must be numbers", threshold) from None
     cube = (teachers.n_teachers, teachers.n_labels)
     if bar.shape not in ((), cube[1:], cube):
         raise InputError(
-            f"threshold must be one number, one per label ({cube[1]}), or one per teacher and "
-            f"label {cube}, got shape {bar.shape}"
+            "threshold",
+            f"must be one number, one per label ({cube[1]}), or one per teacher and label "
+            f"{cube}, got shape {bar.shape}",
         )
     if not ((bar >= 0) & (bar <= 1)).all():
-        raise InputError("threshold must lie in [0, 1]")
+        raise InputError("threshold", "must lie in [0, 1]")
     return bar.astype(np.float32)
 
 
@@ -207,9 +208,11 @@ def top_share(scores: npt.NDArray[Any], share: npt.ArrayLike) -> Votes:
     """
     cube = np.asarray(scores)
     if cube.ndim != 3:
-        raise InputError(f"scores must have 3 axes (queries, teachers, labels), got {cube.shape}")
+        raise InputError(
+            "scores", f"must have 3 axes (queries, teachers, labels), got {cube.shape}"
+        )
     if cube.dtype.kind not in "fiu" or not np.isfinite(cube).all():
-        raise InputError("scores must be finite numbers")
+        raise InputError("scores", "must be finite numbers")
     queries, teachers, labels = cube.shape
     voices = np.ascontiguousarray(cube.reshape(queries, -1).T)
     wanted = yes_votes(share, queries, teachers, labels)
@@ -223,11 +226,12 @@ def yes_votes(
     shares = np.asarray(share, np.float64)
     if shares.shape not in ((labels,), (teachers, labels)):
         raise InputError(
-            f"share must hold one number per label ({labels}), or per teacher and label "
-            f"({teachers}, {labels}), got shape {shares.shape}"
+            "share",
+            f"must hold one number per label ({labels}), or per teacher and label ({teachers}, "
+            f"{labels}), got shape {shares.shape}",
         )
     if not ((shares >= 0) & (shares <= 1)).all():
-        raise InputError("share must lie in [0, 1]")
+        raise InputError("share", "must lie in [0, 1]")
     each = np.broadcast_to(shares, (teachers, labels)).ravel()
     return np.asarray(np.floor(each * queries + 0.5), np.int64)
 
