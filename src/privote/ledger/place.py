@@ -106,13 +106,13 @@ class Place:
         if chain is None and not self.key.exists():
             # Without an entry it is being made, or a crash left it so: the next run ends that.
             if self.address is None and Anchor.peek(self.head) == 0:
-                with closing(SQLiteStore.reader(self.file)) as entries:
+                with closing(SQLiteStore(self.file, readonly=True)) as entries:
                     if entries.head() is None:
                         raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
             raise self._no_key()
         chain = chain or Chain.read(self.key)
         store: Store = (
-            SQLiteStore.reader(self.file)
+            SQLiteStore(self.file, readonly=True)
             if self.address is None
             else PostgresStore(self.address, create=False)
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
-from .store import SCHEMA, Row, SQLiteStore, check_schema, row_of
+from .store import FORMAT, Row, SQLiteStore, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -125,11 +125,11 @@ class PostgresStore:
                     raise LedgerError("the database holds no ledger")
                 self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
             found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").scalar())
-            check_schema(found)
+            FORMAT.check(found)
             if found == 0:
                 for statement in _TABLES:
                     self._run(statement)
-                self._run("INSERT INTO meta VALUES (:version)", version=SCHEMA)
+                self._run("INSERT INTO meta VALUES (:version)", version=FORMAT.number)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
