@@ -41,12 +41,14 @@ def test_what_is_written_is_there_for_the_next_one(path: Path) -> None:
 def test_a_failure_undoes_the_whole_transaction(path: Path) -> None:
     file = SQLiteFile(path, FORM)
     add(file, "b")
-    with (
-        pytest.raises(LedgerError, match=r"list '.*' cannot be written: UNIQUE"),
-        file.transaction(),
-    ):
-        file.run("INSERT INTO things VALUES ('a')")
-        file.run("INSERT INTO things VALUES ('b')")
+
+    def two() -> None:
+        with file.transaction():
+            file.run("INSERT INTO things VALUES ('a')")
+            file.run("INSERT INTO things VALUES ('b')")
+
+    with pytest.raises(LedgerError, match="cannot be written: UNIQUE"):
+        two()
     assert file.run("SELECT name FROM things") == [("b",)]
 
 

@@ -71,7 +71,7 @@ class Accounts:
     ) -> None:
         """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
         with self._entered(totals) as sums:
-            if self.ledger.room(sums, curve, self.orders, self.scope, 1) < 1:
+            if self.ledger.fitting(sums, curve, self.orders, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} has not enough left for this charge")
             self._append(curve, facts or {})
 
@@ -89,7 +89,7 @@ class Accounts:
         ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
         """
         with self._entered(totals) as sums:
-            fit = self.ledger.room(sums, each, self.orders, self.scope, most)
+            fit = self.ledger.fitting(sums, each, self.orders, self.scope, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
@@ -184,7 +184,7 @@ class Accounts:
                     raise BudgetError("this electorate has an allowance already, and it stays")
                 return found
             each = surprise()
-            largest = self.ledger.room(totals, FACTOR * each, self.orders, self.scope, MOST)
+            largest = self.ledger.fitting(totals, FACTOR * each, self.orders, self.scope, MOST)
             if largest < 1:
                 raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > largest:
@@ -216,7 +216,7 @@ class Accounts:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
         most = int(allowance.max())
         curve = FACTOR * most * surprise
-        if most < 1 or self.ledger.room(totals, curve, self.orders, self.scope, 1) < 1:
+        if most < 1 or self.ledger.fitting(totals, curve, self.orders, self.scope, 1) < 1:
             raise self._nothing_left(totals)
         sealed = None if digests is None else {"roll": digests}
         self._append(curve, {**facts, "account": account, "allowance": plain(allowance)}, sealed)

@@ -15,7 +15,7 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..ballots import Ballots, check_head
 from ..entropy import Entropy
 from ..errors import InputError
-from ..ledger import Budget, Ledger, Place
+from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, VOTER, Release, check_protects
@@ -54,7 +54,7 @@ class Guardian:
         self,
         mechanism: Mechanism,
         budget: Budget,
-        ledger: Ledger | Place | str | os.PathLike[str],
+        ledger: Ledger | Location | str | os.PathLike[str],
         *,
         guarantee: str = "allowance",
         dataset: str = "default",
@@ -76,7 +76,7 @@ class Guardian:
         for name, value in (("consumer", consumer), ("owner", owner)):
             if value is not None:
                 check_name(name, value)
-        if not isinstance(ledger, Ledger | Place | str | os.PathLike):
+        if not isinstance(ledger, Ledger | Location | str | os.PathLike):
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         curve_orders, protects = check_orders(orders), check_protects(protects)
         self._ids = None if voter_ids is None else seats(voter_ids)

@@ -71,7 +71,7 @@ class Issuer:
             allowance=allowance,
             terms=terms or {},
             simulated=self.entropy.simulated,
-            ledger=self.accounts.ledger.place(),
+            ledger=self.accounts.ledger.last_entry(),
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
             rule=self.accounts.rule if terms is None else None,

@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A ledger's address: a file, or a PostgreSQL database with a local name for key and anchor.
 
     Make one with :meth:`of`. Its ``repr`` and :attr:`shown` hold no password.
@@ -40,7 +40,7 @@ class Place:
         cls,
         path: str | os.PathLike[str],
         beside: str | os.PathLike[str] | None = None,
-    ) -> Place:
+    ) -> Location:
         """Return the place at a path, or at a ``postgresql://`` address with ``beside``."""
         text = _text("ledger", path)
         if _REMOTE.match(text):
@@ -65,7 +65,7 @@ class Place:
         return cls(Path(text).name, Path(text))
 
     def __repr__(self) -> str:
-        return f"Place({self.shown!r})"
+        return f"Location({self.shown!r})"
 
     @property
     def key(self) -> Path:
