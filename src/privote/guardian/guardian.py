@@ -22,7 +22,7 @@ from ..release import GUARANTEES, VOTER, Release, check_protects
 from . import allowance, data_dependent, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer
-from .registry import check_guess, seats
+from .registry import seats
 
 
 class Guardian:
@@ -169,9 +169,8 @@ class Guardian:
             ballots = ballots.head(check_head(queries, ballots.queries))
         issuer = self._issuer
         if self.guarantee == "allowance":
-            guess = check_guess(baseline, queries)
             return allowance.release(
-                issuer, ballots, guess, self._wanted, self._ids, voter_ids, keep
+                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, keep
             )
         if baseline is not None:
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
