@@ -21,7 +21,7 @@ import numpy as np
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
-from .chain import START, Anchor, Chain, Head, canonical
+from .chain import Anchor, Chain, Head, canonical
 from .location import Location
 from .store import Row, SQLiteStore, Store
 from .totals import Budget, Scope, Totals, check_name
@@ -80,7 +80,7 @@ class Ledger:
         try:
             # Under the lock: also finishes what a crash between commit and anchor left open.
             with store.transaction():
-                head = store.head() or (0, START)
+                head = store.head()
                 chain, anchor = location.unlock(head, new=new, create=create)
         except BaseException:
             store.close()
@@ -116,7 +116,7 @@ class Ledger:
             try:
                 self._added = added
                 with self._store.transaction():
-                    before = self._store.head() or (0, START)
+                    before = self._store.head()
                     totals = self._catch_up()
                     self._check_head(before, totals.head)
                     yield totals
@@ -166,10 +166,10 @@ class Ledger:
             )
 
     def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
-        """Anchor the committed head, unless another process has already gone on."""
+        """Read back what was committed, and anchor it unless another process has gone on."""
         with self._store.transaction():
             self._check_kept(before, added, after)
-            if self._anchor is not None and (self._store.head() or (0, START)) == after:
+            if self._anchor is not None and self._store.head() == after:
                 self._check_head(after, after)
                 self._anchor.write(after)
 
@@ -180,9 +180,10 @@ class Ledger:
 
     def _catch_up(self) -> Totals:
         totals = self._totals
-        for row in self._store.rows(after=totals.read):
-            expected = self._chain.digest(totals.digest, row.number, row.at, row.body)
-            if row.number != totals.read + 1 or row.digest != expected:
+        for row in self._store.rows(after=totals.head[0]):
+            number, digest = totals.head
+            expected = self._chain.digest(digest, row.number, row.at, row.body)
+            if row.number != number + 1 or row.digest != expected:
                 raise LedgerError(f"entry {row.number} does not fit the chain: run verify")
             totals.add(row, self._chain)
         return totals
@@ -201,10 +202,9 @@ class Ledger:
         if hidden is not None:
             body = {**body, "seal": self._chain.seal(hidden)}
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        number, text = self._totals.read + 1, canonical(body)
-        row = Row(
-            number, at, text, self._chain.digest(self._totals.digest, number, at, text), hidden
-        )
+        (last, previous), text = self._totals.head, canonical(body)
+        digest = self._chain.digest(previous, last + 1, at, text)
+        row = Row(last + 1, at, text, digest, hidden)
         self._store.append(row)
         self._added.append(row)
         self._totals.add(row, self._chain)

@@ -107,7 +107,7 @@ class Location:
             # Without an entry it is being made, or a crash left it so: the next run ends that.
             if self.address is None and Anchor.peek(self.head) == 0:
                 with closing(SQLiteStore(self.file, readonly=True)) as entries:
-                    if entries.head() is None:
+                    if entries.head() == (0, START):
                         raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
             raise self._no_key()
         chain = chain or Chain.read(self.key)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
+from .chain import START, Head
 from .store import FORMAT, Row, SQLiteStore, row_of
 
 _TABLES = (
@@ -183,10 +184,10 @@ class PostgresStore:
         )
         return [row_of(values) for values in found]
 
-    def head(self) -> tuple[int, str] | None:
-        """Return number and digest of the last row; None if there is none."""
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
         found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else None
+        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
     def problems(self) -> list[str]:
         """Return what does not belong to the tables, or is gone, and lost sealed rows."""

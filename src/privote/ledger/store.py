@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ..errors import LedgerError
 from ..sqlite import Format, SQLiteFile
+from .chain import START, Head
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Store(Protocol):
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
 
-    def head(self) -> tuple[int, str] | None:
-        """Return number and digest of the last row; None if there is none."""
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
 
     def problems(self) -> list[str]:
         """Return what is wrong with the database: its own check, and what does not belong in it."""
@@ -77,7 +78,7 @@ FORMAT = Format(
 def row_of(values: Sequence[Any]) -> Row:
     """Return an entry as it was stored; refuse one that cannot have been written by a ledger."""
     number, at, body, digest, sealed = values
-    if type(number) is not int or not all(isinstance(text, str) for text in (at, body, digest)):
+    if [type(number), type(at), type(body), type(digest)] != [int, str, str, str]:
         raise LedgerError(f"entry {number!r:.20} holds something else than text")
     if not isinstance(sealed, str | None):
         raise LedgerError(f"the sealed part of entry {number} holds something else than text")
@@ -112,10 +113,10 @@ class SQLiteStore(SQLiteFile):
         )
         return [row_of(values) for values in found]
 
-    def head(self) -> tuple[int, str] | None:
-        """Return number and digest of the last row; None if there is none."""
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
         found = self.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else None
+        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what does not belong, and lost sealed rows."""

@@ -172,8 +172,7 @@ class Account:
 class Totals:
     """The sums over all entries so far."""
 
-    read: int = 0
-    digest: str = START
+    head: Head = (0, START)  # number and digest of the last entry
     budgets: dict[Scope, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
     filters: dict[Scope, RenyiFilter] = field(default_factory=dict)
@@ -182,11 +181,6 @@ class Totals:
     spent_whole: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
 
-    @property
-    def head(self) -> Head:
-        """Number and digest of the last entry."""
-        return self.read, self.digest
-
     def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
         """Return what a scope's budget has admitted so far."""
         return self.filters.get(scope) or self.budgets[scope].filter(orders)
@@ -194,7 +188,7 @@ class Totals:
     def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
         body = json.loads(row.body)
-        self.read, self.digest = row.number, row.digest
+        self.head = row.number, row.digest
         scope = (body["dataset"], body.get("consumer"))
         if body["kind"] == "budget":
             pinned = body["orders"]
