@@ -71,7 +71,7 @@ class Accounts:
     ) -> None:
         """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
         with self._transaction(totals) as sums:
-            if self.ledger.fitting(sums, curve, self.orders, self.scope, 1) < 1:
+            if sums.fitting(curve, self.orders, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} has not enough left for this charge")
             self._append(curve, facts or {})
 
@@ -89,7 +89,7 @@ class Accounts:
         ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
         """
         with self._transaction(totals) as sums:
-            fit = self.ledger.fitting(sums, each, self.orders, self.scope, most)
+            fit = sums.fitting(each, self.orders, self.scope, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
@@ -165,7 +165,7 @@ class Accounts:
         self, totals: Totals, surprise: Floats, wanted: Counts | None, voters: int
     ) -> Counts:
         """Return the allowance of a new account (voters,); refuse one that does not fit."""
-        most = self.ledger.fitting(totals, FACTOR * surprise, self.orders, self.scope, MOST)
+        most = totals.fitting(FACTOR * surprise, self.orders, self.scope, MOST)
         if most < 1 or (wanted is not None and wanted.max() < 1):
             raise self._nothing_left(totals)
         if wanted is None:
@@ -188,7 +188,7 @@ class Accounts:
     ) -> None:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
         curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
-        if most < 1 or self.ledger.fitting(totals, curve, self.orders, self.scope, 1) < 1:
+        if most < 1 or totals.fitting(curve, self.orders, self.scope, 1) < 1:
             raise self._nothing_left(totals)
         self._append_allowance(account, surprise, allowance, facts, None)
 

@@ -257,18 +257,7 @@ class Ledger:
         self.append({**body, "rule": settled.rule, "orders": settled.orders})
         return settled
 
-    # -- what is left ------------------------------------------------------------------------------
-
-    def fitting(self, totals: Totals, each: Floats, orders: Floats, scope: Scope, most: int) -> int:
-        """Return how many costs ``each``, up to ``most``, still fit every budget of a scope."""
-        known = totals.orders.get(scope[0])
-        if known is not None and not np.array_equal(known, orders):
-            raise InputError("orders", "must be those of the data set's earlier charges")
-        if scope[0] in totals.spent_whole:
-            return 0
-        for limited in {(scope[0], None), scope} & totals.budgets.keys():
-            most = totals.filter(limited, orders).fitting(each, most)
-        return most
+    # -- names and secrets -------------------------------------------------------------------------
 
     def name_account(self, facts: dict[str, Any]) -> str:
         """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""

@@ -185,6 +185,17 @@ class Totals:
         """Return what a scope's budget has admitted so far."""
         return self.filters.get(scope) or self.budgets[scope].filter(orders)
 
+    def fitting(self, each: Floats, orders: Floats, scope: Scope, most: int) -> int:
+        """Return how many costs ``each``, up to ``most``, still fit every budget of a scope."""
+        known = self.orders.get(scope[0])
+        if known is not None and not np.array_equal(known, orders):
+            raise InputError("orders", "must be those of the data set's earlier charges")
+        if scope[0] in self.spent_whole:
+            return 0
+        for limited in {(scope[0], None), scope} & self.budgets.keys():
+            most = self.filter(limited, orders).fitting(each, most)
+        return most
+
     def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
         body = json.loads(row.body)

@@ -177,7 +177,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> fl
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
-            return ledger.fitting(totals, curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
+            return totals.fitting(curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
 
         least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
         while not fits(high):
