@@ -164,7 +164,7 @@ class Draft:
             raise raised(
                 f"the budget is charged, and the labels of {kept} queries are safe in "
                 f"{str(self.path)!r}, but the work was not finished: {why}. Do the same again with "
-                "resume=True: it costs nothing more",
+                "`resume=True`: it costs nothing more",
                 draft=self.path,
             ) from error
 

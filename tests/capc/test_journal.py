@@ -200,3 +200,14 @@ def test_words_keep_all_64_bits() -> None:
 def test_a_folder_that_a_journal_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     QuerierJournal(tmp_path / "state" / "answers.db", "promise", "q").close()
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_journal_that_was_replaced_while_it_was_open_decides_nothing(tmp_path: Path) -> None:
+    """The charge is in the old file: a decision entered there would be forgotten with it."""
+    journal = GuardianJournal(tmp_path / "pg.journal", "promise", "pg")
+    journal.open(A, "q", "n1", 5)
+    GuardianJournal(tmp_path / "other.journal", "promise", "pg").close()
+    (tmp_path / "other.journal").replace(tmp_path / "pg.journal")
+    with pytest.raises(LedgerError, match="was moved or replaced while it was open"):
+        journal.deciding(A, {"p": 1}, {"p": 10})
+    assert journal.phase(A) == CHARGED

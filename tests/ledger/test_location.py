@@ -60,7 +60,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "no local name": (f"postgresql://u:{SECRET}@h/d", None, "beside must name a local file"),
     "another database": (f"mysql://u:{SECRET}@h/d", None, "got a 'mysql' address"),
     "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
-    "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "and this one is none"),
+    "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "address that can be read"),
     "a file with beside": ("ledger.db", "site", "beside goes with a ledger in PostgreSQL"),
     "nothing": ("", None, "ledger must be a path or an address, got ''"),
     "a number": (7, None, "ledger must be a path or an address, got 7"),

@@ -197,7 +197,7 @@ class Ledger:
             body = {**body, "rdp": curve.tolist()}
         for name in ("allowance", "queries", "voters", "labels"):
             if np.min(body.get(name) or 0) < 0:
-                raise InputError(f"{name} of an entry must not be negative, got {body[name]!r:.60}")
+                raise InputError(name, "of an entry must not be negative", body[name])
         hidden = None if sealed is None else canonical(sealed)
         if hidden is not None:
             body = {**body, "seal": self._chain.seal(hidden)}

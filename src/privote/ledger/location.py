@@ -183,7 +183,5 @@ def _shown(address: str) -> str:
         parts = urlsplit(address)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        raise InputError(
-            "ledger", "must be a postgresql:// address, and this one is none"
-        ) from None
+        raise InputError("ledger", "must be a postgresql:// address that can be read") from None
     return f"postgresql://{parts.hostname or ''}{port}{parts.path}"

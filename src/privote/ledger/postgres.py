@@ -84,9 +84,7 @@ class PostgresStore:
             url = sqlalchemy.make_url(address).set(drivername="postgresql+psycopg")
         except (self._error, ValueError):
             # What was given may hold a password, and the error repeats it.
-            raise InputError(
-                "ledger", "must be a postgresql:// address, and this one is none"
-            ) from None
+            raise InputError("ledger", "must be a postgresql:// address that can be read") from None
         self._secrets = tuple(
             text for text in (url.password, url.query.get("password")) if isinstance(text, str)
         )
