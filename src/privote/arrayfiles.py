@@ -23,7 +23,7 @@ from .errors import InputError
 
 Array = npt.NDArray[Any]
 
-ROOM = 1 << 30  # bytes that any file may unpack to at once
+_UNPACKED = 1 << 30  # bytes that any file may unpack to at once
 _SQUEEZED = 200  # beyond that, at most so many times what is stored: more is no data
 _KINDS = "biufUS"  # plain values; everything else has code or structure behind it
 _HEADER = 1 << 16
@@ -60,9 +60,9 @@ def check_tree(path: str | os.PathLike[str], what: str = "folder") -> int:
     return held
 
 
-def check_room(what: str, stored: int, unpacked: int, squeezed: int = _SQUEEZED) -> None:
+def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEEZED) -> None:
     """Refuse what would unpack to far more than its bytes can tell."""
-    if unpacked > max(ROOM, squeezed * stored):
+    if unpacked > max(_UNPACKED, squeezed * stored):
         raise InputError(
             what, f"would unpack to {unpacked:.3g} bytes from {stored}, which no data needs"
         )
@@ -112,7 +112,7 @@ class ArrayFile:
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise ValueError(f"array {name!r} is packed in a way that numpy never does")
                 if entry.compress_type == zipfile.ZIP_DEFLATED or not mapped:
-                    check_room(f"array {name!r}", entry.compress_size, entry.file_size)
+                    check_unpacked(f"array {name!r}", entry.compress_size, entry.file_size)
                 with archive.open(entry) as stream:
                     shape, order, dtype, start = _header(stream, entry.file_size)
                     if not mapped or entry.compress_type != zipfile.ZIP_STORED:

@@ -164,7 +164,7 @@ class Draft:
             raise raised(
                 f"the budget is charged, and the labels of {kept} queries are safe in "
                 f"{str(self.path)!r}, but the work was not finished: {why}. Do the same again with "
-                "resume=True: it costs nothing more",
+                "`resume=True`: it costs nothing more",
                 draft=self.path,
             ) from error
 
@@ -272,7 +272,8 @@ def complete(output: Path, *, force: bool, owner_only: bool = False) -> Iterator
         os.ftruncate(file, 0)
         yield part
         if not owner_only:
-            part.chmod(0o666 & ~_umask())
+            os.umask(mask := os.umask(0))  # the one way to read it is to set it
+            part.chmod(0o666 & ~mask)
         os.fsync(file)
         _move(part, output, force=force)
         sync_folder(output.parent)
@@ -365,9 +366,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(file)
         finally:
             os.close(file)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.allowance import allowance_rdp
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .ballots import Ballots
@@ -104,15 +103,15 @@ class Electorate:
     @property
     def epsilon(self) -> float:
         """The guarantee for all batches together, past and future."""
-        return float(self.epsilon_by_voter.max())
+        return float(to_epsilon(self._allowance.curve, self._guardian.orders, self.delta))
 
     @property
     def epsilon_by_voter(self) -> npt.NDArray[np.float64]:
         """Each voter's own guarantee, which follows from its own allowance: (voters,)."""
-        orders = self._guardian.orders
-        surprise = self.mechanism.surprise_rdp(self.voters, self.labels, orders)
         values, inverse = np.unique(self._allowance.own, return_inverse=True)
-        each = to_epsilon(allowance_rdp(surprise, values), orders, self.delta)
+        # What was charged is the cost of the largest allowance; the others cost their part of it.
+        curves = (values / values[-1])[:, None] * self._allowance.curve
+        each = to_epsilon(curves, self._guardian.orders, self.delta)
         return np.asarray(np.asarray(each)[inverse.reshape(-1)])
 
     @property

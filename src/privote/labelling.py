@@ -91,8 +91,8 @@ def label(
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism)}
-    place = draft if path is None else beside(path)
-    with drafted(place, asked, resume=resume, force=force) as draft:
+    claimed = draft if path is None else beside(path)
+    with drafted(claimed, asked, resume=resume, force=force) as draft:
         if draft is not None and resume:
             release, _ = draft.together()
         else:

@@ -58,7 +58,7 @@ _DERIVED = ("answered", "labels", "abstained", "digest")  # facts that follow fr
 def check_protects(value: Any) -> str:
     """Return whom the promise is to, if that is one line of text."""
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
-        raise InputError(f"protects must be one line of text, e.g. {PERSON!r}, got {value!r:.60}")
+        raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
     return value
 
 

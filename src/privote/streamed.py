@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import check_file, check_room, check_tree, why
+from .arrayfiles import check_file, check_tree, check_unpacked, why
 from .ballots import Threshold, check_shape, check_threshold
 from .blocks import MISSING
 from .errors import BallotError, InputError, missing_extra
@@ -77,8 +77,8 @@ def open_zarr(file: Path) -> LazyCube:
     stored = check_tree(file, "votes file")
     place, facts = _zarr_metadata(file)
     shape, chunks, width = _check_v2(facts) if "zarray" in facts else _check_v3(facts)
-    check_room(f"a chunk of {file.name}", 0, math.prod(chunks) * width)
-    check_room(file.name, stored, math.prod(shape) * width, _SQUEEZED)
+    check_unpacked(f"a chunk of {file.name}", 0, math.prod(chunks) * width)
+    check_unpacked(file.name, stored, math.prod(shape) * width, _SQUEEZED)
     with _readable(file.name, _ZARR):
         # The array itself, not through its group, whose copy of the metadata nobody has judged.
         array = zarr.open_array(str(place), mode="r")
@@ -195,11 +195,11 @@ def open_parquet(file: Path, threshold: Threshold) -> LazyCube:
         stored, held = file.stat().st_size, table.metadata
         for group in range(table.num_row_groups):
             rows = held.row_group(group).num_rows
-            check_room(f"a row group of {file.name}", stored, rows * (len(labels) + 2) * 8)
+            check_unpacked(f"a row group of {file.name}", stored, rows * (len(labels) + 2) * 8)
         groups, queries, voters = _places(table)
         sizes = _public_sizes(table, queries, voters, held.num_rows)
         cells = sizes[0] * sizes[1] * len(labels)
-        check_room(file.name, stored, cells * 8, _SQUEEZED)
+        check_unpacked(file.name, stored, cells * 8, _SQUEEZED)
         return _ParquetCube(file.name, table, labels, groups, (*sizes, len(labels)), threshold)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import privote as pv
-from privote.accounting.allowance import allowance_rdp, largest_allowance, largest_count
+from privote.accounting.allowance import FACTOR, largest_count
 
 ORDERS = pv.DEFAULT_ORDERS
 
@@ -27,12 +27,10 @@ def test_the_largest_count_fits_and_one_more_does_not(
 
 def test_an_allowance_pays_for_both_sides() -> None:
     curve = pv.BinaryVoting(sigma=7.0).surprise_rdp(50, 22, ORDERS)
-    allowance = largest_allowance(curve, ORDERS, 20.0, 1e-5)
+    allowance = largest_count(FACTOR * curve, ORDERS, 20.0, 1e-5)
     assert allowance == largest_count(2 * curve, ORDERS, 20.0, 1e-5)
-    assert np.array_equal(allowance_rdp(curve, allowance), 2 * allowance * curve)
-    assert pv.epsilon(allowance_rdp(curve, allowance), ORDERS, 1e-5) <= 20
-    assert pv.epsilon(allowance_rdp(curve, allowance + 1), ORDERS, 1e-5) > 20
-    assert allowance_rdp(curve, [1, 2, 3]).shape == (3, len(ORDERS))
+    assert pv.epsilon(FACTOR * allowance * curve, ORDERS, 1e-5) <= 20
+    assert pv.epsilon(FACTOR * (allowance + 1) * curve, ORDERS, 1e-5) > 20
 
 
 def test_what_costs_nothing_is_still_finite() -> None:
@@ -55,11 +53,11 @@ def test_cheaper_surprises_and_larger_budgets_buy_more(
     sigma: float, budget: float, parts: int
 ) -> None:
     curve = ORDERS / sigma**2
-    allowance = largest_allowance(curve, ORDERS, budget, 1e-5)
+    allowance = largest_count(FACTOR * curve, ORDERS, budget, 1e-5)
     # A surprise of a part of the price: that many times as many, and the odd ones left over.
-    cheaper = largest_allowance(curve / parts, ORDERS, budget, 1e-5)
+    cheaper = largest_count(FACTOR * curve / parts, ORDERS, budget, 1e-5)
     assert parts * allowance <= cheaper < parts * (allowance + 1)
-    assert largest_allowance(curve, ORDERS, 2 * budget, 1e-5) >= allowance
-    assert largest_allowance(curve, ORDERS, budget, 1e-9) <= allowance
+    assert largest_count(FACTOR * curve, ORDERS, 2 * budget, 1e-5) >= allowance
+    assert largest_count(FACTOR * curve, ORDERS, budget, 1e-9) <= allowance
     # Half as much as a plain count, up to the odd one: both ballots of the changed voter count.
     assert largest_count(curve, ORDERS, budget, 1e-5) // 2 == allowance

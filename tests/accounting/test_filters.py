@@ -22,8 +22,10 @@ def test_pinned_order(budget: float, order: float) -> None:
 @pytest.mark.parametrize("budget", [1.0, 8.0, 20.0])
 def test_little_is_lost_at_the_pinned_order(budget: float, sigma: float) -> None:
     each = pv.BinaryVoting(sigma=sigma).surprise_rdp(50, 20, ORDERS)
-    best = RenyiFilter(budget, 1e-5, None, ORDERS).room(2 * each, 10**9)
-    pinned = RenyiFilter(budget, 1e-5, (pinned_order(budget, 1e-5),), ORDERS).room(2 * each, 10**9)
+    best = RenyiFilter(budget, 1e-5, None, ORDERS).fitting(2 * each, 10**9)
+    pinned = RenyiFilter(budget, 1e-5, (pinned_order(budget, 1e-5),), ORDERS).fitting(
+        2 * each, 10**9
+    )
     assert best * 0.97 - 1 <= pinned <= best
 
 
@@ -44,7 +46,7 @@ def test_a_shared_budget_counts_at_its_orders_only(
     at = [int(np.searchsorted(ORDERS, order)) for order in pinned]
     one = [pv.epsilon(total[[i]], ORDERS[[i]], 1e-5 / len(at)) for i in at]
     assert kept.epsilon() == pytest.approx(min(one))
-    fit = kept.room(0.01 * ORDERS, 10_000)
+    fit = kept.fitting(0.01 * ORDERS, 10_000)
     if fit:
         assert kept.epsilon(fit, 0.01 * ORDERS) <= budget
     assert fit == 10_000 or kept.epsilon(fit + 1, 0.01 * ORDERS) > budget
@@ -54,11 +56,11 @@ def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
     curve = pv.BinaryVoting(sigma=5.0).worst_case_rdp(20, 3, ORDERS)
     other = pv.BinaryVoting(sigma=6.0).worst_case_rdp(20, 3, ORDERS)
     kept = RenyiFilter(8.0, 1e-5, None, ORDERS)
-    whole = kept.room(curve, 1000)
+    whole = kept.fitting(curve, 1000)
     kept.add(3 * curve)
-    assert whole == 3 + kept.room(curve, 1000)
+    assert whole == 3 + kept.fitting(curve, 1000)
     assert kept.epsilon() == pytest.approx(pv.epsilon(3 * curve, ORDERS, 1e-5))
-    for use in (lambda: kept.room(other, 1), lambda: kept.add(other)):
+    for use in (lambda: kept.fitting(other, 1), lambda: kept.add(other)):
         with pytest.raises(pv.BudgetError, match="multiple of its first"):
             use()
     kept.add(2.5 * curve * (1 + 1e-12 * np.sin(ORDERS)))  # as rounding leaves it
@@ -89,4 +91,49 @@ def test_a_dip_of_rounding_counts_upwards() -> None:
 def test_orders_must_hold_the_pinned_one() -> None:
     few = np.array([2.0, 8.0])
     with pytest.raises(pv.InputError, match="orders must hold 4"):
-        RenyiFilter(8.0, 1e-5, (4.0,), few).room(few, 3)
+        RenyiFilter(8.0, 1e-5, (4.0,), few).fitting(few, 3)
+
+
+@given(
+    cost=st.floats(1e-14, 5.0),
+    bend=st.floats(0.0, 2.0),
+    budget=st.floats(1e-3, 50.0),
+    delta=st.floats(1e-12, 0.1),
+    pinned=st.sampled_from([None, (4.0,), (1.05, 20.0), (10_000.0,)]),
+    before=st.integers(0, 3),
+)
+def test_what_fits_is_what_a_search_finds(
+    cost: float,
+    bend: float,
+    budget: float,
+    delta: float,
+    pinned: tuple[float, ...] | None,
+    before: int,
+) -> None:
+    each = cost * ORDERS**bend
+    kept = RenyiFilter(budget, delta, pinned, ORDERS)
+    for _ in range(before):
+        kept.add(each)
+    low, high = 0, 10**9
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = kept.epsilon(middle, each) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
+    assert kept.fitting(each, 10**9) == low
+    assert kept.fitting(each, 1) == min(low, 1)
+
+
+def test_what_costs_nothing_fits_as_often_as_wanted() -> None:
+    nothing = np.zeros(len(ORDERS))
+    for pinned in (None, (18.0,)):
+        kept = RenyiFilter(1.0, 1e-5, pinned, ORDERS)
+        assert kept.fitting(nothing, 10**12) == 10**12
+        kept.add(0.001 * ORDERS)
+        assert kept.fitting(nothing, 7) == 7
+
+
+def test_a_filter_takes_no_curve_that_is_none() -> None:
+    kept = RenyiFilter(8.0, 1e-5, (4.0,), ORDERS)
+    for use in (kept.add, lambda curve: kept.fitting(curve, 1)):
+        with pytest.raises(pv.InputError, match="must be finite and not negative"):
+            use(-0.1 * ORDERS)

@@ -293,7 +293,9 @@ def test_labels_of_other_votes_are_not_resumed(tmp_path: Path, outcome: Outcome)
     arguments = ["--mechanism", "binary", "--sigma", "9", "--epsilon", "8", "--delta", "1e-5"]
     arguments += ["--output", str(tmp_path / "labels.csv")]
     (tmp_path / ".labels.part.csv").mkdir()  # where the file is to be written
-    assert invoke("label", str(tmp_path / "a.npy"), *arguments).exit_code == 6
+    broken = invoke("label", str(tmp_path / "a.npy"), *arguments)
+    assert broken.exit_code == 6
+    assert "Do the same again with --resume" in broken.stderr
     (tmp_path / ".labels.part.csv").rmdir()
     other = invoke("label", str(tmp_path / "b.npy"), *arguments, "--resume")
     outcome("labels of other votes, resumed", 1, int(other.exit_code != 2))

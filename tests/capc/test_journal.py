@@ -125,7 +125,7 @@ def test_one_batch_at_a_time(disk: Disk) -> None:
 
 def test_a_failure_inside_a_step_undoes_it(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
-    with pytest.raises(LedgerError, match="cannot be used"):
+    with pytest.raises(LedgerError, match="cannot be written"):
         disk.open(B, "q", "n1", 5)  # the same nonce
     assert disk.phase(A) == CHARGED, "what was abandoned for it is not"
     assert disk.phase(B) is None
@@ -180,7 +180,7 @@ def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
     for more in ({"promise": "another"}, {"owner": "another"}):
         with pytest.raises(InputError, match=f"another {next(iter(more))}"):
             opened(tmp_path, **more)
-    with pytest.raises(InputError, match="another kind"):
+    with pytest.raises(LedgerError, match="is a database, but not a guardian's journal"):
         GuardianJournal(tmp_path / "q.journal", "promise", "q")
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 30)
     with pytest.raises(LedgerError, match="cannot be"):
@@ -200,3 +200,14 @@ def test_words_keep_all_64_bits() -> None:
 def test_a_folder_that_a_journal_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     QuerierJournal(tmp_path / "state" / "answers.db", "promise", "q").close()
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_journal_that_was_replaced_while_it_was_open_decides_nothing(tmp_path: Path) -> None:
+    """The charge is in the old file: a decision entered there would be forgotten with it."""
+    journal = GuardianJournal(tmp_path / "pg.journal", "promise", "pg")
+    journal.open(A, "q", "n1", 5)
+    GuardianJournal(tmp_path / "other.journal", "promise", "pg").close()
+    (tmp_path / "other.journal").replace(tmp_path / "pg.journal")
+    with pytest.raises(LedgerError, match="was moved or replaced while it was open"):
+        journal.deciding(A, {"p": 1}, {"p": 10})
+    assert journal.phase(A) == CHARGED

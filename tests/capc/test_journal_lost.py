@@ -140,7 +140,7 @@ def test_a_guardians_journal_put_back_decides_nothing_twice(
     real = GuardianJournal.deciding
 
     def copied(self: GuardianJournal, *given: Any) -> int:
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         shutil.copy(tmp_path / "pg.journal", old / "pg.journal")
         return real(self, *given)
 

@@ -15,11 +15,10 @@ from privote.blocks import MISSING, DenseBlock
 from privote.errors import InputError
 from privote.guardian.accounts import plain
 from privote.guardian.registry import (
-    check_wanted,
-    placed,
-    seated,
+    check_allowance,
+    registered_blocks,
     seats,
-    steady_blocks,
+    seats_in_batch,
 )
 
 
@@ -58,9 +57,9 @@ def test_names_that_do_not_tell_voters_apart_are_refused(name: str) -> None:
 
 def test_a_batch_is_placed_by_name() -> None:
     registered = seats("abc")
-    assert placed(None, 3, None) is None
-    assert placed(registered, 3, None) is None
-    found = placed(registered, 2, ["c", "a"])
+    assert seats_in_batch(None, 3, None) is None
+    assert seats_in_batch(registered, 3, None) is None
+    found = seats_in_batch(registered, 2, ["c", "a"])
     assert found is not None
     assert found.tolist() == [2, 0]
     for voters, given_ids, message in (
@@ -69,19 +68,20 @@ def test_a_batch_is_placed_by_name() -> None:
         (3, ["a", "b"], "3 different names, got 2"),
     ):
         with pytest.raises(InputError, match=message):
-            placed(registered, voters, given_ids)
+            seats_in_batch(registered, voters, given_ids)
     with pytest.raises(InputError, match="registered without names"):
-        placed(None, 3, "abc")
+        seats_in_batch(None, 3, "abc")
 
 
 def test_empty_seats_are_missing() -> None:
     votes = np.array([[[1, 0], [0, 1]]], np.int8)
-    full = seated(DenseBlock(votes, missing=False), np.array([2, 0]), 3)
+    (full,) = registered_blocks(Ballots.from_array(votes), np.array([2, 0]), 3)
     assert isinstance(full, DenseBlock)
     assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
     assert full.missing
-    sparse = next(SparseBallots([0], [1], [[True]], queries=1, voters=2).blocks())
-    assert seated(sparse, np.array([2, 0]), 3).speakers()[1].tolist() == [0]
+    sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
+    (moved,) = registered_blocks(sparse, np.array([2, 0]), 3)
+    assert moved.speakers()[1].tolist() == [0]
 
 
 @given(queries=st.integers(1, 60), present=st.integers(1, 6), step=st.integers(40, 400))
@@ -90,12 +90,14 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     everybody = np.zeros((queries, 6, 2), bool)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "_BLOCK_CELLS", step)
-        blocks = list(steady_blocks(Ballots.from_array(votes), 6))
+        places = np.arange(present)
+        blocks = list(registered_blocks(Ballots.from_array(votes), places, 6))
         expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
     assert [block.queries for block in blocks] == expected
     assert [block.start for block in blocks] == np.cumsum([0, *expected[:-1]]).tolist()
     joined = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(joined, votes)
+    np.testing.assert_array_equal(joined[:, :present], votes)
+    assert (joined[:, present:] == MISSING).all()
 
 
 @pytest.mark.parametrize(
@@ -103,13 +105,13 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
 )
 def test_an_allowance_is_one_integer_or_one_a_voter(wanted: Any) -> None:
     with pytest.raises(InputError, match=r"one per voter \(3\), none negative and all below"):
-        check_wanted(wanted, 3)
+        check_allowance(wanted, 3)
 
 
 def test_allowances_are_shown_as_plainly_as_they_are() -> None:
-    assert check_wanted(None, 3) is None
+    assert check_allowance(None, 3) is None
     for wanted, shown in ((4, 4), ([4, 4, 4], 4), ([1, 2, 3], (1, 2, 3))):
-        each = check_wanted(wanted, 3)
+        each = check_allowance(wanted, 3)
         assert each is not None
         assert each.shape == (3,)
         assert plain(each) == shown

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.ledger.store import SCHEMA
+from privote.ledger.store import FORMAT
 from privote.ledger.verification import against_anchor
 
 VOTES = np.random.default_rng(0).random((200, 20, 3)) < 0.2
@@ -172,10 +172,10 @@ def test_backup_while_in_use(path: Path, tmp_path: Path) -> None:
         ledger.backup(tmp_path / "copy.db")
 
 
-def test_a_newer_schema_is_refused(path: Path) -> None:
+def test_a_newer_format_is_refused(path: Path) -> None:
     label(path)
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version={SCHEMA + 1}")
+        connection.execute(f"PRAGMA user_version={FORMAT.number + 1}")
     with pytest.raises(pv.LedgerError, match="use a newer privote"):
         pv.Ledger.open(path)
 

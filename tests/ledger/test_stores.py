@@ -11,6 +11,7 @@ import pytest
 
 import privote as pv
 from privote.errors import LedgerError
+from privote.ledger.chain import START
 from privote.ledger.store import Row, SQLiteStore, Store
 
 Opener = Callable[[], Store]
@@ -32,7 +33,7 @@ def row(number: int, sealed: str | None = None) -> Row:
 
 def test_rows_come_back_in_order_with_what_is_sealed(opener: Opener) -> None:
     store = opener()
-    assert store.head() is None
+    assert store.head() == (0, START)
     with store.transaction():
         for number in range(1, 6):
             store.append(row(number, "sealed" if number % 2 else None))

@@ -10,7 +10,6 @@ whole adaptive run costs at most 2 V g, however many queries are asked.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from .renyi import Floats, epsilon
 
@@ -36,13 +35,3 @@ def largest_count(curve: Floats, orders: Floats, budget: float, delta: float) ->
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def largest_allowance(surprise: Floats, orders: Floats, budget: float, delta: float) -> int:
-    """Return the largest lifetime allowance V whose whole run stays within (budget, delta)."""
-    return largest_count(FACTOR * surprise, orders, budget, delta)
-
-
-def allowance_rdp(surprise: Floats, allowance: npt.ArrayLike) -> Floats:
-    """Return the cost of a whole run for each allowance: (..., orders)."""
-    return FACTOR * np.asarray(allowance, np.float64)[..., None] * surprise

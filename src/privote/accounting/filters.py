@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import BudgetError, InputError
-from .renyi import DEFAULT_ORDERS, Floats, epsilon
+from .renyi import DEFAULT_ORDERS, Floats, epsilon_at, largest_curve
 
 # Curves that were worked out twice are multiples of each other up to rounding. What is counted is
 # the larger multiple, so the tolerance decides what is refused and never what is promised.
@@ -32,12 +32,9 @@ _DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
 def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -> float:
     """Return the order at which a full budget of Gaussian-like charges settles, for any sigmas.
 
-    Such curves are multiples of the order, so the best order leaves the largest curve at order a,
-    over a: (budget - log(1 - 1/a) + log(delta a) / (a - 1)) / a, from the conversion of
-    :func:`privote.accounting.renyi.epsilon`.
+    Such curves are multiples of the order, so the best order a leaves the largest curve over a.
     """
-    left = budget - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
-    return float(orders[np.argmax(left / orders)])
+    return float(orders[np.argmax(largest_curve(budget, orders, delta) / orders)])
 
 
 def check_charge(curve: Floats, orders: Floats) -> Floats:
@@ -87,12 +84,13 @@ class RenyiFilter:
 
     def add(self, curve: Floats) -> None:
         """Count a charge."""
+        curve = check_charge(curve, self.orders)
         if self.pinned is None:
             self._times += self._multiple(curve)
             if self._unit is None:
-                self._unit = np.array(curve)
+                self._unit = curve
         else:
-            self._unit = np.array(curve) if self._unit is None else self._unit + curve
+            self._unit = curve if self._unit is None else self._unit + curve
 
     def epsilon(self, times: int = 0, each: Floats | None = None) -> float:
         """Return the epsilon of all charges, and of so many more at this cost each."""
@@ -101,14 +99,31 @@ class RenyiFilter:
         if self.pinned is None:
             unit = each if self._unit is None else self._unit
             more = times * (1.0 if self._unit is None else self._multiple(each))
-            return _epsilon((self._times + more) * unit, self.orders, self.delta)
+            return epsilon_at((self._times + more) * unit, self.orders, self.delta)[0]
         total = times * each if self._unit is None else self._unit + times * each
         at = self._places()
-        return _epsilon(total[at], self.orders[at], self.delta / len(at))
+        return epsilon_at(total[at], self.orders[at], self.delta / len(at))[0]
 
-    def room(self, each: Floats, wanted: int) -> int:
-        """Return how many costs ``each``, up to ``wanted``, still fit."""
-        low, high = 0, wanted
+    def fitting(self, each: Floats, most: int) -> int:
+        """Return how many costs ``each``, up to ``most``, still fit."""
+        each = check_charge(each, self.orders)
+        # What the orders say, one by one; only rounding can make that differ from the epsilon.
+        if self.pinned is None:
+            unit = each if self._unit is None else self._unit
+            used, cost = self._times * unit, self._multiple(each) * unit
+            left = largest_curve(self.budget, self.orders, self.delta) - used
+        else:
+            at = self._places()
+            used, cost = np.zeros(len(at)) if self._unit is None else self._unit[at], each[at]
+            left = largest_curve(self.budget, self.orders[at], self.delta / len(at)) - used
+        free = cost == 0
+        with np.errstate(over="ignore"):
+            fit = left / np.where(free, 1.0, cost)
+        fit = np.where(free, np.where(left >= 0, np.inf, -1.0), fit)
+        high = int(min(most, max(0.0, math.floor(min(most, fit.max())) + 1)))
+        low = max(0, high - 2)
+        if low and self.epsilon(low, each) > self.budget:
+            low, high = 0, low - 1
         while low < high:
             middle = (low + high + 1) // 2
             fits = self.epsilon(middle, each) <= self.budget
@@ -139,7 +154,3 @@ class RenyiFilter:
                 "shared budget, before the first charge"
             )
         return math.nextafter(float(ratio.max()), math.inf)
-
-
-def _epsilon(curve: Floats, orders: Floats, delta: float) -> float:
-    return float(np.max(epsilon(curve, orders, delta)))

@@ -175,11 +175,9 @@ def epsilon(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float | 
     curve, orders = _check_curve(rdp, orders)
     delta = check_delta(delta)
     if curve.ndim == 1:
-        return _compute_epsilon(curve, orders, delta)[0]
+        return epsilon_at(curve, orders, delta)[0]
     flat = curve.reshape(-1, len(orders))
-    return np.array([_compute_epsilon(row, orders, delta)[0] for row in flat]).reshape(
-        curve.shape[:-1]
-    )
+    return np.array([epsilon_at(row, orders, delta)[0] for row in flat]).reshape(curve.shape[:-1])
 
 
 def rounded_up(value: float, digits: int = 6, *, places: int | None = None) -> str:
@@ -209,10 +207,11 @@ def rounded_up(value: float, digits: int = 6, *, places: int | None = None) -> s
 def best_order(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:
     """Return the order at which ``epsilon`` is attained."""
     curve, orders = _check_one(rdp, orders)
-    return _compute_epsilon(curve, orders, check_delta(delta))[1]
+    return epsilon_at(curve, orders, check_delta(delta))[1]
 
 
-def _compute_epsilon(curve: Floats, orders: Floats, delta: float) -> tuple[float, float]:
+def epsilon_at(curve: Floats, orders: Floats, delta: float) -> tuple[float, float]:
+    """Return the epsilon of one curve and the order it is attained at; nothing is checked again."""
     # Imported here: dp-accounting takes a second to load, and mechanisms do not need it.
     from dp_accounting.rdp import compute_epsilon
 
@@ -221,6 +220,17 @@ def _compute_epsilon(curve: Floats, orders: Floats, delta: float) -> tuple[float
         return math.inf, float(orders[0])
     value, order = compute_epsilon(orders[finite], curve[finite], delta)
     return float(value), float(order)
+
+
+def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
+    """Return how much a curve may cost at each order (orders,) and keep within an epsilon.
+
+    The inverse of :func:`epsilon`, up to rounding: to be within at one order is enough.
+    """
+    # So little shifts the probability of any event by less than delta, at epsilon 0.
+    free = -math.log1p(-(delta**2))
+    most = budget - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return np.where(orders > 1.01, np.maximum(most, free), free)
 
 
 def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:

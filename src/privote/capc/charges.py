@@ -95,7 +95,7 @@ class Prices:
         if noise is None:
             return math.inf
         kind = "surprise_rdp" if terms.guarantee == "allowance" else "worst_case_rdp"
-        room = _settled(noise, terms.epsilon, terms.delta).filter(self.orders).room
+        room = _settled(noise, terms.epsilon, terms.delta).filter(self.orders).fitting
         electorates = {
             frozenset(self._sizes(party, asker) for asker in terms.queriers if asker != party)
             for party in terms.voters(querier)
@@ -140,7 +140,7 @@ def _largest(
     each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
     within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
     settled = replace(_settled(mechanism, budget, delta), epsilon=within)
-    return settled.filter(DEFAULT_ORDERS).room(FACTOR * len(voters) * each, MOST)
+    return settled.filter(DEFAULT_ORDERS).fitting(FACTOR * len(voters) * each, MOST)
 
 
 def _settled(mechanism: Mechanism | SharedNoise, budget: float, delta: float) -> Budget:

@@ -1,6 +1,6 @@
 """What survives a crash: the phases of batches, and each side's half of the running counts.
 
-Every method is one transaction of one SQLite file, on disk when it returns (``synchronous=FULL``).
+Every method is one transaction of one SQLite file, on disk when it returns.
 What was written and what a process believed are compared inside it, so that two processes on one
 file, or an old one that wakes up late, cannot both go on.
 """
@@ -10,27 +10,36 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, LedgerError, PeerError, PrivoteError
+from ..errors import InputError, PeerError, PrivoteError
+from ..sqlite import Format, SQLiteFile
 
 IntArray = npt.NDArray[np.int64]
 
 CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"
 _WORD = 1 << 64
-_SCHEMA = 2
+
+
+def _form(name: str, tables: Mapping[str, str]) -> Format:
+    facts = "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT)"
+    return Format(
+        name=name,
+        number=3,
+        tables={"facts": facts, **tables},
+        earlier="which this privote does not go on with: keep it as a record",
+    )
 
 
 class _Journal:
-    """An SQLite file that belongs to one promise of one coalition and to one site.
+    """A file that belongs to one promise of one coalition and to one site.
 
     Attributes
     ----------
@@ -39,35 +48,27 @@ class _Journal:
     """
 
     identity: str
-    tables: tuple[str, ...] = ()
+    form: ClassVar[Format]
+    rows: tuple[str, ...] = ()  # statements that enter what a new one begins with
 
     def __init__(self, path: str | os.PathLike[str], promise: str, owner: str) -> None:
         self.path = str(path)
-        try:
-            if self.path != ":memory:":
+        if self.path != ":memory:":
+            with suppress(OSError):  # then it cannot be opened either
                 Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # shares are for its owner
-            self._connection = sqlite3.connect(
-                path, timeout=30.0, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-        except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"journal {self.path!r} cannot be opened: {error}") from None
-        facts = {"schema": str(_SCHEMA), "kind": type(self).__name__}
-        facts |= {"promise": promise, "owner": owner}
+        self._file = SQLiteFile(path, self.form, patience=30.0)
+        self._run, self._transaction = self._file.run, self._file.transaction
         try:
-            self._own(facts)
+            self._own({"promise": promise, "owner": owner})
         except PrivoteError:
             self.close()
             raise
 
     def _own(self, facts: Mapping[str, str]) -> None:
         with self._transaction():
-            self._run("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT)")
-            for table in self.tables:
-                self._run(table)
-            known = dict(self._run("SELECT name, value FROM facts").fetchall())
+            for statement in self.rows:
+                self._run(statement)
+            known = dict(self._run("SELECT name, value FROM facts"))
             for name, value in facts.items():
                 if known.setdefault(name, value) != value:
                     raise InputError(
@@ -79,29 +80,14 @@ class _Journal:
             self.identity = str(known.get("identity") or secrets.token_hex(8))
             self._run("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", self.identity)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise LedgerError(f"journal {self.path!r} cannot be used: {error}") from None
-
-    def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(statement, values)
-        except sqlite3.Error as error:
-            raise LedgerError(f"journal {self.path!r} cannot be used: {error}") from None
+    def _row(self, statement: str, *values: Any) -> Any:
+        """Return the one row of a statement; None if there is none."""
+        found = self._run(statement, *values)
+        return found[0] if found else None
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._file.close()
 
 
 @dataclass(frozen=True)
@@ -121,32 +107,33 @@ class GuardianJournal(_Journal):
     two the querying party holds after a crash settles what happened (:meth:`settle`).
     """
 
-    tables = (
-        "CREATE TABLE IF NOT EXISTS batches (batch TEXT PRIMARY KEY, querier TEXT NOT NULL, "
-        "nonce TEXT NOT NULL, queries INTEGER NOT NULL, phase TEXT NOT NULL, version INTEGER, "
-        "next TEXT, fallback TEXT, UNIQUE (querier, nonce))",
-        "CREATE TABLE IF NOT EXISTS halves (querier TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-        "issued INTEGER NOT NULL, half TEXT NOT NULL)",
+    form = _form(
+        "guardian's journal",
+        {
+            "batches": "CREATE TABLE batches (batch TEXT PRIMARY KEY, querier TEXT NOT NULL, "
+            "nonce TEXT NOT NULL, queries INTEGER NOT NULL, phase TEXT NOT NULL, version INTEGER, "
+            "next TEXT, fallback TEXT, UNIQUE (querier, nonce))",
+            "halves": "CREATE TABLE halves (querier TEXT PRIMARY KEY, version INTEGER NOT NULL, "
+            "issued INTEGER NOT NULL, half TEXT NOT NULL)",
+        },
     )
 
     def known(self, querier: str, nonce: str) -> bool:
         """Return whether this querying party has used a nonce before."""
-        found = self._run(
-            "SELECT 1 FROM batches WHERE querier = ? AND nonce = ?", querier, nonce
-        ).fetchone()
+        found = self._row("SELECT 1 FROM batches WHERE querier = ? AND nonce = ?", querier, nonce)
         return found is not None
 
     def phase(self, batch: str) -> str | None:
         """Return the phase of a batch; None if it is not known."""
-        found = self._run("SELECT phase FROM batches WHERE batch = ?", batch).fetchone()
+        found = self._row("SELECT phase FROM batches WHERE batch = ?", batch)
         return None if found is None else str(found[0])
 
     def open_batch(self, querier: str) -> Open | None:
         """Return the batch of a querying party that is neither done nor abandoned."""
-        found = self._run(
+        found = self._row(
             "SELECT batch, queries, phase FROM batches WHERE querier = ? AND phase IN (?, ?)",
             *(querier, CHARGED, DECIDING),
-        ).fetchone()
+        )
         return None if found is None else Open(*found)
 
     def version(self, querier: str) -> int:
@@ -158,9 +145,7 @@ class GuardianJournal(_Journal):
         return self._half(querier)[2]
 
     def _half(self, querier: str) -> tuple[int, int, dict[str, int]]:
-        found = self._run(
-            "SELECT version, issued, half FROM halves WHERE querier = ?", querier
-        ).fetchone()
+        found = self._row("SELECT version, issued, half FROM halves WHERE querier = ?", querier)
         return (0, 0, {}) if found is None else (found[0], found[1], json.loads(found[2]))
 
     def open(
@@ -235,7 +220,7 @@ class GuardianJournal(_Journal):
         """Enter that the querying party stored the outcome: its half is the next one."""
         with self._transaction():
             querier = self._expect(batch, DECIDING)
-            row = self._run("SELECT version, next FROM batches WHERE batch = ?", batch).fetchone()
+            row = self._row("SELECT version, next FROM batches WHERE batch = ?", batch)
             if row[0] != version:
                 raise PeerError(f"batch {batch} has version {row[0]}, not {version}")
             self._adopt(querier, batch, version, row[1])
@@ -249,11 +234,11 @@ class GuardianJournal(_Journal):
         """
         with self._transaction():
             held, issued, half = self._half(querier)
-            row = self._run(
+            row = self._row(
                 "SELECT batch, version, next, fallback FROM batches "
                 "WHERE querier = ? AND phase = ?",
                 *(querier, DECIDING),
-            ).fetchone()
+            )
             if row is not None and version == row[1]:
                 self._adopt(querier, row[0], version, row[2])
             elif version != held and counted:
@@ -280,7 +265,7 @@ class GuardianJournal(_Journal):
         )
 
     def _expect(self, batch: str, phase: str) -> str:
-        row = self._run("SELECT querier, phase FROM batches WHERE batch = ?", batch).fetchone()
+        row = self._row("SELECT querier, phase FROM batches WHERE batch = ?", batch)
         if row is None or row[1] != phase:
             found = "not known" if row is None else row[1]
             raise PeerError(f"batch {batch} must be {phase}, it is {found}")
@@ -290,27 +275,30 @@ class GuardianJournal(_Journal):
 class QuerierJournal(_Journal):
     """The querying party's: its half of what each party has left, and the labels it received."""
 
-    tables = (
-        "CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY CHECK (one = 1), "
-        "version INTEGER NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, "
-        "offered INTEGER NOT NULL)",
-        "INSERT OR IGNORE INTO state VALUES (1, 0, '{}', NULL, NULL, 0)",
-        "CREATE TABLE IF NOT EXISTS answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-        "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
+    form = _form(
+        "querying party's journal",
+        {
+            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), "
+            "version INTEGER NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, "
+            "offered INTEGER NOT NULL)",
+            "answers": "CREATE TABLE answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
+            "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
+        },
     )
+    rows = ("INSERT OR IGNORE INTO state VALUES (1, 0, '{}', NULL, NULL, 0)",)
 
     def version(self) -> int:
         """Return the version of the last outcome that was stored."""
-        return int(self._run("SELECT version FROM state").fetchone()[0])
+        return int(self._row("SELECT version FROM state")[0])
 
     def half(self) -> dict[str, int]:
         """Return left - u by party; of a party that is not in it the guardian holds all."""
-        half: dict[str, int] = json.loads(self._run("SELECT half FROM state").fetchone()[0])
+        half: dict[str, int] = json.loads(self._row("SELECT half FROM state")[0])
         return half
 
     def pending(self) -> tuple[str, int] | None:
         """Return the batch that was granted and not yet decided, with its number of queries."""
-        batch, queries = self._run("SELECT batch, queries FROM state").fetchone()
+        batch, queries = self._row("SELECT batch, queries FROM state")
         return None if queries is None else (str(batch), int(queries))
 
     def begin(self, batch: str | None, queries: int | None) -> None:
@@ -325,7 +313,7 @@ class QuerierJournal(_Journal):
         decision: its journal was replaced by an older one, and is not gone on with.
         """
         with self._transaction():
-            now, offered = self._run("SELECT batch, offered FROM state").fetchone()
+            now, offered = self._row("SELECT batch, offered FROM state")
             if now != batch:
                 raise PeerError(f"batch {batch} is not the one being asked: nothing was decided")
             if version <= offered:
@@ -345,7 +333,7 @@ class QuerierJournal(_Journal):
     ) -> None:
         """Store the labels of a batch and the new halves, both or neither, once."""
         with self._transaction():
-            now, held, known = self._run("SELECT batch, version, half FROM state").fetchone()
+            now, held, known = self._row("SELECT batch, version, half FROM state")
             if now != batch or version <= held:
                 raise PeerError(f"batch {batch} is not the one being asked: nothing was stored")
             after = {**json.loads(known), **{party: int(u) % _WORD for party, u in half.items()}}
@@ -361,12 +349,12 @@ class QuerierJournal(_Journal):
 
     def batches(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the stored batches with their facts, in order."""
-        rows = self._run("SELECT batch, facts FROM answers ORDER BY version").fetchall()
+        rows = self._run("SELECT batch, facts FROM answers ORDER BY version")
         return [(batch, json.loads(facts)) for batch, facts in rows]
 
     def labels(self, batch: str) -> npt.NDArray[np.int8]:
         """Return the labels (queries, labels) of a stored batch."""
-        row = self._run("SELECT rows, labels FROM answers WHERE batch = ?", batch).fetchone()
+        row = self._row("SELECT rows, labels FROM answers WHERE batch = ?", batch)
         if row is None:
             raise InputError("batch", "must be one that was stored", batch)
         return np.frombuffer(row[1], np.int8).reshape(row[0], -1).copy()

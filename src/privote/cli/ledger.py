@@ -35,9 +35,9 @@ Beside = Annotated[Path | None, typer.Option(metavar="NAME", help=options.BESIDE
 @contextmanager
 def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
     """Yield the ledger and what it is called on a screen: never with a password."""
-    from privote.ledger import Ledger, Place
+    from privote.ledger import Ledger, Location
 
-    place = Place.of(path, beside)
+    place = Location.of(path, beside)
     ledger = Ledger.open(place, readonly=True)
     try:
         yield ledger, place.shown
@@ -50,11 +50,11 @@ def _claimed(
     path: str, beside: Path | None, output: Path, *, force: bool, owner_only: bool = False
 ) -> Iterator[tuple[Any, Path]]:
     """Yield the ledger, and a draft of a file that must not be one of the ledger's own."""
-    from privote.ledger import Place
+    from privote.ledger import Location
 
     from .files import claimed
 
-    place = Place.of(path, beside)
+    place = Location.of(path, beside)
     own = (place.file, place.key, place.head)
     with (
         claimed(output, force=force, suffixes=(), keep=own, owner_only=owner_only) as draft,

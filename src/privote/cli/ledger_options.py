@@ -53,6 +53,6 @@ class LedgerFlags:
     @property
     def place(self) -> Any:
         """Where the ledger is, as the library takes it; None without one."""
-        from privote.ledger import Place
+        from privote.ledger import Location
 
-        return None if self.ledger is None else Place.of(self.ledger, self.beside)
+        return None if self.ledger is None else Location.of(self.ledger, self.beside)

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from privote.arrayfiles import ArrayFile, check_file, check_room, why
+from privote.arrayfiles import ArrayFile, check_file, check_unpacked, why
 from privote.errors import InputError, missing_extra
 
 from .records import MISSING, MultiLabelData
@@ -161,7 +161,7 @@ def _parquet(file: Path) -> dict[str, Column]:
     try:
         held = pq.ParquetFile(file, page_checksum_verification=True)
         sizes = held.metadata
-        check_room(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
+        check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
         found = held.read()
         return {name: found[name].to_numpy() for name in found.column_names}
     except InputError:

@@ -70,8 +70,8 @@ class Accounts:
         self, curve: Floats, facts: Mapping[str, Any] | None = None, totals: Totals | None = None
     ) -> None:
         """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
-        with self._entered(totals) as sums:
-            if self.ledger.room(sums, curve, self.orders, self.scope, 1) < 1:
+        with self._transaction(totals) as sums:
+            if sums.fitting(curve, self.orders, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} has not enough left for this charge")
             self._append(curve, facts or {})
 
@@ -88,8 +88,8 @@ class Accounts:
 
         ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
         """
-        with self._entered(totals) as sums:
-            fit = self.ledger.room(sums, each, self.orders, self.scope, most)
+        with self._transaction(totals) as sums:
+            fit = sums.fitting(each, self.orders, self.scope, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
@@ -101,13 +101,13 @@ class Accounts:
 
     def charge_sealed(self, curve: Floats, facts: Mapping[str, Any]) -> None:
         """Charge a cost that depends on the votes: sealed, and no ground to refuse."""
-        with self._entered():
+        with self._transaction():
             self._append(None, facts, {"rdp": curve.tolist()})
 
     def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
         """Charge the whole budget of the data set, of which nothing may be used yet."""
-        with self._entered() as totals:
-            if self._used(totals):
+        with self._transaction() as totals:
+            if (self.dataset, None) in totals.charged:
                 raise BudgetError(
                     f"this takes the whole budget of data set {self.dataset!r}, and part of it is "
                     "used"
@@ -123,46 +123,11 @@ class Accounts:
 
     # -- allowances --------------------------------------------------------------------------------
 
-    def find(
-        self, totals: Totals, facts: Mapping[str, Any], roll: Mapping[str, str] | None
-    ) -> str | None:
-        """Return the account these voters have under these terms; None if they have none.
-
-        Named voters are found whatever their order, and also if others of the same account are
-        absent. Whoever is named must be in it, or nobody: so a voter has one allowance under the
-        same terms.
-
-        Parameters
-        ----------
-        facts
-            Sizes of the electorate: voters, labels.
-        roll
-            The digest of each voter's name, by name; None if voters are known by their place.
-        """
-        terms = terms_of({**self._entry("charge"), **facts})
-        for account, known in totals.accounts.items():
-            if known.terms != terms or (known.roll is None) != (roll is None):
-                continue
-            if known.roll is None or roll is None:
-                if account == self._name(terms, facts["voters"], None):  # not a coalition's
-                    return account
-                continue
-            strangers = [name for name, digest in roll.items() if digest not in known.roll]
-            if not strangers:
-                return account
-            if len(strangers) < len(roll):
-                raise InputError(
-                    "voter_ids",
-                    f"holds {strangers[0]!r}, who is not registered with the others: the "
-                    "voters of an allowance are fixed when it is charged",
-                )
-        return None
-
     def open(
         self,
         surprise: Callable[[], Floats],
         wanted: Counts | None,
-        facts: dict[str, Any],
+        facts: Mapping[str, Any],
         roll: Mapping[str, str] | None = None,
     ) -> Allowance:
         """Find the account of an electorate, or open and charge it.
@@ -173,36 +138,45 @@ class Accounts:
             Works out what one surprise costs at most, (orders,): only to open an account.
         wanted
             (voters,) the allowance asked for; None for the largest that fits.
-        facts, roll
-            As for :meth:`find`.
+        facts
+            Sizes of the electorate: voters, labels.
+        roll
+            The digest of each voter's name, by name; None if voters are known by their place.
         """
-        with self._entered() as totals:
-            account = self.find(totals, facts, roll)
-            if account is not None:
-                found = Allowance.of(self, account, totals.accounts[account], roll)
-                if wanted is not None and (found.own != wanted).any():
-                    raise BudgetError("this electorate has an allowance already, and it stays")
-                return found
-            each = surprise()
-            largest = self.ledger.room(totals, FACTOR * each, self.orders, self.scope, MOST)
-            if largest < 1:
-                raise self._nothing_left(totals)
-            if wanted is not None and wanted.max() > largest:
-                raise InputError(
-                    "allowance",
-                    f"must lie in 0..{largest}, the largest that keeps "
-                    f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
-                )
-            if wanted is None:
-                wanted = np.full(facts["voters"], largest, np.int64)
-            digests = None if roll is None else list(roll.values())
-            terms = terms_of({**self._entry("charge"), **facts})
-            account = self._name(terms, facts["voters"], digests)
-            self.open_as(totals, account, each, wanted, facts, digests)
-            return Allowance.of(self, account, totals.accounts[account], roll)
+        terms = terms_of({**self.entry("charge"), **facts})
+        digests = None if roll is None else list(roll.values())
+        # A coalition's accounts have other names, so nobody goes on with one of those.
+        account = self.ledger.name_account(
+            {"terms": terms, "voters": facts["voters"], "roll": digests}
+        )
+        with self._transaction() as totals:
+            if roll is not None:
+                account = _account_of(totals, terms, roll) or account
+            if account not in totals.accounts:
+                each = surprise()
+                allowance = self._check_fits(totals, each, wanted, facts["voters"])
+                self._append_allowance(account, each, allowance, facts, digests)
+            found = Allowance.of(self, account, totals.accounts[account], roll)
+            if wanted is not None and (found.own != wanted).any():
+                raise BudgetError("this electorate has an allowance already, and it stays")
+        return found
 
-    def _name(self, terms: str, voters: int, digests: list[str] | None) -> str:
-        return self.ledger.name_account({"terms": terms, "voters": voters, "roll": digests})
+    def _check_fits(
+        self, totals: Totals, surprise: Floats, wanted: Counts | None, voters: int
+    ) -> Counts:
+        """Return the allowance of a new account (voters,); refuse one that does not fit."""
+        most = totals.fitting(FACTOR * surprise, self.orders, self.scope, MOST)
+        if most < 1 or (wanted is not None and wanted.max() < 1):
+            raise self._nothing_left(totals)
+        if wanted is None:
+            return np.full(voters, most, np.int64)
+        if wanted.max() > most:
+            raise InputError(
+                "allowance",
+                f"must lie in 0..{most}, the largest that keeps "
+                f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
+            )
+        return wanted
 
     def open_as(
         self,
@@ -211,15 +185,26 @@ class Accounts:
         surprise: Floats,
         allowance: Counts,
         facts: Mapping[str, Any],
-        digests: list[str] | None = None,
     ) -> None:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
-        most = int(allowance.max())
-        curve = FACTOR * most * surprise
-        if most < 1 or self.ledger.room(totals, curve, self.orders, self.scope, 1) < 1:
+        curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
+        if most < 1 or totals.fitting(curve, self.orders, self.scope, 1) < 1:
             raise self._nothing_left(totals)
-        sealed = None if digests is None else {"roll": digests}
-        self._append(curve, {**facts, "account": account, "allowance": plain(allowance)}, sealed)
+        self._append_allowance(account, surprise, allowance, facts, None)
+
+    def _append_allowance(
+        self,
+        account: str,
+        surprise: Floats,
+        allowance: Counts,
+        facts: Mapping[str, Any],
+        digests: list[str] | None,
+    ) -> None:
+        self._append(
+            FACTOR * allowance.max() * surprise,
+            {**facts, "account": account, "allowance": plain(allowance)},
+            None if digests is None else {"roll": digests},
+        )
 
     def authorise(self, totals: Totals) -> Budget:
         """Fix the data set's budget at first use; refuse another one, or another kind."""
@@ -235,7 +220,8 @@ class Accounts:
     # -- entries -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _entered(self, totals: Totals | None = None) -> Iterator[Totals]:
+    def _transaction(self, totals: Totals | None = None) -> Iterator[Totals]:
+        """Write to the ledger, in the caller's transaction if there is one; the budget is fixed."""
         if totals is not None:
             self.authorise(totals)
             yield totals
@@ -244,14 +230,8 @@ class Accounts:
             self.authorise(sums)
             yield sums
 
-    def enter_answer(self, account: str, queries: int, spent: Counts, refused: Counts) -> None:
-        """Enter what an answer took from an account; inside a transaction."""
-        sealed = {"spent": packed(spent), "refused": packed(refused)}
-        self.ledger.append(
-            {**self._entry("answer"), "account": account, "queries": queries}, sealed
-        )
-
-    def _entry(self, kind: str) -> dict[str, Any]:
+    def entry(self, kind: str) -> dict[str, Any]:
+        """Return what every entry of a kind says."""
         return {"kind": kind, "dataset": self.dataset, "consumer": self.consumer, **self.stamp}
 
     def _append(
@@ -260,12 +240,8 @@ class Accounts:
         facts: Mapping[str, Any],
         sealed: dict[str, Any] | None = None,
     ) -> None:
-        body = {**self._entry("charge"), **facts, "orders": self.orders.tolist()}
+        body = {**self.entry("charge"), **facts, "orders": self.orders.tolist()}
         self.ledger.append({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
-
-    def _used(self, totals: Totals) -> bool:
-        """Return True if anything was charged to the data set."""
-        return (self.dataset, None) in totals.charged
 
     @property
     def _mechanism(self) -> str:
@@ -280,7 +256,7 @@ class Accounts:
         )
 
     def _nothing_left(self, totals: Totals) -> BudgetError:
-        if self._used(totals):
+        if (self.dataset, None) in totals.charged:
             return BudgetError(
                 f"what is left of {self._named} buys not one surprise a voter with "
                 f"{self._mechanism}: other charges have used it. To go on with an allowance that "
@@ -347,7 +323,11 @@ class Allowance:
             known = totals.accounts[self.account]
             left = left_over(self.each, known.spent, known.refused)
             counted, spent, refused = effective(block, baseline, left, **rule)
-            self.accounts.enter_answer(self.account, block.queries, spent, refused)
+            body = {**self.accounts.entry("answer"), "account": self.account}
+            self.accounts.ledger.append(
+                {**body, "queries": block.queries},
+                sealed={"spent": packed(spent), "refused": packed(refused)},
+            )
         return counted
 
     def spending(self) -> Sealed:
@@ -362,6 +342,27 @@ class Allowance:
     @property
     def _known(self) -> Account:
         return self.accounts.ledger.reading().accounts[self.account]
+
+
+def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | None:
+    """Return the account that named voters have under these terms; None if they have none.
+
+    They are found whatever their order, and also if others of the same account are absent. Whoever
+    is named must be in it, or nobody: so a voter has one allowance under the same terms.
+    """
+    for account, known in totals.accounts.items():
+        if known.terms != terms or known.roll is None:
+            continue
+        strangers = [name for name, digest in roll.items() if digest not in known.roll]
+        if not strangers:
+            return account
+        if len(strangers) < len(roll):
+            raise InputError(
+                "voter_ids",
+                f"holds {strangers[0]!r}, who is not registered with the others: the "
+                "voters of an allowance are fixed when it is charged",
+            )
+    return None
 
 
 def plain(allowance: Counts) -> int | tuple[int, ...]:

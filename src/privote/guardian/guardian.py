@@ -15,14 +15,14 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..ballots import Ballots, check_head
 from ..entropy import Entropy
 from ..errors import InputError
-from ..ledger import Budget, Ledger, Place
+from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, VOTER, Release, check_protects
 from . import allowance, data_dependent, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer
-from .registry import check_guess, seats
+from .registry import seats
 
 
 class Guardian:
@@ -54,7 +54,7 @@ class Guardian:
         self,
         mechanism: Mechanism,
         budget: Budget,
-        ledger: Ledger | Place | str | os.PathLike[str],
+        ledger: Ledger | Location | str | os.PathLike[str],
         *,
         guarantee: str = "allowance",
         dataset: str = "default",
@@ -76,7 +76,7 @@ class Guardian:
         for name, value in (("consumer", consumer), ("owner", owner)):
             if value is not None:
                 check_name(name, value)
-        if not isinstance(ledger, Ledger | Place | str | os.PathLike):
+        if not isinstance(ledger, Ledger | Location | str | os.PathLike):
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         curve_orders, protects = check_orders(orders), check_protects(protects)
         self._ids = None if voter_ids is None else seats(voter_ids)
@@ -169,9 +169,8 @@ class Guardian:
             ballots = ballots.head(check_head(queries, ballots.queries))
         issuer = self._issuer
         if self.guarantee == "allowance":
-            guess = check_guess(baseline, queries)
             return allowance.release(
-                issuer, ballots, guess, self._wanted, self._ids, voter_ids, keep
+                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, keep
             )
         if baseline is not None:
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, epsilon
+from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
 from ..errors import InputError
@@ -36,6 +36,10 @@ class Issuer:
         """The Rényi orders of every charge."""
         return self.accounts.orders
 
+    def epsilon(self, curve: Floats) -> float:
+        """Return what a curve that was charged costs at the budget's delta."""
+        return epsilon_at(curve, self.orders, self.accounts.budget.delta)[0]
+
     def draw(self, ballots: BallotSource, then: Callable[[Any], None] = lambda _: None) -> Labels:
         """Draw labels for all ballots, block by block; ``then`` sees every tally."""
         drawn = []
@@ -49,20 +53,18 @@ class Issuer:
         self,
         labels: Labels,
         voters: int,
-        cost: Floats | float | None,
+        epsilon: float | None,
         *,
         allowance: int | tuple[int, ...] | None = None,
         so_far: int | None = None,
         terms: dict[str, Any] | None = None,
         sealed: Sealed | None = None,
     ) -> Release:
-        """Return what leaves; ``cost`` is the curve that was charged, or an epsilon, or None."""
+        """Return what leaves; ``epsilon`` is what may be published, or None."""
         budget = self.accounts.budget
-        if isinstance(cost, np.ndarray):
-            cost = float(np.max(epsilon(cost, self.orders, budget.delta)))
         return Release(
             labels=labels,
-            epsilon=cost,
+            epsilon=epsilon,
             delta=budget.delta,
             guarantee=self.guarantee,
             budget=budget.epsilon,
@@ -71,7 +73,7 @@ class Issuer:
             allowance=allowance,
             terms=terms or {},
             simulated=self.entropy.simulated,
-            ledger=self.accounts.ledger.place(),
+            ledger=self.accounts.ledger.last_entry(),
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
             rule=self.accounts.rule if terms is None else None,

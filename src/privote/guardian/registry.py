@@ -15,7 +15,7 @@ from ..mechanisms import Mechanism
 
 
 def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
-    """Return each named voter's place; refuse names that do not tell voters apart.
+    """Return each named voter's seat; refuse names that do not tell voters apart.
 
     Names are texts or integers, and are compared as texts: 7 and "7" name one voter.
     """
@@ -47,10 +47,10 @@ def _name(name: Any, place: int) -> str:
     return str(name)
 
 
-def placed(
+def seats_in_batch(
     registered: dict[str, int] | None, voters: int, voter_ids: Sequence[Any] | None
 ) -> Counts | None:
-    """Return the place of each of a batch's voters; None if they come as they were named."""
+    """Return the seat of each of a batch's voters; None if they come as they were registered."""
     if voter_ids is None:
         if registered is not None and voters != len(registered):
             raise InputError(
@@ -68,8 +68,35 @@ def placed(
     return np.array([registered[name] for name in batch], np.int64)
 
 
-def steady_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
-    """Yield blocks as if all registered voters were there: who is absent leaves no trace."""
+def registered_blocks(
+    ballots: BallotSource, places: Counts | None, registered: int
+) -> Iterator[Block]:
+    """Yield blocks with every registered voter on its seat; who is absent is missing.
+
+    Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
+
+    Parameters
+    ----------
+    places
+        The seat of each of the ballots' voters; None if all come in the order of their seats.
+    """
+    for block in _even_blocks(ballots, registered):
+        if places is None:
+            yield block
+        elif isinstance(block, SparseBlock):
+            voter = places[block.voter]
+            yield SparseBlock(
+                block.query, voter, block.votes, block.queries, registered, block.start
+            )
+        else:
+            assert isinstance(block, DenseBlock)
+            votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
+            votes[:, places] = block.votes
+            yield DenseBlock(votes, missing=True, start=block.start)
+
+
+def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
+    """Yield blocks of as many queries as if all registered voters were there."""
     if ballots.sparse or ballots.voters == registered:
         yield from ballots.blocks()
         return
@@ -85,38 +112,20 @@ def steady_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
         yield DenseBlock(waiting, missing=True, start=start)
 
 
-def seated(block: Block, places: Counts | None, voters: int) -> Block:
-    """Put the batch's voters on their registered seats; empty seats are missing."""
-    if places is None:
-        return block
-    if isinstance(block, SparseBlock):
-        return SparseBlock(
-            block.query, places[block.voter], block.votes, block.queries, voters, block.start
-        )
-    assert isinstance(block, DenseBlock)
-    votes = np.full((block.queries, voters, block.labels), MISSING, np.int8)
-    votes[:, places] = block.votes
-    return DenseBlock(votes, missing=True, start=block.start)
-
-
-def check_guess(baseline: Any, queries: int | None) -> Any:
-    """Return the first rows of a baseline as an array; refuse what is none."""
-    if baseline is None:
-        return None
-    try:
-        return np.atleast_1d(np.asarray(baseline))[:queries]
-    except ValueError:
-        raise InputError("baseline", "must be a table (queries, labels) of 0 and 1") from None
-
-
 def check_baseline(
-    baseline: Any, ballots: BallotSource, mechanism: Mechanism
+    baseline: Any, ballots: BallotSource, mechanism: Mechanism, *, first: int | None = None
 ) -> npt.NDArray[np.bool_]:
-    """Return a public guess (queries, labels) that this mechanism could have released."""
+    """Return a public guess (queries, labels) that this mechanism could have released.
+
+    With ``first`` the ballots are the first ones of those that the baseline is about.
+    """
     shape = (ballots.queries, ballots.labels)
     if baseline is None:
         return np.broadcast_to(np.zeros((), np.bool_), shape)
-    guess = np.asarray(baseline)
+    try:
+        guess: npt.NDArray[Any] = np.atleast_1d(np.asarray(baseline))[:first]
+    except ValueError:  # ragged
+        raise InputError("baseline", "must be a table (queries, labels) of 0 and 1") from None
     if guess.shape != shape:
         raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
     # A bool from outside may hide any byte.
@@ -131,7 +140,7 @@ def check_baseline(
     return guess.astype(np.bool_)
 
 
-def check_wanted(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
+def check_allowance(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
     """Return the allowance that was asked for, for every voter (voters,); None if none was."""
     if wanted is None:
         return None

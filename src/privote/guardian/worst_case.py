@@ -17,9 +17,9 @@ def release(
     mechanism.check(ballots)
     each = mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
     fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=sizes(ballots))
-    drawn = []
+    drawn, spent = [], issuer.epsilon(fit * each)
     for block in ballots.head(fit).blocks():
         drawn.append(mechanism.draw(mechanism.tally(block), issuer.entropy))
         if keep is not None:
-            keep(issuer.publish(drawn[-1], ballots.voters, fit * each))
-    return issuer.publish(np.concatenate(drawn), ballots.voters, fit * each)
+            keep(issuer.publish(drawn[-1], ballots.voters, spent))
+    return issuer.publish(np.concatenate(drawn), ballots.voters, spent)

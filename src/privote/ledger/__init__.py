@@ -1,8 +1,8 @@
 """The ledger: an append-only, crash-safe, tamper-evident record of charges."""
 
 from .book import Ledger
-from .place import Place
+from .location import Location
 from .totals import Budget
 from .verification import Verification
 
-__all__ = ["Budget", "Ledger", "Place", "Verification"]
+__all__ = ["Budget", "Ledger", "Location", "Verification"]

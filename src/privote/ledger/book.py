@@ -21,8 +21,8 @@ import numpy as np
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
-from .chain import START, Anchor, Chain, Head, canonical
-from .place import Place
+from .chain import Anchor, Chain, Head, canonical
+from .location import Location
 from .store import Row, SQLiteStore, Store
 from .totals import Budget, Scope, Totals, check_name
 from .verification import Verification, against_anchor, verify
@@ -49,7 +49,7 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        path: Place | str | os.PathLike[str],
+        path: Location | str | os.PathLike[str],
         *,
         create: bool = True,
         beside: str | os.PathLike[str] | None = None,
@@ -61,9 +61,9 @@ class Ledger:
         secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what. With
         ``readonly`` nothing is written and no lock is taken, so a copy on read-only media will do.
         """
-        place = path if isinstance(path, Place) else Place.of(path, beside)
+        location = path if isinstance(path, Location) else Location.of(path, beside)
         if readonly:
-            ledger = cls(*place.open_reader(), readonly=True)
+            ledger = cls(*location.open_reader(), readonly=True)
             try:
                 anchor = ledger._anchor
                 assert anchor is not None
@@ -75,13 +75,13 @@ class Ledger:
                 raise
             return ledger
         Chain.from_environment()  # a bad key is found before anything is made
-        new = place.address is not None or not place.file.exists()
-        store = place.open_store(create=create)
+        new = location.address is not None or not location.file.exists()
+        store = location.open_store(create=create)
         try:
             # Under the lock: also finishes what a crash between commit and anchor left open.
             with store.transaction():
-                head = store.head() or (0, START)
-                chain, anchor = place.unlock(head, new=new, create=create)
+                head = store.head()
+                chain, anchor = location.unlock(head, new=new, create=create)
         except BaseException:
             store.close()
             raise
@@ -107,7 +107,7 @@ class Ledger:
         A charge is a charge only if its row is in the chain: what was appended is read back before
         the commit and after it. A trigger or rule of the database's can drop a row without a word.
         """
-        with self._alone():
+        with self._turn():
             if self._readonly:
                 raise LedgerError("the ledger was opened for reading only")
             if self._added is not None:
@@ -116,16 +116,16 @@ class Ledger:
             try:
                 self._added = added
                 with self._store.transaction():
-                    before = self._store.head() or (0, START)
+                    before = self._store.head()
                     totals = self._catch_up()
-                    self._check_in_place(before, (totals.read, totals.digest))
+                    self._check_head(before, totals.head)
                     yield totals
-                    after = (totals.read, totals.digest)
-                    self._confirm(before, added, after)
+                    after = totals.head
+                    self._check_kept(before, added, after)
                     if self._anchor is not None and added:
                         self._anchor.write(before, after)  # announced, then committed
                 if added:
-                    self._finish(before, added, after)
+                    self._anchor_commit(before, added, after)
                 self._added = None  # here and below: an interrupt may hit either line
             except BaseException:
                 self._totals = Totals()  # what was undone must not stay in the sums
@@ -134,7 +134,7 @@ class Ledger:
                 self._added = None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[None]:
         """Let in one thread at a time, of the process that opened the ledger.
 
         A fork copies what is kept in memory, so it would be spent twice, and two processes would
@@ -148,7 +148,7 @@ class Ledger:
         with self._lock:
             yield
 
-    def _check_in_place(self, head: Head, seen: Head) -> None:
+    def _check_head(self, head: Head, seen: Head) -> None:
         """Raise unless the entries end where this ledger, and the anchor, have seen them end.
 
         A file put in the place of an open one would take charges that nobody else ever sees.
@@ -157,7 +157,7 @@ class Ledger:
         if wrong or head != seen:
             raise LedgerError(wrong or Anchor.rolled_back(head, [seen]))
 
-    def _confirm(self, before: Head, added: list[Row], after: Head) -> None:
+    def _check_kept(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless the rows just added, and no others, are where they belong."""
         if self._store.rows(before[0], after[0]) != added:
             raise LedgerError(
@@ -165,30 +165,31 @@ class Ledger:
                 "released; run verify"
             )
 
-    def _finish(self, before: Head, added: list[Row], after: Head) -> None:
-        """Anchor the committed head, unless another process has already gone on."""
+    def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
+        """Read back what was committed, and anchor it unless another process has gone on."""
         with self._store.transaction():
-            self._confirm(before, added, after)
-            if self._anchor is not None and (self._store.head() or (0, START)) == after:
-                self._check_in_place(after, after)
+            self._check_kept(before, added, after)
+            if self._anchor is not None and self._store.head() == after:
+                self._check_head(after, after)
                 self._anchor.write(after)
 
     def reading(self) -> Totals:
         """Return what all entries add up to now; takes no lock of the database's."""
-        with self._alone():
+        with self._turn():
             return self._catch_up()
 
     def _catch_up(self) -> Totals:
         totals = self._totals
-        for row in self._store.rows(after=totals.read):
-            expected = self._chain.digest(totals.digest, row.number, row.at, row.body)
-            if row.number != totals.read + 1 or row.digest != expected:
+        for row in self._store.rows(after=totals.head[0]):
+            number, digest = totals.head
+            expected = self._chain.digest(digest, row.number, row.at, row.body)
+            if row.number != number + 1 or row.digest != expected:
                 raise LedgerError(f"entry {row.number} does not fit the chain: run verify")
-            totals.take(row, self._chain)
+            totals.add(row, self._chain)
         return totals
 
     def append(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> Row:
-        """Add an entry; only inside :meth:`writing`. A curve that is none is refused here."""
+        """Add an entry; only inside :meth:`writing`. Refuses what cannot be a Rényi curve."""
         if self._added is None:
             raise LedgerError("append outside a transaction")
         if body.get("rdp") is not None:
@@ -196,18 +197,17 @@ class Ledger:
             body = {**body, "rdp": curve.tolist()}
         for name in ("allowance", "queries", "voters", "labels"):
             if np.min(body.get(name) or 0) < 0:
-                raise InputError(f"{name} of an entry must not be negative, got {body[name]!r:.60}")
+                raise InputError(name, "of an entry must not be negative", body[name])
         hidden = None if sealed is None else canonical(sealed)
         if hidden is not None:
             body = {**body, "seal": self._chain.seal(hidden)}
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        number, text = self._totals.read + 1, canonical(body)
-        row = Row(
-            number, at, text, self._chain.digest(self._totals.digest, number, at, text), hidden
-        )
+        (last, previous), text = self._totals.head, canonical(body)
+        digest = self._chain.digest(previous, last + 1, at, text)
+        row = Row(last + 1, at, text, digest, hidden)
         self._store.append(row)
         self._added.append(row)
-        self._totals.take(row, self._chain)
+        self._totals.add(row, self._chain)
         return row
 
     def set_budget(self, budget: Budget, *, dataset: str, consumer: str | None = None) -> None:
@@ -257,20 +257,7 @@ class Ledger:
         self.append({**body, "rule": settled.rule, "orders": settled.orders})
         return settled
 
-    # -- what is left ------------------------------------------------------------------------------
-
-    def room(self, totals: Totals, each: Floats, orders: Floats, scope: Scope, wanted: int) -> int:
-        """Return how many costs ``each``, up to ``wanted``, still fit every budget of a scope."""
-        known = totals.orders.get(scope[0])
-        if known is not None and not np.array_equal(known, orders):
-            raise InputError("orders", "must be those of the data set's earlier charges")
-        if scope[0] in totals.taken:
-            return 0
-        each = check_charge(each, orders)
-        for place in ((scope[0], None), scope):
-            if place in totals.budgets:
-                wanted = totals.filter(place, orders).room(each, wanted)
-        return wanted
+    # -- names and secrets -------------------------------------------------------------------------
 
     def name_account(self, facts: dict[str, Any]) -> str:
         """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""
@@ -293,7 +280,7 @@ class Ledger:
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
         shown = []
-        with self._alone():
+        with self._turn():
             rows = self._store.rows()
         for row in rows:
             body = json.loads(row.body)
@@ -317,27 +304,26 @@ class Ledger:
             for scope, budget in totals.budgets.items()
         ]
 
-    def place(self) -> dict[str, Any] | None:
+    def last_entry(self) -> dict[str, Any] | None:
         """Return the last entry's number and digest, for statements; None in memory."""
         if self._anchor is None:
             return None
-        with self._alone():
-            number, digest = self._store.head() or (0, START)
+        number, digest = self.reading().head
         return {"entry": number, "digest": digest}
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
-        with self._alone():
+        with self._turn():
             return verify(self._store, self._chain, self._anchor)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the entries while the ledger is in use; without the key."""
-        target = Place.of(path).file
+        target = Location.of(path).file
         if target.exists():
             raise InputError(f"backup {str(path)!r} exists already")
         if not target.parent.is_dir():
             raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
-        with self._alone():
+        with self._turn():
             self._store.backup(target)
 
     def close(self) -> None:
@@ -350,7 +336,7 @@ def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
     """Return the epsilon of all charges of a scope; None where it is not an unconditional one."""
     if totals.conditional.get(scope[0]):
         return None
-    if scope[0] in totals.taken:
+    if scope[0] in totals.spent_whole:
         return budget.epsilon
     known = totals.filters.get(scope)
     return 0.0 if known is None else known.epsilon()

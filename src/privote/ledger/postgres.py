@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
-from .store import SCHEMA, Row, SQLiteStore, check_schema, row_of
+from .chain import START, Head
+from .store import FORMAT, Row, SQLiteStore, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -83,9 +84,7 @@ class PostgresStore:
             url = sqlalchemy.make_url(address).set(drivername="postgresql+psycopg")
         except (self._error, ValueError):
             # What was given may hold a password, and the error repeats it.
-            raise InputError(
-                "ledger", "must be a postgresql:// address, and this one is none"
-            ) from None
+            raise InputError("ledger", "must be a postgresql:// address that can be read") from None
         self._secrets = tuple(
             text for text in (url.password, url.query.get("password")) if isinstance(text, str)
         )
@@ -125,11 +124,11 @@ class PostgresStore:
                     raise LedgerError("the database holds no ledger")
                 self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
             found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").scalar())
-            check_schema(found)
+            FORMAT.check(found)
             if found == 0:
                 for statement in _TABLES:
                     self._run(statement)
-                self._run("INSERT INTO meta VALUES (:version)", version=SCHEMA)
+                self._run("INSERT INTO meta VALUES (:version)", version=FORMAT.number)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -183,10 +182,10 @@ class PostgresStore:
         )
         return [row_of(values) for values in found]
 
-    def head(self) -> tuple[int, str] | None:
-        """Return number and digest of the last row; None if there is none."""
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
         found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else None
+        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
     def problems(self) -> list[str]:
         """Return what does not belong to the tables, or is gone, and lost sealed rows."""

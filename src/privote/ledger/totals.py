@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, positive
-from .chain import START, Chain, canonical
+from .chain import START, Chain, Head, canonical
 from .store import Row
 
 Counts = npt.NDArray[np.int64]
@@ -172,24 +172,34 @@ class Account:
 class Totals:
     """The sums over all entries so far."""
 
-    read: int = 0
-    digest: str = START
+    head: Head = (0, START)  # number and digest of the last entry
     budgets: dict[Scope, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
     filters: dict[Scope, RenyiFilter] = field(default_factory=dict)
     orders: dict[str, Floats] = field(default_factory=dict)
     charged: set[Scope] = field(default_factory=set)
-    taken: set[str] = field(default_factory=set)
+    spent_whole: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
 
     def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
         """Return what a scope's budget has admitted so far."""
         return self.filters.get(scope) or self.budgets[scope].filter(orders)
 
-    def take(self, row: Row, chain: Chain) -> None:
+    def fitting(self, each: Floats, orders: Floats, scope: Scope, most: int) -> int:
+        """Return how many costs ``each``, up to ``most``, still fit every budget of a scope."""
+        known = self.orders.get(scope[0])
+        if known is not None and not np.array_equal(known, orders):
+            raise InputError("orders", "must be those of the data set's earlier charges")
+        if scope[0] in self.spent_whole:
+            return 0
+        for limited in {(scope[0], None), scope} & self.budgets.keys():
+            most = self.filter(limited, orders).fitting(each, most)
+        return most
+
+    def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
         body = json.loads(row.body)
-        self.read, self.digest = row.number, row.digest
+        self.head = row.number, row.digest
         scope = (body["dataset"], body.get("consumer"))
         if body["kind"] == "budget":
             pinned = body["orders"]
@@ -200,27 +210,27 @@ class Totals:
                 orders=None if pinned is None else tuple(pinned),
             )
         elif body["kind"] == "charge":
-            self._take_charge(scope, body, row, chain)
+            self._add_charge(scope, body, row, chain)
         else:
-            self._take_answer(body, row, chain)
+            self._add_answer(body, row, chain)
 
-    def _take_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
+    def _add_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
         self.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
         self.charged |= {scope, (scope[0], None)}
         if body.get("everything"):
-            self.taken.add(scope[0])
+            self.spent_whole.add(scope[0])
         if body["rdp"] is None:
             return
         curve, orders = np.array(body["rdp"]), np.array(body["orders"])
         self.orders[scope[0]] = orders
-        for place in {scope, (scope[0], None)} & self.budgets.keys():
-            self.filters[place] = self.filter(place, orders)
-            self.filters[place].add(curve)
+        for limited in {scope, (scope[0], None)} & self.budgets.keys():
+            self.filters[limited] = self.filter(limited, orders)
+            self.filters[limited].add(curve)
         if "account" in body:
             hidden = _unsealed(row, body, chain) if "seal" in body else {}
             self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
 
-    def _take_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
+    def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
         account.queries += int(body["queries"])
         account.spent += unpacked(hidden["spent"])

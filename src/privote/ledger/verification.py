@@ -36,7 +36,7 @@ def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | Non
     """
     if not first:
         return anchor.missing
-    head, (number, digest) = store.head() or (0, START), first[0]
+    head, (number, digest) = store.head(), first[0]
     settled = [(row.number, row.digest) for row in store.rows(number - 1, number)]
     if number > 0 and settled != [(number, digest)]:
         return anchor.rolled_back(head, first)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.filters import check_charge
 from ..accounting.renyi import Floats, check_orders
 from ..errors import InputError, positive
 from ..ledger import Budget
@@ -24,7 +23,7 @@ def room(mechanism: Mechanism, each: Floats, budget: Budget, most: int = MOST) -
     """
     orders = check_orders(None)
     settled = budget.settled("exclusive", orders, mechanism.own_order)
-    return settled.filter(orders).room(check_charge(each, orders), most)
+    return settled.filter(orders).fitting(each, most)
 
 
 def queries_for(

@@ -134,7 +134,7 @@ def begin(
                 },
             )
             noise = _charge(plan, accounts, {"voters": records, "labels": labels})
-            place = book.place()
+            place = book.last_entry()
     return TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
@@ -177,7 +177,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> fl
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
-            return ledger.room(totals, curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
+            return totals.fitting(curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
 
         least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
         while not fits(high):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.ledger import Place
+from privote.ledger import Location
 from privote.ledger.chain import START, Anchor, Chain
 from privote.ledger.postgres import PostgresStore
 
@@ -50,7 +50,7 @@ def files(folder: Path) -> list[str]:
     ],
 )
 def test_an_address_is_shown_without_user_and_password(address: str, tmp_path: Path) -> None:
-    place = Place.of(address, tmp_path / "site")
+    place = Location.of(address, tmp_path / "site")
     assert place.shown == "postgresql://db.example:5433/ledger"
     assert SECRET not in repr(place)
     assert place.key == tmp_path / "site.key"
@@ -60,7 +60,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "no local name": (f"postgresql://u:{SECRET}@h/d", None, "beside must name a local file"),
     "another database": (f"mysql://u:{SECRET}@h/d", None, "got a 'mysql' address"),
     "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
-    "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "and this one is none"),
+    "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "address that can be read"),
     "a file with beside": ("ledger.db", "site", "beside goes with a ledger in PostgreSQL"),
     "nothing": ("", None, "ledger must be a path or an address, got ''"),
     "a number": (7, None, "ledger must be a path or an address, got 7"),
@@ -87,7 +87,7 @@ def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     address = f"postgresql://clerk:{SECRET}@127.0.0.1:1/none"
     with pytest.raises(pv.LedgerError, match="cannot be used") as caught:
-        label(Place.of(address, tmp_path / "site"))
+        label(Location.of(address, tmp_path / "site"))
     assert SECRET not in str(caught.value)
     assert files(tmp_path) == []
 
@@ -255,7 +255,7 @@ def test_a_backup_goes_to_a_new_file(path: Path, bad: Any) -> None:
 
 
 def test_label_takes_a_place_in_postgresql(database: str, tmp_path: Path) -> None:
-    place = Place.of(database, tmp_path / "site")
+    place = Location.of(database, tmp_path / "site")
     first = label(place)
     again = label(place)
     assert again.ledger is not None
@@ -265,7 +265,7 @@ def test_label_takes_a_place_in_postgresql(database: str, tmp_path: Path) -> Non
 
 
 def test_a_database_in_use_is_not_adopted_without_its_key(database: str, tmp_path: Path) -> None:
-    label(Place.of(database, tmp_path / "site"))
+    label(Location.of(database, tmp_path / "site"))
     with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*give as beside"):
         pv.Ledger.open(database, beside=tmp_path / "other")
     assert files(tmp_path) == ["site.head", "site.key"]
@@ -274,7 +274,7 @@ def test_a_database_in_use_is_not_adopted_without_its_key(database: str, tmp_pat
 def test_an_emptied_database_is_rolled_back(database: str, server: str, tmp_path: Path) -> None:
     import sqlalchemy
 
-    label(Place.of(database, tmp_path / "site"))
+    label(Location.of(database, tmp_path / "site"))
     engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("DROP TABLE sealed, entries, meta CASCADE"))

@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A ledger's address: a file, or a PostgreSQL database with a local name for key and anchor.
 
     Make one with :meth:`of`. Its ``repr`` and :attr:`shown` hold no password.
@@ -40,7 +40,7 @@ class Place:
         cls,
         path: str | os.PathLike[str],
         beside: str | os.PathLike[str] | None = None,
-    ) -> Place:
+    ) -> Location:
         """Return the place at a path, or at a ``postgresql://`` address with ``beside``."""
         text = _text("ledger", path)
         if _REMOTE.match(text):
@@ -65,7 +65,7 @@ class Place:
         return cls(Path(text).name, Path(text))
 
     def __repr__(self) -> str:
-        return f"Place({self.shown!r})"
+        return f"Location({self.shown!r})"
 
     @property
     def key(self) -> Path:
@@ -106,13 +106,13 @@ class Place:
         if chain is None and not self.key.exists():
             # Without an entry it is being made, or a crash left it so: the next run ends that.
             if self.address is None and Anchor.peek(self.head) == 0:
-                with closing(SQLiteStore.reader(self.file)) as entries:
-                    if entries.head() is None:
+                with closing(SQLiteStore(self.file, readonly=True)) as entries:
+                    if entries.head() == (0, START):
                         raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
             raise self._no_key()
         chain = chain or Chain.read(self.key)
         store: Store = (
-            SQLiteStore.reader(self.file)
+            SQLiteStore(self.file, readonly=True)
             if self.address is None
             else PostgresStore(self.address, create=False)
         )
@@ -183,7 +183,5 @@ def _shown(address: str) -> str:
         parts = urlsplit(address)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        raise InputError(
-            "ledger", "must be a postgresql:// address, and this one is none"
-        ) from None
+        raise InputError("ledger", "must be a postgresql:// address that can be read") from None
     return f"postgresql://{parts.hostname or ''}{port}{parts.path}"
