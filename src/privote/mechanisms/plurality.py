@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError
-from .base import Bools
+from .base import Bools, Labels
 from .classes import ClassMechanism
 
 Floats = npt.NDArray[np.float64]
@@ -39,6 +39,9 @@ class PluralityVoting(ClassMechanism):
     def holding(self, labels: int) -> int:
         """Return 1: a class is one label."""
         return 1
+
+    def _every_class(self, labels: int) -> Labels:
+        return np.eye(labels, dtype=np.int8)
 
     def noise_free(self, block: Block) -> Bools:
         """Return the label with the most votes (queries, labels); none where nobody votes."""
@@ -95,7 +98,11 @@ class PluralityVoting(ClassMechanism):
                 if free.any():
                     table[row, free] = wins[row, -1] / free.sum()
             if self.gate is not None:
-                gate = np.exp(self.gate.log_probs(tally.profiles[:, 0]))
+                gate = self.gate_probs(tally)
                 table = np.concatenate([table * gate[:, 1:], gate[:, :1]], axis=1)
             parts.append(table)
         return np.concatenate(parts)
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each row, which has one label: (queries, outcomes)."""
+        return self.outcome_probabilities(votes)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..accounting.renyi import Floats
 from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError, InputError, whole
@@ -113,13 +114,8 @@ class PowersetVoting(ClassMechanism):
         for block in self._accept(votes).blocks():
             tally = self.tally(block)
             wins = np.exp(self.win_log_probs(tally))
-            for row in range(block.queries):
+            for row, (abstain, answer) in enumerate(self.gate_probs(tally).tolist()):
                 seen = np.flatnonzero(tally.profiles[row])
-                abstain, answer = (
-                    (0.0, 1.0)
-                    if self.gate is None
-                    else np.exp(self.gate.log_probs(tally.profiles[row, 0])).tolist()
-                )
                 entry: dict[Any, float] = {
                     tuple(np.flatnonzero(tally.ballots[tally.winners[row, i]]).tolist()): float(
                         wins[row, i] * answer
@@ -131,6 +127,17 @@ class PowersetVoting(ClassMechanism):
                     entry["abstain"] = abstain
                 out.append(entry)
         return out
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each set, those without a vote alike: (queries, outcomes)."""
+        ballots = self._accept(votes)
+        sets = [tuple(np.flatnonzero(row).tolist()) for row in self._every_class(ballots.labels)]
+        table = []
+        for entry in self.outcome_probabilities(ballots):
+            free = len(sets) - sum(each in entry for each in sets)
+            row = [entry.get(each, entry["unvoted"] / max(free, 1)) for each in sets]
+            table.append(row if self.gate is None else [*row, entry["abstain"]])
+        return np.array(table)
 
 
 @lru_cache(maxsize=64)
