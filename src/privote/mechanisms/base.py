@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +26,7 @@ ABSTAIN = -1
 Labels = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
+_OURS: set[str] = set()  # names that are taken
 _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
 
 
@@ -52,9 +53,13 @@ class Mechanism(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        # Under its parent's name it would go on with its parent's charges in a ledger.
+        # Under another's name it would go on with the other's charges in a ledger.
         if "name" not in vars(cls):
             cls.name = f"{cls.__module__}:{cls.__qualname__}"
+        elif cls.__module__.startswith(f"{__package__}."):
+            _OURS.add(cls.name)
+        elif cls.name in _OURS:
+            raise TypeError(f"name {cls.name!r} is taken by a mechanism of privote's own")
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):
@@ -115,6 +120,20 @@ class Mechanism(ABC):
         """Return the levels by which cells are priced; None where a cost is no sum over cells."""
         return None
 
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return the names of all settings."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def needs(cls) -> tuple[tuple[str, ...], ...]:
+        """Return the settings that cannot be left out: of each group, one must be given."""
+        return tuple(
+            (field.name,)
+            for field in fields(cls)
+            if field.default is MISSING and field.default_factory is MISSING
+        )
+
     # -- what planning asks of it ------------------------------------------------------------------
 
     @classmethod
@@ -129,12 +148,14 @@ class Mechanism(ABC):
             The Rényi order at which the budget settles, for what is made for one order.
         """
         make: Any = cls
+        if "sigma" not in cls.settings():
+            raise UnavailableError(f"{cls.name} has no sigma, and no variants of its own")
         return (make(sigma=sigma),)
 
     def with_noise(self, sigma: float) -> Mechanism:
         """Return the same mechanism with another amount of noise."""
         other: Any = self
-        if not hasattr(self, "sigma"):
+        if "sigma" not in self.settings():
             raise UnavailableError(f"{self.name} has no sigma, and no with_noise of its own")
         return replace(other, sigma=sigma)  # type: ignore[no-any-return]
 

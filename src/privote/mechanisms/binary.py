@@ -70,6 +70,11 @@ class BinaryVoting(VoteMechanism):
                 "`false_alarm`"
             )
 
+    @classmethod
+    def needs(cls) -> tuple[tuple[str, ...], ...]:
+        """Return that the noise must be given, in one of two ways."""
+        return (("sigma", "link"),)
+
     @property
     def _link(self) -> Link:
         if self.link is not None:
