@@ -10,7 +10,7 @@ price. On the command line, where this file is on Python's path:
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class LaplaceQuota(pv.VoteMechanism):
         The bar, as a share of the registered voters.
     """
 
-    name: ClassVar[str] = "laplace-quota"  # in files and ledgers, wherever the class is
+    name = "laplace-quota"  # in files and ledgers, wherever the class is
 
     sigma: float
     quota: float = 0.5

@@ -90,7 +90,7 @@ def test_plans_and_tunings() -> None:
     assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
     sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
     assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
-    tuning = planning.tune_mechanism(VOTES, sigma=5.0, also=[LaplaceQuota], **BUDGET)
+    tuning = planning.tune_mechanism(VOTES[:4, :10], sigma=5.0, also=[LaplaceQuota], **BUDGET)
     names = [trial.mechanism.name for trial in tuning.trials]
     assert names == ["binary", "binary", "tau", "tau", "powerset", "laplace-quota"]
     noises = planning.tune_sigma(VOTES, mechanism=LAPLACE, sigmas=[5.0, 9.0], **BUDGET)

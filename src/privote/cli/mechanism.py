@@ -81,8 +81,8 @@ class MechanismFlags:
 
     def _given(self) -> dict[str, Any]:
         """Return the flags that were given, but for the name."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
-        return {flag: value for flag, value in values.items() if value is not None}
+        _, *flags = (field.name for field in fields(self))
+        return {flag: getattr(self, flag) for flag in flags if getattr(self, flag) is not None}
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -126,7 +126,8 @@ def words_of(mechanism: Mechanism) -> list[str]:
     kind = type(mechanism)
     known = mechanism.name if mechanism.name in MECHANISMS else f"{kind.__module__}:{kind.__name__}"
     words = ["--mechanism", known]
-    for flag in (f.name for f in fields(MechanismFlags) if f.name != "name"):
+    _, *flags = (field.name for field in fields(MechanismFlags))
+    for flag in flags:
         value: Any = mechanism
         for part in _PARTS.get(flag, (flag,)):
             value = getattr(value, part, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -256,19 +256,12 @@ class Mechanism(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, as plain numbers, for statements and files."""
         out: dict[str, Any] = {"mechanism": self.name}
-        for field in sorted(fields(self), key=lambda field: field.name == "gate"):
-            value = getattr(self, field.name)
-            if value is None:
-                continue
-            nested = hasattr(value, "__dataclass_fields__")
-            out[field.name] = (
-                {
-                    "kind": type(value).__name__,
-                    **{f.name: getattr(value, f.name) for f in fields(value)},
-                }
-                if nested
-                else value
-            )
+        for name in sorted(self.settings(), key="gate".__eq__):
+            value = getattr(self, name)
+            if is_dataclass(value):
+                value = {"kind": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
+            if value is not None:
+                out[name] = value
         return out
 
     def __str__(self) -> str:

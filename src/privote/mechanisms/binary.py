@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.renyi import Floats
 from ..accounting.worst_case import supremum
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
-from .base import Mechanism, check_electorate
+from .base import Mechanism
 from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
@@ -126,32 +126,20 @@ class BinaryVoting(VoteMechanism):
             raise UnavailableError("bound 'pate2018' is proved for Gaussian noise, not for a link")
         return self._theorem6(margins, tally.voters, self.sigma, orders)
 
-    def worst_case_rdp(
-        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
-    ) -> Floats:
-        """Return what one query costs at most: every label flips at its costliest margin."""
-        exact = bound != "gaussian"
-        if exact and self.sigma is None:
-            return super().worst_case_rdp(voters, labels, orders, bound)
-        if self.sigma is None:
-            raise UnavailableError("bound 'gaussian' is for Gaussian noise, not for a link")
-        check_electorate(voters, labels)
-        gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
-        gaussian = labels * check_orders(orders) * (1 / self.sigma**2 + gate)
-        if not exact:
-            return gaussian
-        return np.minimum(super().worst_case_rdp(voters, labels, orders, bound), gaussian)
-
-    def _worst_vote(self, voters: int, orders: Floats) -> Floats:
-        """Return the costliest change of one vote, to another or to missing, at any margin."""
+    def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
         if self.link is not None:
+            if bound == "gaussian":
+                raise UnavailableError("bound 'gaussian' is for Gaussian noise, not for a link")
             # Where a link has nowhere left to go, a vote changes nothing and costs nothing.
             return worst_of_all(self, voters, True, tuple(orders), self.link.decided(voters))
+        assert self.sigma is not None
+        gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
+        gaussian = orders * (1 / self.sigma**2 + gate)
+        if bound == "gaussian" or (self.gate is not None and voters > SEARCHED_VOTERS):
+            return gaussian
         if voters <= _SCAN_VOTERS:
-            return worst_of_all(self, voters, True, tuple(orders))
-        if self.gate is not None and voters > SEARCHED_VOTERS:
-            return np.full(len(orders), np.inf)  # the bound that needs no search is the smaller one
-        return _searched(self, voters, tuple(orders))
+            return np.minimum(worst_of_all(self, voters, True, tuple(orders)), gaussian)
+        return np.minimum(_searched(self, voters, tuple(orders)), gaussian)
 
 
 @lru_cache(maxsize=64)

@@ -67,19 +67,19 @@ class CellMechanism(Mechanism):
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of 0, 1 (and ABSTAIN) in each cell: (queries, labels, 2 or 3)."""
+        return np.asarray(np.exp(self._cells(votes)))
+
+    def _cells(self, votes: Any) -> Floats:
         tallies = [self.tally(block) for block in self._accept(votes).blocks()]
-        return np.concatenate([np.exp(self.log_probs(t.margins, t.voters)) for t in tallies])
+        return np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
 
     def joint_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each whole row: the labels are drawn one by one."""
-        cells = np.asarray(self.outcome_probabilities(votes))
-        return np.asarray(self._of_rows(cells).prod(axis=-1))
+        return np.asarray(self._of_rows(self.outcome_probabilities(votes)).prod(axis=-1))
 
     def joint_log_probs(self, votes: Any) -> Floats:
         """Return the log-probability of each whole row, however rare it is."""
-        tallies = [self.tally(block) for block in self._accept(votes).blocks()]
-        cells = np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
-        return np.asarray(self._of_rows(cells).sum(axis=-1))
+        return np.asarray(self._of_rows(self._cells(votes)).sum(axis=-1))
 
     def _of_rows(self, cells: Floats) -> Floats:
         """Return what each cell of each possible row has: (queries, outcomes, labels)."""
@@ -136,8 +136,8 @@ class VoteMechanism(CellMechanism):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         own = vars(cls)
-        searched = cls.worst_case_rdp is not VoteMechanism.worst_case_rdp
-        if "vote_log_probs" in own and searched and "worst_case_rdp" not in own:
+        says = "vote_log_probs" in own and not {"_worst_vote", "worst_case_rdp"} & own.keys()
+        if says and cls._worst_vote is not VoteMechanism._worst_vote:
             raise TypeError(
                 f"{cls.__name__} says other probabilities than its parent, whose worst case is of "
                 "its own: extend privote.VoteMechanism, or say worst_case_rdp too"
@@ -166,10 +166,7 @@ class VoteMechanism(CellMechanism):
 
     def by_level(self, voters: int, missing: bool) -> Ladder | None:
         """Return the levels that a cell can stand at, with what it costs there."""
-        return self._ladder(voters, self.counts_missing(missing))
-
-    def _ladder(self, voters: int, missing: bool) -> Ladder:
-        return Ladder(self, voters, missing)
+        return Ladder(self, voters, self.counts_missing(missing))
 
     def level_costs(
         self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
@@ -180,14 +177,13 @@ class VoteMechanism(CellMechanism):
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         if tally.voters > _TABLE_VOTERS:
             return super()._levels(tally)
-        ladder = self._ladder(tally.voters, tally.missing)
+        ladder = Ladder(self, tally.voters, tally.missing)
         return ladder.margins, ladder.places(tally.margins)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
-        levels, index = np.unique(tally.margins, return_inverse=True)
+        levels, index = super()._levels(tally)
         table = self._cell_cost(levels, tally, orders, bound)
-        index = index.reshape(tally.margins.shape)
         total = np.zeros((len(tally.margins), len(orders)))
         for label in range(index.shape[1]):
             total += table[index[:, label]]
@@ -216,15 +212,14 @@ class VoteMechanism(CellMechanism):
         row of a missing vote is zero where no vote is missing.
         """
         if voters <= _TABLE_VOTERS:
-            places = self._ladder(voters, missing).places(margins)
+            places = Ladder(self, voters, missing).places(margins)
             return np.asarray(_table(self, voters, missing, tuple(orders))[places])
         return directed_costs(self, margins, voters, missing, orders)
 
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: flipping all its votes is the worst it can do."""
         tally = self.tally(block)
-        levels, index = np.unique(tally.margins, return_inverse=True)
-        index = index.reshape(tally.margins.shape)
+        levels, index = super()._levels(tally)
         costs = self._directed(levels, tally.voters, tally.missing, orders)
         width = len(levels)
         if isinstance(block, DenseBlock):
@@ -260,10 +255,10 @@ class VoteMechanism(CellMechanism):
         self._check_bound(bound, self.worst_case_bounds)
         orders = check_orders(orders)
         check_electorate(voters, labels)
-        return labels * self._worst_vote(int(voters), orders)
+        return labels * self._worst_vote(int(voters), orders, bound)
 
-    def _worst_vote(self, voters: int, orders: Floats) -> Floats:
-        """Return the costliest change of one vote at any margin: (orders,)."""
+    def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
+        """Return the costliest change of one vote, to another or to missing: (orders,)."""
         return worst_of_all(self, voters, self.counts_missing(True), tuple(orders))
 
     def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:

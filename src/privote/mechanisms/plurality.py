@@ -86,21 +86,9 @@ class PluralityVoting(ClassMechanism):
         """
         parts = []
         for block in self._accept(votes).blocks():
-            tally = self.tally(block)
-            wins = np.exp(self.win_log_probs(tally))
-            table = np.zeros((block.queries, block.labels))
-            label = tally.ballots.argmax(axis=1) if len(tally.ballots) else np.zeros(1, np.intp)
-            for row in range(block.queries):
-                seen = tally.profiles[row] > 0
-                free = np.ones(block.labels, bool)
-                free[label[tally.winners[row][seen]]] = False
-                table[row, label[tally.winners[row][seen]]] = wins[row, :-1][seen]
-                if free.any():
-                    table[row, free] = wins[row, -1] / free.sum()
-            if self.gate is not None:
-                gate = self.gate_probs(tally)
-                table = np.concatenate([table * gate[:, 1:], gate[:, :1]], axis=1)
-            parts.append(table)
+            cells = self.cell_probabilities(self.tally(block))
+            held = cells[:, : 0 if self.gate is None else 1, 2]  # a query as a whole, or not at all
+            parts.append(np.concatenate([cells[..., 1], held], axis=1))
         return np.concatenate(parts)
 
     def joint_probabilities(self, votes: Any) -> Floats:
