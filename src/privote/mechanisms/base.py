@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from itertools import product
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -261,7 +262,7 @@ class Mechanism(ABC):
             if is_dataclass(value):
                 value = {"kind": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
             if value is not None:
-                out[name] = value
+                out[name] = value.item() if isinstance(value, np.generic) else value
         return out
 
     def __str__(self) -> str:
@@ -300,5 +301,5 @@ def describe(parameters: dict[str, Any]) -> str:
             )
             parts.append(f"{key} {inner}")
         elif key != "mechanism":
-            parts.append(f"{key}={value}" if isinstance(value, str) else f"{key}={value:g}")
+            parts.append(f"{key}={value:g}" if isinstance(value, Real) else f"{key}={value}")
     return f"{parameters['mechanism']} ({', '.join(parts)})" if parts else parameters["mechanism"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +21,11 @@ from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..blocks import Block, Counts, DenseBlock
 from ..entropy import Entropy
-from ..errors import InputError
+from ..errors import InputError, UnavailableError
 from .base import ABSTAIN, Bools, Labels, Mechanism, check_electorate
 
 _TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
-_SCANNED = 1000  # margins priced at a time
+_SCANNED, _MOST_SCANNED = 1000, 1 << 20  # margins priced at a time, and in all
 
 # Beyond, the tallies around a gate lie too far from zero for a search among floats, and a worst
 # case is the bound that holds for any number of voters.
@@ -162,7 +162,7 @@ class VoteMechanism(CellMechanism):
     def unanimous(self, voters: int, labels: int) -> float:
         """Return how often a label that every voter wants, and nothing else, is released as 1."""
         check_electorate(voters, labels)
-        return float(np.exp(self.log_probs(np.array(voters), voters)[1]))
+        return float(np.exp(self.log_probs(np.array([voters]), voters)[0, 1]))
 
     def by_level(self, voters: int, missing: bool) -> Ladder | None:
         """Return the levels that a cell can stand at, with what it costs there."""
@@ -284,7 +284,7 @@ class Ladder:
         """How many levels one ballot can move a cell by."""
         return 2 if self.missing else 1
 
-    @property
+    @cached_property
     def margins(self) -> Counts:
         """The margin at each level; without missing votes every other one cannot occur."""
         return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
@@ -341,6 +341,11 @@ def worst_of_all(
     array = np.array(orders)
     worst = np.zeros(len(array))
     last = voters if end is None else end
+    if last > _MOST_SCANNED:
+        raise UnavailableError(
+            f"the worst case of {mech} is looked for at every count, and {voters} voters are more "
+            f"than {_MOST_SCANNED}: a mechanism for so many says worst_case_rdp itself"
+        )
     step = 1 if missing else 2
     for start in range(-last, last + 1, step * _SCANNED):
         margins = np.arange(start, min(start + step * _SCANNED, last + 1), step)

@@ -18,7 +18,7 @@ from ..accounting.worst_case import argmax_supremum
 from ..ballots import BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import positive
+from ..errors import BallotError, positive
 from .argmax import Contest, neighbour_costs
 from .base import ABSTAIN, Labels, Mechanism, check_electorate
 
@@ -77,11 +77,26 @@ class ClassMechanism(Mechanism):
     def holding(self, labels: int) -> int:
         """Return how many of the classes hold one given label, exactly."""
 
-    @abstractmethod
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
+        query, voter, cast = block.speakers()
+        size = cast.sum(axis=1)
+        over = np.flatnonzero(size > (block.labels if self.most_ones is None else self.most_ones))
+        if len(over):
+            at = int(over[0])
+            raise BallotError(
+                *self._refusal,
+                sealed=f"voter {voter[at]} has {size[at]} positives on query "
+                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
+            )
+        return query, voter, cast
+
+    @property
+    @abstractmethod
+    def _refusal(self) -> tuple[str, ...]:
+        """What is said of a ballot with too many positives: an argument and a rule, or a text."""
 
     @abstractmethod
     def _draw_unvoted(

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import BallotError
 from .base import Bools, Labels
 from .classes import ClassMechanism
 
@@ -54,18 +53,16 @@ class PluralityVoting(ClassMechanism):
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = block.speakers()
-        size = cast.sum(axis=1)
-        if (size > 1).any():
-            at = int(np.flatnonzero(size > 1)[0])
-            raise BallotError(
-                "plurality takes at most one positive a ballot, and a ballot has more; it is "
-                "sealed which",
-                sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
-            )
-        speaks = size == 1
+        query, voter, cast = super()._vote(block)
+        speaks = cast.any(axis=1)
         return query[speaks], voter[speaks], cast[speaks]
+
+    @property
+    def _refusal(self) -> tuple[str, ...]:
+        return (
+            "plurality takes at most one positive a ballot, and a ballot has more; it is sealed "
+            "which",
+        )
 
     def _may_be_silent(self, block: Block) -> bool:
         # A ballot of zeros is allowed, so a neighbour may fall silent.

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats
-from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import BallotError, InputError, whole
+from ..errors import InputError, whole
 from .classes import ClassMechanism
 
 _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
@@ -64,22 +63,13 @@ class PowersetVoting(ClassMechanism):
         top = min(labels, self.max_positives)
         return sum(math.comb(labels - 1, size - 1) for size in range(1, top + 1))
 
-    def _vote(
-        self, block: Block
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = block.speakers()
-        if self.max_positives is not None:
-            size = cast.sum(axis=1)
-            if (size > self.max_positives).any():
-                at = int(np.flatnonzero(size > self.max_positives)[0])
-                raise BallotError(
-                    "max_positives",
-                    f"is {self.max_positives}, but a ballot has more positives, and it is "
-                    "sealed which; raise it or use Ballots.clip",
-                    sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                    f"{block.start + query[at]}",
-                )
-        return query, voter, cast
+    @property
+    def _refusal(self) -> tuple[str, ...]:
+        rule = (
+            f"is {self.max_positives}, but a ballot has more positives, and it is sealed which; "
+            "raise it or use Ballots.clip"
+        )
+        return "max_positives", rule
 
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
