@@ -176,12 +176,19 @@ def test_names_do_not_collide_with_ours() -> None:
     assert Heir(sigma=2.0).parameters()["mechanism"] == Heir.name
 
 
-def test_other_probabilities_need_another_worst_case() -> None:
+@pytest.mark.parametrize("parent", [pv.BinaryVoting, pv.TauVoting])
+def test_other_probabilities_need_another_worst_case(parent: Any) -> None:
     with pytest.raises(TypeError, match=r"extend privote\.VoteMechanism"):
 
-        class Other(pv.BinaryVoting):
+        class Other(parent):
             def vote_log_probs(self, margins: Any, voters: int) -> Any:
                 return super().vote_log_probs(2 * margins, voters)
+
+    with pytest.raises(TypeError, match="must say vote_log_probs"):
+
+        class Priced(parent):
+            def log_probs(self, margins: Any, voters: int) -> Any:
+                return super().log_probs(2 * margins, voters)
 
 
 # -- the command line ------------------------------------------------------------------------------

@@ -45,6 +45,21 @@ class CellTally:
 class CellMechanism(Mechanism):
     """A mechanism that releases each label on its own margin."""
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        own = vars(cls)
+        if "log_probs" in own:
+            raise TypeError(f"{cls.__name__} must say vote_log_probs: log_probs follows from it")
+        if "vote_log_probs" not in own or {"worst_case_rdp", "_worst_vote"} & own.keys():
+            return
+        if cls.worst_case_rdp is not VoteMechanism.worst_case_rdp or (
+            getattr(cls, "_worst_vote", None) is not VoteMechanism._worst_vote
+        ):
+            raise TypeError(
+                f"{cls.__name__} says other probabilities than its parent, whose worst case is of "
+                "its own: extend privote.VoteMechanism, or say worst_case_rdp too"
+            )
+
     @abstractmethod
     def vote_log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
         """Return log Pr[0], log Pr[1] of an answered label by its margin: (..., 2).
@@ -132,16 +147,6 @@ class VoteMechanism(CellMechanism):
     surprise_unit: ClassVar[str] = "vote"
     bounds: ClassVar[tuple[str, ...]] = ("exact",)
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        own = vars(cls)
-        says = "vote_log_probs" in own and not {"_worst_vote", "worst_case_rdp"} & own.keys()
-        if says and cls._worst_vote is not VoteMechanism._worst_vote:
-            raise TypeError(
-                f"{cls.__name__} says other probabilities than its parent, whose worst case is of "
-                "its own: extend privote.VoteMechanism, or say worst_case_rdp too"
-            )
 
     @property
     def rises(self) -> bool:
