@@ -22,6 +22,7 @@ EXPECTED = {
     "neighbours.py": (120, r"epsilon=1\.98 a record, allowance 61 for life"),
     "coalition/run.py": (240, r"Sites that took part: south, west; registered: 2"),
     "departures.py": (120, r"formula 6\.79; true 20\.30"),
+    "own_mechanism.py": (60, r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries"),
     "headline.py": (240, r"tmc2007: 4000 queries"),
 }
 

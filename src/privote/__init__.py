@@ -35,6 +35,7 @@ from .mechanisms import (
     PluralityVoting,
     PowersetVoting,
     TauVoting,
+    VoteMechanism,
 )
 from .release import Release
 
@@ -66,6 +67,7 @@ __all__ = [
     "SparseBallots",
     "TauVoting",
     "UnavailableError",
+    "VoteMechanism",
     "__version__",
     "bills",
     "epsilon",

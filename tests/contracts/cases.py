@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.contracts.outside import LaplaceQuota, RandomBallot
 
 import privote as pv
 
@@ -42,6 +43,9 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "powerset gate": pv.PowersetVoting(sigma=2.0, gate=GATE),
     "powerset max_positives": pv.PowersetVoting(sigma=1.0, max_positives=1),
     "powerset max_positives, gate": pv.PowersetVoting(sigma=1.0, max_positives=2, gate=GATE),
+    "outside votes": LaplaceQuota(sigma=2.0, quota=0.3),
+    "outside votes, gate": LaplaceQuota(sigma=2.0, quota=0.3, gate=GATE),
+    "outside ballots": RandomBallot(share=0.4),
 }
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 32.0, 1000.0])
@@ -57,11 +61,8 @@ def random_votes(
 ) -> npt.NDArray[Any]:
     """Return votes that ``mechanism`` accepts: bool, or int8 with some missing."""
     votes = rng.random(shape) < share
-    most = getattr(mechanism, "max_positives", None)
-    if mechanism.name == "plurality":
-        most = 1
-    if most is not None:
-        votes &= np.cumsum(votes, axis=2) <= most
+    if mechanism.most_ones is not None:
+        votes &= np.cumsum(votes, axis=2) <= mechanism.most_ones
     if not missing:
         return votes
     gaps = (rng.random(shape) < 0.15) | (rng.random((*shape[:2], 1)) < 0.15)

@@ -162,14 +162,14 @@ def test_the_worst_case_is_below_the_gaussian(name: str, voters: int, labels: in
     assert worst.shape == (len(ORDERS),)
     assert (worst >= 0).all()
     assert np.isfinite(worst).all()
-    if getattr(mech, "link", None) is not None:
-        with pytest.raises(pv.InputError, match="gaussian"):
+    assert (mech.surprise_rdp(voters, labels, ORDERS) <= worst * (1 + 1e-12)).all()
+    if "gaussian" not in mech.worst_case_bounds or getattr(mech, "link", None) is not None:
+        with pytest.raises(pv.InputError, match=r"gaussian|must be one of exact"):
             mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
         return
     assert (
         worst <= mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian") * (1 + 1e-12)
     ).all()
-    assert (mech.surprise_rdp(voters, labels, ORDERS) <= worst * (1 + 1e-12)).all()
 
 
 @every_mechanism
@@ -254,7 +254,7 @@ def test_an_unknown_bound_is_refused(name: str, bound: str) -> None:
 
 @every_mechanism
 def test_an_unknown_worst_case_bound_is_refused(name: str) -> None:
-    with pytest.raises(pv.InputError, match="bound must be one of exact, gaussian, got 'pate2018'"):
+    with pytest.raises(pv.InputError, match=r"bound must be one of exact.*, got 'pate2018'"):
         MECHANISMS[name].worst_case_rdp(5, 2, ORDERS, bound="pate2018")
 
 

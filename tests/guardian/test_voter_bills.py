@@ -106,7 +106,7 @@ def test_other_mechanisms_have_the_curve_only(mechanism: pv.Mechanism, votes: np
     assert pv.bills(mechanism, votes[:9], DELTA, accountant="smaller") == pytest.approx(
         pv.bills(mechanism, votes[:9], DELTA)
     )
-    with pytest.raises(pv.UnavailableError, match="'pld' is for binary voting"):
+    with pytest.raises(pv.UnavailableError, match="for mechanisms that count single votes"):
         pv.bills(mechanism, votes, DELTA, accountant="pld")
 
 

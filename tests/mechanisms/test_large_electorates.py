@@ -10,7 +10,7 @@ import pytest
 import privote as pv
 from privote.accounting.worst_case import supremum
 from privote.links import GaussianLink
-from privote.mechanisms import binary
+from privote.mechanisms import cells
 from privote.planning import unanimous_miss
 
 ORDERS = np.array([1.5, 4.0, 32.0, 512.0])
@@ -43,7 +43,7 @@ def test_a_gate_among_very_many_voters_costs_what_needs_no_search() -> None:
 @pytest.mark.parametrize("cost", [1.0, 0.01])
 def test_an_optimal_link_is_searched_where_it_still_moves(cost: float) -> None:
     mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=cost, order=4.0))
-    every = binary._directed_costs(mechanism, np.arange(-3000, 3001), 3000, True, ORDERS)
+    every = cells.directed_costs(mechanism, np.arange(-3000, 3001), 3000, True, ORDERS)
     np.testing.assert_array_equal(
         mechanism.worst_case_rdp(3000, 1, ORDERS), every.max(axis=(0, 1, 2))
     )

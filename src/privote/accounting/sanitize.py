@@ -92,8 +92,8 @@ def smooth_sensitivity(
 
     One changed ballot moves every cell by at most ``reach`` levels, so the sum at distance d is at
     most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
-    |f(X) - f(X')| <= min(S(X), S(X')). Proved for costs that are a table by cell (Binary, gated
-    Binary); other mechanisms need their own proof.
+    |f(X) - f(X')| <= min(S(X), S(X')). Proved for costs that are a table by cell, as of
+    mechanisms that count single votes; others need their own proof.
 
     Parameters
     ----------

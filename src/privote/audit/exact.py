@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
 from ..errors import whole
-from ..mechanisms import Mechanism, PluralityVoting, PowersetVoting
+from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from .elections import random_elections
 from .findings import BACKWARD, FORWARD, AuditReport, Findings
@@ -105,7 +105,9 @@ def exact(
     For each election every neighbour is listed (each voter, each other ballot), and the Rényi
     divergence between the joint distributions of the whole label vector is computed by the
     definition, in both directions. It must not exceed ``rdp``, ``rdp_by_voter``,
-    ``worst_case_rdp`` or ``surprise_rdp``, and ``outcome_probabilities`` must be the textbook's.
+    ``worst_case_rdp`` or ``surprise_rdp``, and ``outcome_probabilities`` must be the textbook's. A
+    mechanism from outside has no textbook: its own ``joint_log_probs`` are what is compared with,
+    and :func:`sampled` shows whether its draws follow them.
 
     Parameters
     ----------
@@ -164,7 +166,8 @@ def exact(
     tightness = _audit_bills(
         mechanism, votes, found.by_voter(cast, len(book.ballots)), findings, show
     )
-    _audit_probabilities(book, cast, votes, findings, show)
+    if book.independent:
+        _audit_probabilities(book, cast, votes, findings, show)
     return AuditReport(
         str(mechanism),
         voters,
@@ -176,6 +179,7 @@ def exact(
         tightness,
         findings.exceeded,
         tuple(findings.violations),
+        book.independent,
     )
 
 
@@ -212,17 +216,8 @@ def _audit_probabilities(
     show: Callable[[int], tuple[list[Any], None]],
 ) -> None:
     """Compare ``outcome_probabilities`` with the textbook's."""
-    mech, census = book.mechanism, book.census(cast)
-    given: npt.NDArray[Any]
-    if isinstance(mech, PowersetVoting):
-        true = np.exp(book.log_probs(census))
-        given = _powerset_table(book, mech, census, votes)
-    elif isinstance(mech, PluralityVoting):
-        true, given = np.exp(book.log_probs(census)), mech.outcome_probabilities(votes)
-    else:
-        true = np.exp(book.cell_log_probs(census))
-        given = mech.outcome_probabilities(votes)  # type: ignore[attr-defined]
-    apart = np.abs(np.asarray(given, np.float64) - true).reshape(len(votes), -1).max(axis=1)
+    true = np.exp(book.log_probs(book.census(cast)))
+    apart = np.abs(book.mechanism.joint_probabilities(votes) - true).max(axis=1)
     findings.compare(
         f"outcome_probabilities (difference / {_APART:g})",
         "either",
@@ -230,20 +225,3 @@ def _audit_probabilities(
         np.full((1, 1), _APART),
         show,
     )
-
-
-def _powerset_table(
-    book: Textbook, mech: PowersetVoting, census: Ints, votes: npt.NDArray[Any]
-) -> Floats:
-    """Spread the probability of "some unvoted set" evenly over the sets without a vote."""
-    counts = book.class_counts(census)
-    table = np.zeros((len(votes), len(book.outcomes)))
-    for row, entry in enumerate(mech.outcome_probabilities(votes)):
-        free = (counts[row] == 0).sum()
-        for column in range(counts.shape[1]):
-            labels = tuple(np.flatnonzero(book.outcomes[column]).tolist())
-            voted = counts[row, column] > 0
-            table[row, column] = entry[labels] if voted else entry["unvoted"] / free
-        if mech.gate is not None:
-            table[row, -1] = entry["abstain"]
-    return table

@@ -53,6 +53,8 @@ class AuditReport:
         For each quantity and direction, in how many elections it was too small.
     violations
         The first of them, each reproducible.
+    independent
+        Whether the true probabilities are a textbook's; or the mechanism's own, one from outside.
     """
 
     mechanism: str
@@ -65,6 +67,7 @@ class AuditReport:
     tightness: float
     exceeded: dict[tuple[str, str], int]
     violations: tuple[Violation, ...]
+    independent: bool = True
 
     @property
     def ok(self) -> bool:
@@ -84,6 +87,11 @@ class AuditReport:
             *(
                 f"  {name}: largest enumerated/stated {ratio:.9f}"
                 for name, ratio in self.ratios.items()
+            ),
+            *(
+                []
+                if self.independent
+                else ["  probabilities: the mechanism's own, no textbook has it"]
             ),
             f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
             *(

@@ -1,15 +1,17 @@
 """The mechanisms once more, by brute force and from their definitions only.
 
-Every ballot a voter could cast and every label vector that could be released is listed, and the
-probability of each is worked out the plain way. Nothing here calls the code under audit, except
-that an :class:`privote.OptimalLink` is asked for the probabilities it defines. Only for small
-elections: there are up to 3^labels ballots and as many outcomes.
+Every ballot a voter could cast and every label vector that could be released is listed, as the
+mechanism lists them, and the probability of each is worked out the plain way. Nothing here calls
+the code under audit, except that an :class:`privote.OptimalLink` is asked for the probabilities it
+defines. A mechanism of which this book knows nothing is taken at its word: its own distribution is
+what its prices are held to. Only for small elections: there are up to 3^labels ballots and as many
+outcomes.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,7 @@ class Textbook:
     Parameters
     ----------
     mechanism
-        Any of privote's mechanisms.
+        Any; one that extends a class of privote's is held to that class's definition.
     voters, labels
         The size of the election.
     missing
@@ -57,6 +59,8 @@ class Textbook:
         (ballots, labels) int8: every ballot that may be cast, 0, 1 or -1 for missing.
     outcomes
         (outcomes, labels) int8: every label vector that may be released.
+    independent
+        Whether the probabilities are the book's, and not the mechanism's own.
     """
 
     def __init__(
@@ -70,32 +74,12 @@ class Textbook:
                 f"to {_MOST_BALLOTS} ballots"
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
-        self.ballots = self._allowed(_vectors(labels, (0, 1, -1) if missing else (0, 1)))
-        self.outcomes = self._possible()
+        self.ballots = mechanism.every_ballot(labels, missing=missing)
+        self.outcomes = mechanism.every_outcome(labels)
         self._wins: dict[tuple[int, ...], dict[int, float]] = {}
-
-    @property
-    def _is_argmax(self) -> bool:
-        return isinstance(self.mechanism, PluralityVoting | PowersetVoting)
-
-    def _allowed(self, ballots: Ballot) -> Ballot:
-        most: int | None = None
-        if isinstance(self.mechanism, PluralityVoting):
-            most = 1
-        elif isinstance(self.mechanism, PowersetVoting):
-            most = self.mechanism.max_positives
-        return ballots if most is None else ballots[(ballots == 1).sum(axis=1) <= most]
-
-    def _possible(self) -> Ballot:
-        gated = self.mechanism.gate is not None
-        if not self._is_argmax:
-            return _vectors(self.labels, (0, 1, ABSTAIN) if gated else (0, 1))
-        if isinstance(self.mechanism, PluralityVoting):
-            outcomes = np.eye(self.labels, dtype=np.int8)
-        else:
-            outcomes = self._allowed(_vectors(self.labels, (0, 1)))
-        silence = np.full((1, self.labels), ABSTAIN, np.int8)
-        return np.concatenate([outcomes, silence]) if gated else outcomes
+        known = [rule for kind, rule in _RULES.items() if isinstance(mechanism, kind)]
+        self.independent = bool(known)
+        self._rule = known[0] if known else Textbook._own_word
 
     def census(self, cast: Ints) -> Ints:
         """Count the ballots of each election: (elections, voters) -> (elections, ballots)."""
@@ -103,14 +87,17 @@ class Textbook:
 
     def log_probs(self, census: Ints) -> Floats:
         """Return log-probabilities: (elections, ballots) -> (elections, outcomes)."""
-        joint = self._argmax(census) if self._is_argmax else self._cells(census)
+        joint = self._rule(self, census)
         total = logsumexp(joint, axis=1)
-        if np.abs(total).max() > 1e-9:
-            raise AssertionError(
-                f"outcomes sum to {np.exp(total[np.abs(total).argmax()])}, not to 1"
-            )
+        if not np.abs(total).max() < 1e-9:
+            off = np.exp(total[np.abs(total).argmax()])
+            raise InputError(f"the outcomes of {self.mechanism} must add up to 1, got {off}")
         # The last digits matter at orders near 1, where a sum off by 1e-13 shows as a cost.
         return np.asarray(joint - total[:, None])
+
+    def _own_word(self, census: Ints) -> Floats:
+        cast = [np.repeat(self.ballots, counts, axis=0) for counts in census]
+        return self.mechanism.joint_log_probs(np.array(cast))
 
     # -- Binary and Tau: every label on its own ----------------------------------------------------
 
@@ -124,39 +111,39 @@ class Textbook:
 
     def cell_log_probs(self, census: Ints) -> Floats:
         """Return log Pr[0], log Pr[1] and, gated, log Pr[ABSTAIN]: (elections, labels, 2 or 3)."""
-        mech = self.mechanism
-        yes, no = (census @ (self.ballots == vote) for vote in (1, 0))
-        margin: npt.NDArray[Any] = yes - no
-        if isinstance(mech, TauVoting):
-            size = (self.ballots == 1).sum(axis=1)
-            norm = size if mech.norm == 1 else np.sqrt(size)
-            weight = np.minimum(1.0, mech.tau / np.maximum(norm, 1e-300))
-            if mech.grid is not None:
-                weight = np.floor(weight * mech.grid) / mech.grid
-            clipped = census @ (weight[:, None] * (self.ballots == 1))
-            margin = 2 * clipped - self.voters
-            vote = _yes_no((2 * clipped - self.voters) / (math.sqrt(2) * mech.sigma))
-        elif not isinstance(mech, BinaryVoting):
-            raise InputError(f"the audit has no textbook for {mech}")
-        elif mech.link is not None:
-            vote = mech.link.log_probs(margin, self.voters)
-        elif mech.quota is not None or mech.false_alarm is not None:
-            assert mech.sigma is not None
-            margin = 2 * yes - self.voters
-            bar = (
-                mech.quota * self.voters
-                if mech.quota is not None
-                else -mech.sigma / math.sqrt(2) * float(ndtri(mech.false_alarm))
-            )
-            vote = _yes_no(math.sqrt(2) * (yes - bar) / mech.sigma)
-        else:
-            assert mech.sigma is not None
-            vote = _yes_no(margin / (math.sqrt(2) * mech.sigma))
-        if mech.gate is None:
+        rule = self._clipped if isinstance(self.mechanism, TauVoting) else self._counted
+        margin, vote = rule(census)
+        if self.mechanism.gate is None:
             return vote
         # max(c, n - c) with c = (n + margin) / 2: a missing vote counts half for either side.
         abstain, answer = self._gate((self.voters + np.abs(margin)) / 2)
         return np.concatenate([vote + answer[..., None], abstain[..., None]], axis=-1)
+
+    def _clipped(self, census: Ints) -> tuple[npt.NDArray[Any], Floats]:
+        """Return the margins of clipped ballots, and log Pr[0], log Pr[1] there."""
+        mech: Any = self.mechanism
+        size = (self.ballots == 1).sum(axis=1)
+        norm = size if mech.norm == 1 else np.sqrt(size)
+        weight = np.minimum(1.0, mech.tau / np.maximum(norm, 1e-300))
+        if mech.grid is not None:
+            weight = np.floor(weight * mech.grid) / mech.grid
+        margin = 2 * (census @ (weight[:, None] * (self.ballots == 1))) - self.voters
+        return margin, _yes_no(margin / (math.sqrt(2) * mech.sigma))
+
+    def _counted(self, census: Ints) -> tuple[npt.NDArray[Any], Floats]:
+        """Return the margins of single votes, and log Pr[0], log Pr[1] there."""
+        mech: Any = self.mechanism
+        yes, no = (census @ (self.ballots == vote) for vote in (1, 0))
+        if mech.link is not None:
+            return yes - no, mech.link.log_probs(yes - no, self.voters)
+        if mech.quota is None and mech.false_alarm is None:
+            return yes - no, _yes_no((yes - no) / (math.sqrt(2) * mech.sigma))
+        bar = (
+            mech.quota * self.voters
+            if mech.quota is not None
+            else -mech.sigma / math.sqrt(2) * float(ndtri(mech.false_alarm))
+        )
+        return 2 * yes - self.voters, _yes_no(math.sqrt(2) * (yes - bar) / mech.sigma)
 
     def _gate(self, top: npt.NDArray[Any]) -> tuple[Floats, Floats]:
         gate = self.mechanism.gate
@@ -197,6 +184,14 @@ class Textbook:
         return [self._wins[counts][count] for count in counts]
 
 
+_RULES: dict[type[Mechanism], Callable[[Textbook, Ints], Floats]] = {
+    BinaryVoting: Textbook._cells,
+    TauVoting: Textbook._cells,
+    PluralityVoting: Textbook._argmax,
+    PowersetVoting: Textbook._argmax,
+}
+
+
 def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     """Return, for each distinct count, the log-probability that *one* class with it wins.
 
@@ -213,10 +208,6 @@ def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
         terms = -0.5 * (x - means[own]) ** 2 - 0.5 * math.log(2 * math.pi) + others
         out[count] = float(logsumexp(terms)) + math.log(_STEP)
     return out
-
-
-def _vectors(labels: int, values: tuple[int, ...]) -> Ballot:
-    return np.array(list(itertools.product(values, repeat=labels)), np.int8)
 
 
 def _yes_no(z: npt.NDArray[Any]) -> Floats:

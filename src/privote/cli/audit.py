@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError
 from privote.links import OptimalLink
 from privote.mechanisms import (
     MECHANISMS,
@@ -21,6 +20,7 @@ from privote.mechanisms import (
 )
 
 from . import options
+from .mechanism import kind_of
 from .output import say
 
 
@@ -30,7 +30,8 @@ def audit(
         typer.Option(
             "--mechanism",
             metavar="NAME",
-            help=f"Audit this one only (may be repeated): {', '.join(MECHANISMS)}.",
+            help=f"Audit this one only (may be repeated): {', '.join(MECHANISMS)}, or "
+            "package.module:Class, which is imported.",
         ),
     ] = None,
     elections: Annotated[int, typer.Option(help="How many random elections each.")] = 100,
@@ -57,11 +58,10 @@ def audit(
 
         privote audit --mechanism binary --elections 500
     """
-    for name in mechanism or ():
-        if name not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise InputError(f"--mechanism must be one of {known}, got {name!r}")
-    subjects = [s for s in _subjects(voters) if not mechanism or s.name in mechanism]
+    kinds = tuple(kind_of(name) for name in mechanism or ())
+    subjects = [s for s in _subjects(voters) if not kinds or type(s) in kinds]
+    for kind in kinds:
+        subjects += [] if kind in MECHANISMS.values() else kind.variants(2.0, 4.0)
     size = _Size(voters=voters, labels=labels, elections=elections, seed=seed)
     findings = _run(subjects, size, draws if sampled else None)
     if not mechanism:
@@ -170,11 +170,11 @@ def _closest(mechanism: Mechanism, voters: int, labels: int) -> tuple[Any, Any]:
     """Return an even vote and a neighbour that tips it: where one voter matters most."""
     import numpy as np
 
-    most = 1 if mechanism.name == "plurality" else getattr(mechanism, "max_positives", None)
+    most = mechanism.most_ones or labels
     votes = np.zeros((1, voters, labels), np.bool_)
-    votes[:, : voters // 2, : most or labels] = True
+    votes[:, : voters // 2, :most] = True
     neighbour = votes.copy()
-    neighbour[:, voters - 1, : most or labels] = True
+    neighbour[:, voters - 1, :most] = True
     return votes, neighbour
 
 

@@ -105,7 +105,7 @@ class Outcome:
     def ballots(self, mechanism: Mechanism) -> Ballots:
         """Return the votes to be released, as this mechanism takes them."""
         ballots = Ballots.from_array(self.votes[: self.request.queries])
-        return ballots.clip(MOST_DIGITS) if isinstance(mechanism, PowersetVoting) else ballots
+        return ballots if mechanism.most_ones is None else ballots.clip(mechanism.most_ones)
 
     def score(self, labels: npt.NDArray[Any]) -> dict[str, float]:
         """Return the figures of merit of labels for the first queries; a label is its own score."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any
 
 from privote.errors import InputError
@@ -11,16 +12,31 @@ from privote.mechanisms import MECHANISMS, Gate, Mechanism
 
 from . import options
 
-# Flags that only some mechanisms know; the others go with all of them.
-_GOES_WITH = {
-    "tau": "tau",
-    "norm": "tau",
-    "max_positives": "powerset",
-    "quota": "binary",
-    "false_alarm": "binary",
-    "link_cost": "binary",
-    "link_order": "binary",
+# Flags that are parts of one setting; every other one is a setting of its name.
+_PARTS = {
+    "link_cost": ("link", "cost"),
+    "link_order": ("link", "order"),
+    "gate_threshold": ("gate", "threshold"),
+    "gate_sigma": ("gate", "sigma"),
 }
+_WHOLE: dict[str, type[Any]] = {"link": OptimalLink, "gate": Gate}
+
+
+def kind_of(name: str) -> type[Mechanism]:
+    """Return the mechanism of this name; ``package.module:Class`` is imported, which runs it."""
+    if name in MECHANISMS:
+        return MECHANISMS[name]
+    module, colon, place = name.partition(":")
+    if not colon:
+        known = ", ".join(MECHANISMS)
+        raise InputError("--mechanism", f"must be one of {known}, or package.module:Class", name)
+    try:
+        kind = getattr(import_module(module), place)
+    except Exception as error:  # somebody else's module may fail as it likes
+        raise InputError(f"--mechanism {name!r} cannot be imported: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
+        raise InputError("--mechanism", "must be a class that extends privote.Mechanism", name)
+    return kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +61,14 @@ class MechanismFlags:
             if stray:
                 raise InputError(f"{_spelled(stray[0])} goes with --mechanism: give it too")
             return
-        if self.name not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise InputError(f"--mechanism must be one of {known}, got {self.name!r}")
-        for flag, owner in _GOES_WITH.items():
-            if getattr(self, flag) is not None and owner != self.name:
+        kind = kind_of(self.name)
+        for flag in self._given():
+            setting = _PARTS.get(flag, (flag,))[0]
+            if setting not in kind.settings():
+                owners = [name for name, each in MECHANISMS.items() if setting in each.settings()]
                 raise InputError(
-                    f"{_spelled(flag)} goes with mechanism '{owner}', not with '{self.name}'"
+                    f"{_spelled(flag)} goes with mechanism {', '.join(map(repr, owners))}, not "
+                    f"with {self.name!r}"
                 )
         self._check_pair("link_cost", "link_order")
         self._check_pair("gate_threshold", "gate_sigma")
@@ -62,10 +79,32 @@ class MechanismFlags:
         if (getattr(self, one) is None) != (getattr(self, other) is None):
             raise InputError(f"{_spelled(one)} and {_spelled(other)} go together: give both")
 
+    def _given(self) -> dict[str, Any]:
+        """Return the flags that were given, but for the name."""
+        _, *flags = (field.name for field in fields(self))
+        return {flag: getattr(self, flag) for flag in flags if getattr(self, flag) is not None}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were given."""
+        settings: dict[str, Any] = {}
+        for flag, value in self._given().items():
+            setting, *part = _PARTS.get(flag, (flag,))
+            if part:
+                settings.setdefault(setting, {})[part[0]] = value
+            else:
+                settings[setting] = value
+        return settings | {key: _WHOLE[key](**settings[key]) for key in _WHOLE if key in settings}
+
     @property
     def noisy(self) -> bool:
         """True if the noise is set, by sigma or by a link."""
         return self.sigma is not None or self.link_cost is not None
+
+    def lacking(self) -> list[tuple[str, ...]]:
+        """Return the settings without which there is no mechanism: of each group, one."""
+        chosen = self.chosen
+        return [group for group in kind_of(self.name).needs() if not chosen.keys() & set(group)]
 
     def build_if_named(self) -> Mechanism | None:
         """Return the mechanism; None if there is no name."""
@@ -73,39 +112,33 @@ class MechanismFlags:
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
-        if sigma is None and not self.noisy:
-            more = " (or --link-cost and --link-order)" if self.name == "binary" else ""
-            raise InputError(f"--sigma{more} must be given for mechanism '{self.name}', got none")
-        if self.name == "tau" and self.tau is None:
-            raise InputError("--tau must be given for mechanism 'tau', got none")
-        chosen: dict[str, Any] = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name in ("tau", "norm", "max_positives", "quota", "false_alarm")
-            and getattr(self, field.name) is not None
-        }
-        if self.link_cost is not None and self.link_order is not None:
-            chosen["link"] = OptimalLink(cost=self.link_cost, order=self.link_order)
-        else:
-            chosen["sigma"] = self.sigma if sigma is None else sigma
-        if self.gate_threshold is not None and self.gate_sigma is not None:
-            chosen["gate"] = Gate(threshold=self.gate_threshold, sigma=self.gate_sigma)
-        return MECHANISMS[self.name](**chosen)
+        flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
+        for first, *others in flags.lacking():
+            more = f" (or {', '.join(map(spelled, others))})" if others else ""
+            raise InputError(
+                f"{spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
+            )
+        return kind_of(self.name)(**flags.chosen)
 
 
 def words_of(mechanism: Mechanism) -> list[str]:
     """Return the words of a command line that build this very mechanism."""
-    known = {flag: getattr(mechanism, flag, None) for flag in ("sigma", "tau", "norm", "quota")}
-    known |= {flag: getattr(mechanism, flag, None) for flag in ("max_positives", "false_alarm")}
-    link, gate = getattr(mechanism, "link", None), mechanism.gate
-    if link is not None:
-        known |= {"sigma": None, "link_cost": link.cost, "link_order": link.order}
-    if gate is not None:
-        known |= {"gate_threshold": gate.threshold, "gate_sigma": gate.sigma}
-    words = ["--mechanism", mechanism.name]
-    for flag, value in known.items():
+    kind = type(mechanism)
+    known = mechanism.name if mechanism.name in MECHANISMS else f"{kind.__module__}:{kind.__name__}"
+    words = ["--mechanism", known]
+    _, *flags = (field.name for field in fields(MechanismFlags))
+    for flag in flags:
+        value: Any = mechanism
+        for part in _PARTS.get(flag, (flag,)):
+            value = getattr(value, part, None)
         words += [] if value is None else [_spelled(flag), repr(value)]
     return words
+
+
+def spelled(setting: str) -> str:
+    """Return the options that make a setting, as they are typed."""
+    flags = [flag for flag, (whole, _) in _PARTS.items() if whole == setting]
+    return " and ".join(map(_spelled, flags or [setting]))
 
 
 def _spelled(flag: str) -> str:

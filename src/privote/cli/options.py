@@ -34,7 +34,8 @@ Name = Annotated[
         "--mechanism",
         metavar="NAME",
         show_default=False,
-        help=f"How a tally becomes labels: {', '.join(MECHANISMS)}.",
+        help=f"How a tally becomes labels: {', '.join(MECHANISMS)}; or package.module:Class, a "
+        "class of your own, which is imported and so runs.",
         rich_help_panel=_MECHANISM,
     ),
 ]

@@ -15,7 +15,7 @@ from privote.mechanisms import Mechanism
 
 from . import options
 from .groups import Group, grouped
-from .mechanism import MechanismFlags
+from .mechanism import MechanismFlags, kind_of, spelled
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
 
@@ -73,8 +73,6 @@ def plan(
     if wanted is not None and rule != "exclusive":
         raise InputError(f"--wanted is solved for an exclusive budget, got --rule {rule!r}")
     if wanted is None:
-        if mechanism.name == "tau" and mechanism.tau is None:
-            raise InputError("--tau must be given for mechanism 'tau', or --wanted; got neither")
         chosen = mechanism.build()
     else:
         chosen = _solve(mechanism, where, wanted, surprises_per_query)
@@ -91,22 +89,28 @@ def plan(
 
 def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | None) -> Mechanism:
     """Return the mechanism with the least noise, or the least clipping, for so many queries."""
-    clip = flags.name == "tau" and flags.tau is None
-    if flags.noisy and not clip:
-        free = "leave out --sigma and --link-cost" if flags.name != "tau" else "leave out --tau"
-        raise InputError(f"--wanted solves for sigma, or for tau given sigma: {free}")
-    if clip and not flags.noisy:
-        raise InputError("--sigma or --tau must be given with --wanted for mechanism 'tau'")
     from privote.planning import sigma_for, tau_for
 
     from .progress import working
 
-    def make(value: float) -> Mechanism:
-        return replace(flags, tau=value).build() if clip else flags.build(value)
+    solvers: dict[str, Callable[..., float]] = {"sigma": sigma_for, "tau": tau_for}
+    lacking = flags.lacking()
+    if len(lacking) > 1:
+        needed = " or ".join(spelled(first) for first, *_ in lacking)
+        raise InputError(f"{needed} must be given with --wanted for mechanism {flags.name!r}")
+    setting = lacking[0][0] if lacking else None
+    if setting not in solvers:
+        free = [group for group in kind_of(flags.name).needs() if group[0] in solvers]
+        which = " and ".join(map(spelled, free[-1])) if free else "--wanted"
+        raise InputError(f"--wanted solves for sigma, or for tau given sigma: leave out {which}")
 
-    solve: Callable[..., float] = tau_for if clip else sigma_for
+    def make(value: float) -> Mechanism:
+        given: Any = {setting: value}
+        return replace(flags, **given).build()
+
+    solve = solvers[setting]
     tries = 0
-    with working(f"solving for {'tau' if clip else 'sigma'}") as tick:
+    with working(f"solving for {setting}") as tick:
 
         def counted(value: float) -> Mechanism:
             nonlocal tries
@@ -121,7 +125,7 @@ def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | N
             guarantee="worst-case" if surprises is None else "allowance",
             surprises_per_query=surprises,
         )
-    return make(_rounded(value, up=not clip))
+    return make(_rounded(value, up=setting == "sigma"))
 
 
 def _rounded(value: float, *, up: bool) -> float:

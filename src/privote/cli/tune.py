@@ -13,7 +13,7 @@ from privote.errors import InputError
 
 from . import options
 from .groups import Group, grouped
-from .mechanism import MechanismFlags, words_of
+from .mechanism import MechanismFlags, kind_of, words_of
 
 if TYPE_CHECKING:
     from privote.planning import Tuning
@@ -230,7 +230,10 @@ class _Call:
     def mechanism(self, cube: Any, truth: Any, equal: str) -> Tuning:
         from privote.planning import tune_mechanism
 
-        return tune_mechanism(cube, truth, sigma=self.flags.sigma, equal=equal, **self.how)
+        also = [kind_of(self.flags.name)]
+        return tune_mechanism(
+            cube, truth, sigma=self.flags.sigma, also=also, equal=equal, **self.how
+        )
 
     def threshold(self, cube: Any, truth: Any, prevalence: str | None) -> Tuning:
         from privote.learning.teachers.votes import top_share

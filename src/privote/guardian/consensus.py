@@ -1,9 +1,9 @@
 """Prices of consensus: what these votes cost, and what of that may be said.
 
-Binary voting only, gated or not: its cost is a sum over cells of a table by level, and one changed
-ballot moves every cell by at most one vote, which is what the smooth sensitivity
-(:mod:`privote.accounting.sanitize`) and the distance test (:mod:`privote.accounting.ptr`) are
-proved for.
+Only for mechanisms that price cells by level, such as Binary voting, gated or not: the cost is a
+sum over cells of a table by level, and one changed ballot moves every cell by at most one vote,
+which is what the smooth sensitivity (:mod:`privote.accounting.sanitize`) and the distance test
+(:mod:`privote.accounting.ptr`) are proved for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..accounting import ptr
@@ -21,8 +20,8 @@ from ..ballots import BallotSource
 from ..blocks import Counts
 from ..entropy import Entropy
 from ..ledger import Budget
-from ..mechanisms import BinaryVoting, Mechanism
-from ..mechanisms.cells import CellTally
+from ..mechanisms import Mechanism
+from ..mechanisms.cells import CellTally, Ladder
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
@@ -31,44 +30,31 @@ _TABLE = 2**20  # costs that are worked out to choose an order
 class Levels:
     """How many cells stand at each margin, and what one costs there. Sealed."""
 
-    def __init__(self, mechanism: BinaryVoting, voters: int, missing: bool) -> None:
-        self._mechanism, self._voters, self._missing = mechanism, voters, missing
-        # Complete votes leave every other margin empty: count votes, not halves of them.
-        self._step = 1 if missing else 2
-        self.reach = 2 if missing else 1
-        self.margins = np.arange(-voters, voters + 1, self._step)
-        self.histogram: Counts = np.zeros(len(self.margins), np.int64)
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder, self.reach = ladder, ladder.reach
+        self.histogram: Counts = np.zeros(len(ladder.margins), np.int64)
 
     @classmethod
     def of(cls, mechanism: Mechanism, ballots: BallotSource) -> Levels | None:
         """Return empty levels for these ballots; None where there is no proof."""
-        if not isinstance(mechanism, BinaryVoting):
-            return None
-        return cls(mechanism, ballots.voters, mechanism.counts_missing(ballots.missing))
+        ladder = mechanism.by_level(ballots.voters, ballots.missing)
+        return None if ladder is None else cls(ladder)
 
     def add(self, tally: CellTally) -> None:
         """Count the cells of a tally."""
-        places = self.places(tally.margins.reshape(-1))
-        self.histogram += np.bincount(places, minlength=len(self.margins))
-
-    def places(self, margins: npt.NDArray[Any]) -> Counts:
-        """Return where each margin stands among the levels."""
-        return np.asarray((margins + self._voters) // self._step)
+        places = self.ladder.places(tally.margins.reshape(-1))
+        self.histogram += np.bincount(places, minlength=len(self.histogram))
 
     def costs(self, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at each order and margin: (orders, levels)."""
         chunk = max(1, _CHUNK // len(orders))
-        parts = [
-            self._mechanism.level_costs(
-                self.margins[start : start + chunk], self._voters, self._missing, orders
-            )
-            for start in range(0, len(self.margins), chunk)
-        ]
+        starts = range(0, len(self.histogram), chunk)
+        parts = [self.ladder.costs(slice(start, start + chunk), orders) for start in starts]
         return np.concatenate(parts).T
 
     def few(self, orders: Floats) -> Floats:
         """Return the orders to choose one from: all, or fewer where tables are long. Public."""
-        return orders[:: max(1, len(self.margins) * len(orders) // _TABLE)]
+        return orders[:: max(1, len(self.histogram) * len(orders) // _TABLE)]
 
     def passes(self, proposal: ptr.Proposal, entropy: Entropy) -> bool:
         """Draw whether the distance test lets the labels out."""

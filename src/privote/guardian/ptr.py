@@ -17,8 +17,8 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Relea
     levels = Levels.of(issuer.mechanism, ballots)
     if levels is None:
         raise UnavailableError(
-            f"guarantee 'ptr' has a proof for binary voting only, not for {issuer.mechanism.name}; "
-            "'allowance' and 'worst-case' take every mechanism"
+            "guarantee 'ptr' has a proof for mechanisms that count single votes, such as binary, "
+            f"not for {issuer.mechanism.name}; 'allowance' and 'worst-case' take every mechanism"
         )
     issuer.mechanism.check(ballots)
     proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)

@@ -11,8 +11,8 @@ from ..accounting.renyi import Floats, check_orders, epsilon
 from ..ballots import Ballots, BallotSource
 from ..blocks import Block, Counts, DenseBlock
 from ..errors import InputError, UnavailableError
-from ..mechanisms import BinaryVoting, Mechanism
-from .consensus import Levels
+from ..mechanisms import Mechanism
+from ..mechanisms.cells import Ladder
 
 ACCOUNTANTS = ("rdp", "pld", "smaller")
 
@@ -23,32 +23,31 @@ _LARGEST = 2**24  # voters times votes times margins that are counted for each v
 class VoterLevels:
     """In how many cells at each level each voter said what: (voters, votes, levels). Sealed."""
 
-    def __init__(self, mechanism: BinaryVoting, levels: Levels, voters: int, sparse: bool) -> None:
-        self._mechanism, self._levels, self._voters = mechanism, levels, voters
-        self._missing = levels.reach == 2
+    def __init__(self, ladder: Ladder, sparse: bool) -> None:
+        self._ladder, self._mechanism, self._missing = ladder, ladder.mechanism, ladder.missing
         # A vote that can be missing can change by half a flip; a silent voter casts zeros.
-        self._halves = self._missing and not sparse
-        kinds = 3 if self._missing else 2  # no, yes, missing
-        self.counts: Counts = np.zeros((voters, kinds, len(levels.margins)), np.int64)
+        self._halves = ladder.missing and not sparse
+        shape = (ladder.voters, 1 + ladder.reach, len(ladder.margins))  # no, yes, missing
+        self.counts: Counts = np.zeros(shape, np.int64)
 
     @classmethod
     def of(cls, mechanism: Mechanism, ballots: BallotSource) -> VoterLevels | None:
         """Return empty levels for these ballots.
 
-        None for other mechanisms than Binary, and where the table would be too large: above 2,800
-        voters, or 1,600 if votes can be missing.
+        None for mechanisms that price no cells by level, and where the table would be too large:
+        above 2,800 voters, or 1,600 if votes can be missing.
         """
-        levels = Levels.of(mechanism, ballots)
-        if levels is None or not isinstance(mechanism, BinaryVoting):
+        ladder = mechanism.by_level(ballots.voters, ballots.missing)
+        if ladder is None:
             return None
-        if ballots.voters * len(levels.margins) * (1 + levels.reach) > _LARGEST:
+        if ballots.voters * len(ladder.margins) * (1 + ladder.reach) > _LARGEST:
             return None
-        return cls(mechanism, levels, ballots.voters, ballots.sparse)
+        return cls(ladder, ballots.sparse)
 
     def add(self, block: Block) -> None:
         """Count the votes of a block."""
         voters, kinds, levels = self.counts.shape
-        places = self._levels.places(self._mechanism.tally(block).margins)
+        places = self._ladder.places(self._mechanism.tally(block).margins)
         if isinstance(block, DenseBlock):
             step = max(1, max(_CELLS, self.counts.size) // (voters * block.labels))
             for start in range(0, block.queries, step):
@@ -77,22 +76,23 @@ class VoterLevels:
         leaves cells as they are is the same with less to look at. In one cell:
 
         - A complete vote can only flip.
-        - One that can be missing can also change by half a flip. Without a gate a released label
-          is one bit whose probability rises with the margin, so the farther of two moves to one
-          side tells at least as much as the nearer.
-        - A missing vote can move either way; and with a gate the nearer move can tell more. There
-          both moves are listed: either alone is the same with less to look at.
+        - One that can be missing can also change by half a flip. Where a released label is one bit
+          whose probability rises with the margin, the farther of two moves to one side tells at
+          least as much as the nearer.
+        - A missing vote can move either way; and elsewhere, as with a gate, the nearer move can
+          tell more. There both moves are listed: either alone is the same with less to look at.
         """
         shifts: tuple[tuple[int, ...], ...] = ((2,), (-2,), (1, -1))
-        if self._halves and self._mechanism.gate is not None:
+        if self._halves and not self._mechanism.rises:
             shifts = ((2, 1), (-2, -1), (1, -1))
         here, there, times = [], [], []
-        for kind in range(self.counts.shape[1]):
+        voters, kinds, _ = self.counts.shape
+        for kind in range(kinds):
             seen = np.flatnonzero(self.counts[:, kind].any(axis=0))
             for step in shifts[kind]:
-                margins = self._levels.margins[seen]
-                here.append(self._mechanism.log_probs(margins, self._voters))
-                there.append(self._mechanism.log_probs(margins + step, self._voters))
+                margins = self._ladder.margins[seen]
+                here.append(self._mechanism.log_probs(margins, voters))
+                there.append(self._mechanism.log_probs(margins + step, voters))
                 times.append(self.counts[:, kind, seen])
         moves = pld.Moves(np.concatenate(here), np.concatenate(there))
         return moves, np.concatenate(times, axis=1)
@@ -139,7 +139,8 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
     Parameters
     ----------
     accountant
-        ``"rdp"``: the Rényi curve. ``"pld"``: the privacy-loss distribution, for Binary voting.
+        ``"rdp"``: the Rényi curve. ``"pld"``: the privacy-loss distribution, for mechanisms
+        that price cells by level, such as Binary voting.
         ``"smaller"``: the smaller of both for each voter, and the curve where it is all there is.
     """
     if accountant not in ACCOUNTANTS:
@@ -147,8 +148,8 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
     found = None if accountant == "rdp" else voter_moves(mechanism, votes)
     if accountant == "pld" and found is None:
         raise UnavailableError(
-            f"accountant 'pld' is for binary voting with a few thousand voters at most, got "
-            f"{mechanism}; 'rdp' prices every mechanism"
+            "accountant 'pld' is for mechanisms that count single votes, such as binary, with a "
+            f"few thousand voters at most, got {mechanism}; 'rdp' prices every mechanism"
         )
     each = np.full((1, 2), np.inf)
     if accountant != "pld":

@@ -2,6 +2,7 @@
 
 from .base import ABSTAIN, Mechanism
 from .binary import BinaryVoting
+from .cells import VoteMechanism
 from .gate import Gate
 from .plurality import PluralityVoting
 from .powerset import PowersetVoting
@@ -21,4 +22,5 @@ __all__ = [
     "PluralityVoting",
     "PowersetVoting",
     "TauVoting",
+    "VoteMechanism",
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from itertools import product
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +15,11 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..ballots import MOST, Ballots, BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import InputError, whole
+from ..errors import InputError, UnavailableError, whole
 from .gate import Gate
+
+if TYPE_CHECKING:
+    from .cells import Ladder
 
 #: A released label the gate held back.
 ABSTAIN = -1
@@ -22,6 +27,7 @@ ABSTAIN = -1
 Labels = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
+_OURS: set[str] = set()  # names that are taken
 _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
 
 
@@ -35,6 +41,7 @@ class Mechanism(ABC):
     voter's ballot changes, on every query; all costs are two-sided.
     """
 
+    #: On the command line, in files, statements and ledgers: by default "module:Class".
     name: ClassVar[str]
     #: What an allowance counts: single votes, or whole ballots.
     surprise_unit: ClassVar[str] = "ballot"
@@ -45,10 +52,15 @@ class Mechanism(ABC):
 
     gate: Gate | None = None
 
-    @property
-    def most_ones(self) -> int | None:
-        """How many ones a ballot may have; None if any number."""
-        return None
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        # Under another's name it would go on with the other's charges in a ledger.
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
+        elif cls.__module__.startswith(f"{__package__}."):
+            _OURS.add(cls.name)
+        elif cls.name in _OURS:
+            raise TypeError(f"name {cls.name!r} is taken by a mechanism of privote's own")
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):
@@ -89,6 +101,40 @@ class Mechanism(ABC):
     def check(self, ballots: BallotSource) -> None:  # noqa: B027 (most mechanisms take any ballot)
         """Refuse ballots this mechanism cannot count; the message names the place."""
 
+    # -- facts, each with the answer of most mechanisms --------------------------------------------
+
+    @property
+    def most_ones(self) -> int | None:
+        """How many ones a ballot may have; None if any number."""
+        return None
+
+    @property
+    def own_order(self) -> float | None:
+        """The Rényi order that this mechanism was made for; None if for no one in particular."""
+        return None
+
+    def counts_missing(self, missing: bool) -> bool:
+        """Return whether a missing vote, if there may be one, counts for neither side."""
+        return False
+
+    def by_level(self, voters: int, missing: bool) -> Ladder | None:
+        """Return the levels by which cells are priced; None where a cost is no sum over cells."""
+        return None
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return the names of all settings."""
+        return tuple(field.name for field in fields(cls))
+
+    @classmethod
+    def needs(cls) -> tuple[tuple[str, ...], ...]:
+        """Return the settings that cannot be left out: of each group, one must be given."""
+        return tuple(
+            (field.name,)
+            for field in fields(cls)
+            if field.default is MISSING and field.default_factory is MISSING
+        )
+
     # -- what planning asks of it ------------------------------------------------------------------
 
     @classmethod
@@ -103,11 +149,15 @@ class Mechanism(ABC):
             The Rényi order at which the budget settles, for what is made for one order.
         """
         make: Any = cls
+        if "sigma" not in cls.settings():
+            raise UnavailableError(f"{cls.name} has no sigma, and no variants of its own")
         return (make(sigma=sigma),)
 
     def with_noise(self, sigma: float) -> Mechanism:
         """Return the same mechanism with another amount of noise."""
         other: Any = self
+        if "sigma" not in self.settings():
+            raise UnavailableError(f"{self.name} has no sigma, and no with_noise of its own")
         return replace(other, sigma=sigma)  # type: ignore[no-any-return]
 
     def noise_free(self, block: Block) -> Bools:
@@ -122,6 +172,29 @@ class Mechanism(ABC):
         drawn = [self.draw(tally, Entropy(seed)) for seed in range(_DRAWS)]
         shares = [np.mean([each == outcome for each in drawn], axis=0) for outcome in (0, 1, -1)]
         return np.stack(shares, axis=-1)
+
+    # -- what an audit asks of it ------------------------------------------------------------------
+
+    def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
+        """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""
+        ballots = vectors(labels, (0, 1, -1) if missing else (0, 1))
+        most = self.most_ones
+        return ballots if most is None else ballots[(ballots == 1).sum(axis=1) <= most]
+
+    def every_outcome(self, labels: int) -> Labels:
+        """Return every row of labels that may be released: (outcomes, labels)."""
+        return vectors(labels, (0, 1) if self.gate is None else (0, 1, ABSTAIN))
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each of :meth:`every_outcome`: (queries, outcomes)."""
+        raise UnavailableError(
+            f"{self.name} does not say its joint_probabilities, which an exact audit needs"
+        )
+
+    def joint_log_probs(self, votes: Any) -> Floats:
+        """Return the logarithms of :meth:`joint_probabilities`: (queries, outcomes)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.joint_probabilities(votes))
 
     # -- what every user calls -------------------------------------------------------------------
 
@@ -177,11 +250,6 @@ class Mechanism(ABC):
             bill += self.cost_by_voter(block, orders)
         return bill
 
-    @property
-    def own_order(self) -> float | None:
-        """The Rényi order that this mechanism was made for; None if for no one in particular."""
-        return None
-
     def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
         """Return what one surprise costs at most (ACCOUNTING: the unit of an allowance)."""
         return self.worst_case_rdp(voters, labels, orders)
@@ -189,19 +257,12 @@ class Mechanism(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, as plain numbers, for statements and files."""
         out: dict[str, Any] = {"mechanism": self.name}
-        for field in sorted(fields(self), key=lambda field: field.name == "gate"):
-            value = getattr(self, field.name)
-            if value is None:
-                continue
-            nested = hasattr(value, "__dataclass_fields__")
-            out[field.name] = (
-                {
-                    "kind": type(value).__name__,
-                    **{f.name: getattr(value, f.name) for f in fields(value)},
-                }
-                if nested
-                else value
-            )
+        for name in sorted(self.settings(), key="gate".__eq__):
+            value = getattr(self, name)
+            if is_dataclass(value):
+                value = {"kind": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]
+            if value is not None:
+                out[name] = value.item() if isinstance(value, np.generic) else value
         return out
 
     def __str__(self) -> str:
@@ -217,6 +278,11 @@ class Mechanism(ABC):
     def _check_bound(self, bound: str, known: tuple[str, ...]) -> None:
         if bound not in known:
             raise InputError("bound", f"must be one of {', '.join(known)}", bound)
+
+
+def vectors(labels: int, values: tuple[int, ...]) -> Labels:
+    """Return every row of so many of the values: (rows, labels)."""
+    return np.array(list(product(values, repeat=labels)), np.int8)
 
 
 def check_electorate(voters: int, labels: int) -> None:
@@ -235,5 +301,5 @@ def describe(parameters: dict[str, Any]) -> str:
             )
             parts.append(f"{key} {inner}")
         elif key != "mechanism":
-            parts.append(f"{key}={value:g}")
-    return f"{parameters['mechanism']} ({', '.join(parts)})"
+            parts.append(f"{key}={value:g}" if isinstance(value, Real) else f"{key}={value}")
+    return f"{parameters['mechanism']} ({', '.join(parts)})" if parts else parameters["mechanism"]

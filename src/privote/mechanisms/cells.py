@@ -1,24 +1,31 @@
-"""What Binary and Tau share: every (query, label) cell is released on its own margin.
+"""Cells: every (query, label) is released on its own margin.
 
 A cell's outcome distribution, gate included, is a function of its margin m (yes minus no) and of
 the number of registered voters n: answered with Phi((max(c, n - c) - T) / sigma_T), c = (n + m)/2,
-then 0 or 1 by the link.
+then 0 or 1 as the mechanism says for that margin. Where a margin counts single votes, all else
+follows from those log-probabilities: :class:`VoteMechanism`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..accounting.exact import shift_costs
 from ..accounting.pate2018 import theorem6
-from ..accounting.renyi import Floats
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..blocks import Block, Counts, DenseBlock
 from ..entropy import Entropy
-from ..links import Link
-from .base import ABSTAIN, Labels, Mechanism
+from ..errors import InputError, UnavailableError
+from .base import ABSTAIN, Bools, Labels, Mechanism, check_electorate
+
+_TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
+_SCANNED, _MOST_SCANNED = 1000, 1 << 20  # margins priced at a time, and in all
 
 # Beyond, the tallies around a gate lie too far from zero for a search among floats, and a worst
 # case is the bound that holds for any number of voters.
@@ -38,9 +45,27 @@ class CellTally:
 class CellMechanism(Mechanism):
     """A mechanism that releases each label on its own margin."""
 
-    @property
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        own = vars(cls)
+        if "log_probs" in own:
+            raise TypeError(f"{cls.__name__} must say vote_log_probs: log_probs follows from it")
+        if "vote_log_probs" not in own or {"worst_case_rdp", "_worst_vote"} & own.keys():
+            return
+        if cls.worst_case_rdp is not VoteMechanism.worst_case_rdp or (
+            getattr(cls, "_worst_vote", None) is not VoteMechanism._worst_vote
+        ):
+            raise TypeError(
+                f"{cls.__name__} says other probabilities than its parent, whose worst case is of "
+                "its own: extend privote.VoteMechanism, or say worst_case_rdp too"
+            )
+
     @abstractmethod
-    def _link(self) -> Link: ...
+    def vote_log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
+        """Return log Pr[0], log Pr[1] of an answered label by its margin: (..., 2).
+
+        The margin is yes minus no: (voters + margin) / 2 of the registered voters said yes.
+        """
 
     def gate_log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
         """Return log Pr[abstain], log Pr[answer]: (..., 2). Only with a gate."""
@@ -49,7 +74,7 @@ class CellMechanism(Mechanism):
 
     def log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
         """Return the log-probabilities of 0, 1 and, with a gate, ABSTAIN: (..., 2 or 3)."""
-        vote = self._link.log_probs(margins, voters)
+        vote = self.vote_log_probs(margins, voters)
         if self.gate is None:
             return vote
         gate = self.gate_log_probs(margins, voters)
@@ -57,8 +82,24 @@ class CellMechanism(Mechanism):
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of 0, 1 (and ABSTAIN) in each cell: (queries, labels, 2 or 3)."""
+        return np.asarray(np.exp(self._cells(votes)))
+
+    def _cells(self, votes: Any) -> Floats:
         tallies = [self.tally(block) for block in self._accept(votes).blocks()]
-        return np.concatenate([np.exp(self.log_probs(t.margins, t.voters)) for t in tallies])
+        return np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each whole row: the labels are drawn one by one."""
+        return np.asarray(self._of_rows(self.outcome_probabilities(votes)).prod(axis=-1))
+
+    def joint_log_probs(self, votes: Any) -> Floats:
+        """Return the log-probability of each whole row, however rare it is."""
+        return np.asarray(self._of_rows(self._cells(votes)).sum(axis=-1))
+
+    def _of_rows(self, cells: Floats) -> Floats:
+        """Return what each cell of each possible row has: (queries, outcomes, labels)."""
+        rows = self.every_outcome(cells.shape[1])  # ABSTAIN, -1, is the last column
+        return np.asarray(cells[:, np.arange(cells.shape[1]), rows])
 
     def cell_probabilities(self, tally: CellTally) -> Floats:
         """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
@@ -71,7 +112,7 @@ class CellMechanism(Mechanism):
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
         levels, index = self._levels(tally)
-        vote = self._link.log_probs(levels, tally.voters)
+        vote = self.vote_log_probs(levels, tally.voters)
         drawn = entropy.bernoulli(vote[:, 1], vote[:, 0], index).astype(np.int8)
         if self.gate is not None:
             gate = self.gate_log_probs(levels, tally.voters)
@@ -87,9 +128,233 @@ class CellMechanism(Mechanism):
         self, margins: npt.NDArray[Any], voters: int, sigma: float, orders: Floats
     ) -> Floats:
         """Return PATE 2018's bound for each margin, the gate's own check added: (..., orders)."""
-        cost = theorem6(self._link.log_probs(margins, voters).min(axis=-1), sigma, orders)
+        cost = theorem6(self.vote_log_probs(margins, voters).min(axis=-1), sigma, orders)
         if self.gate is not None:
             # One noise on one count: as Theorem 6 for a GNMax with sqrt(2) more noise.
             log_q = self.gate_log_probs(margins, voters).min(axis=-1)
             cost = cost + theorem6(log_q, 2**0.5 * self.gate.sigma, orders)
         return cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteMechanism(CellMechanism):
+    """A mechanism that counts single votes: each label on how many said yes to it.
+
+    :meth:`vote_log_probs` is all that a mechanism of this kind has to say. What a change of one
+    vote costs is read off it at every margin, so every price and every guarantee follows.
+    """
+
+    surprise_unit: ClassVar[str] = "vote"
+    bounds: ClassVar[tuple[str, ...]] = ("exact",)
+    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
+
+    @property
+    def rises(self) -> bool:
+        """Whether a cell releases one bit that never gets likelier to be 1 by losing a yes."""
+        return False
+
+    def noise_free(self, block: Block) -> Bools:
+        """Return which labels are likelier 1 than 0: (queries, labels)."""
+        tally = self.tally(block)
+        vote = self.vote_log_probs(tally.margins, tally.voters)
+        return np.asarray(vote[..., 1] > vote[..., 0])
+
+    def tally(self, block: Block) -> CellTally:
+        """Return the margins (queries, labels)."""
+        missing = self.counts_missing(block.missing)
+        return CellTally(block.margins(missing_is_no=not missing), block.voters, missing)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        """Return how often a label that every voter wants, and nothing else, is released as 1."""
+        check_electorate(voters, labels)
+        return float(np.exp(self.log_probs(np.array([voters]), voters)[0, 1]))
+
+    def by_level(self, voters: int, missing: bool) -> Ladder | None:
+        """Return the levels that a cell can stand at, with what it costs there."""
+        return Ladder(self, voters, self.counts_missing(missing))
+
+    def level_costs(
+        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+    ) -> Floats:
+        """Return the worst two-sided cost of a cell at each margin: (margins, orders)."""
+        return np.asarray(self._directed(margins, voters, missing, orders).max(axis=(1, 2)))
+
+    def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+        if tally.voters > _TABLE_VOTERS:
+            return super()._levels(tally)
+        ladder = Ladder(self, tally.voters, tally.missing)
+        return ladder.margins, ladder.places(tally.margins)
+
+    def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
+        """Price each query: the sum over labels of the worst neighbour's cost."""
+        levels, index = super()._levels(tally)
+        table = self._cell_cost(levels, tally, orders, bound)
+        total = np.zeros((len(tally.margins), len(orders)))
+        for label in range(index.shape[1]):
+            total += table[index[:, label]]
+        return total
+
+    def total_cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
+        """Price a whole tally: a histogram of margins times a table."""
+        histogram = np.bincount(tally.margins.reshape(-1) + tally.voters)
+        levels = np.flatnonzero(histogram)
+        table = self._cell_cost(levels - tally.voters, tally, orders, bound)
+        return np.asarray(histogram[levels] @ table)
+
+    def _cell_cost(
+        self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str
+    ) -> Floats:
+        """Return the cost of a cell at each margin: (margins, orders)."""
+        self._check_bound(bound, self.bounds)
+        return self.level_costs(margins, tally.voters, tally.missing, orders)
+
+    def _directed(
+        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+    ) -> Floats:
+        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
+
+        The changed vote may become anything else, so each is the worst over where it can go. The
+        row of a missing vote is zero where no vote is missing.
+        """
+        if voters <= _TABLE_VOTERS:
+            places = Ladder(self, voters, missing).places(margins)
+            return np.asarray(_table(self, voters, missing, tuple(orders))[places])
+        return directed_costs(self, margins, voters, missing, orders)
+
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price the block for each voter: flipping all its votes is the worst it can do."""
+        tally = self.tally(block)
+        levels, index = super()._levels(tally)
+        costs = self._directed(levels, tally.voters, tally.missing, orders)
+        width = len(levels)
+        if isinstance(block, DenseBlock):
+            votes = block.votes if tally.missing else block.votes == 1
+            kinds = (0, 1, -1) if tally.missing else (0, 1)
+            bill = np.zeros((tally.voters, 2, len(orders)))
+            for j in range(tally.voters):
+                for column, kind in enumerate(kinds):
+                    seen = index[votes[:, j] == kind]
+                    bill[j] += np.tensordot(
+                        np.bincount(seen, minlength=width), costs[:, column], axes=1
+                    )
+            return bill
+        # Sparse: everyone said no everywhere, but for the few cells where a speaker said yes.
+        # Counts are subtracted, not costs: no bill is a small difference of large numbers.
+        query, voter, ballot = block.speakers()
+        everywhere = np.bincount(index.reshape(-1), minlength=width)
+        bill = np.broadcast_to(
+            np.tensordot(everywhere, costs[:, 0], axes=1), (tally.voters, 2, len(orders))
+        ).copy()
+        row, label = np.nonzero(ballot)
+        speakers, place = np.unique(voter[row], return_inverse=True)
+        yes = np.zeros((len(speakers), width), np.int64)
+        np.add.at(yes, (place.reshape(-1), index[query[row], label]), 1)
+        bill[speakers] = np.tensordot(everywhere - yes, costs[:, 0], axes=1)
+        bill[speakers] += np.tensordot(yes, costs[:, 1], axes=1)
+        return bill
+
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most: every label flips at its costliest margin."""
+        self._check_bound(bound, self.worst_case_bounds)
+        orders = check_orders(orders)
+        check_electorate(voters, labels)
+        return labels * self._worst_vote(int(voters), orders, bound)
+
+    def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
+        """Return the costliest change of one vote, to another or to missing: (orders,)."""
+        return worst_of_all(self, voters, self.counts_missing(True), tuple(orders))
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one surprising *vote* costs at most."""
+        check_electorate(voters, labels)
+        return self.worst_case_rdp(voters, 1, orders)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The levels on which the cells of a tally of single votes stand, and what one costs there.
+
+    The cost of a query is the sum over its cells, and one changed ballot moves every cell by at
+    most ``reach`` levels: what prices of consensus are proved for.
+    """
+
+    mechanism: VoteMechanism
+    voters: int
+    missing: bool
+
+    @property
+    def reach(self) -> int:
+        """How many levels one ballot can move a cell by."""
+        return 2 if self.missing else 1
+
+    @cached_property
+    def margins(self) -> Counts:
+        """The margin at each level; without missing votes every other one cannot occur."""
+        return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
+
+    def places(self, margins: npt.NDArray[Any]) -> Counts:
+        """Return where each margin stands among the levels."""
+        return np.asarray((margins + self.voters) // (3 - self.reach))
+
+    def costs(self, levels: slice, orders: Floats) -> Floats:
+        """Return the two-sided cost of a cell at some of the levels: (levels, orders)."""
+        margins = self.margins[levels]
+        return self.mechanism.level_costs(margins, self.voters, self.missing, orders)
+
+
+def directed_costs(
+    mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+) -> Floats:
+    """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
+
+    def log_probs(at: npt.NDArray[Any]) -> Floats:
+        found = mech.log_probs(at, voters)
+        # What is drawn and what is priced read this: it must be a distribution.
+        total = np.logaddexp.reduce(found, axis=-1) if found.shape[-1] in (2, 3) else np.inf
+        if not np.abs(total).max(initial=0.0) < 1e-9:
+            raise InputError(f"the probabilities of {mech} must add up to 1 at every margin")
+        return found
+
+    if not missing:
+        up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
+        return np.stack([up, down, np.zeros_like(up)], axis=1)
+    two_up, up, down, two_down = np.moveaxis(
+        shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders), 1, 0
+    )
+    return np.stack(
+        [np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)], axis=1
+    )
+
+
+@lru_cache(maxsize=32)
+def _table(mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float, ...]) -> Floats:
+    margins = Ladder(mech, voters, missing).margins
+    return directed_costs(mech, margins, voters, missing, np.array(orders))
+
+
+@lru_cache(maxsize=64)
+def worst_of_all(
+    mech: VoteMechanism,
+    voters: int,
+    missing: bool,
+    orders: tuple[float, ...],
+    end: int | None = None,
+) -> Floats:
+    """Return the costliest change of one vote at any margin, or at any up to ``end``: (orders,)."""
+    array = np.array(orders)
+    worst = np.zeros(len(array))
+    last = voters if end is None else end
+    if last > _MOST_SCANNED:
+        raise UnavailableError(
+            f"the worst case of {mech} is looked for at every count, and {voters} voters are more "
+            f"than {_MOST_SCANNED}: a mechanism for so many says worst_case_rdp itself"
+        )
+    step = 1 if missing else 2
+    for start in range(-last, last + 1, step * _SCANNED):
+        margins = np.arange(start, min(start + step * _SCANNED, last + 1), step)
+        costs = directed_costs(mech, margins, voters, missing, array)
+        worst = np.maximum(worst, costs.max(axis=(0, 1, 2)))
+    worst.setflags(write=False)
+    return worst

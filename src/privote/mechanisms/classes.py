@@ -18,7 +18,7 @@ from ..accounting.worst_case import argmax_supremum
 from ..ballots import BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import positive
+from ..errors import BallotError, positive
 from .argmax import Contest, neighbour_costs
 from .base import ABSTAIN, Labels, Mechanism, check_electorate
 
@@ -77,11 +77,26 @@ class ClassMechanism(Mechanism):
     def holding(self, labels: int) -> int:
         """Return how many of the classes hold one given label, exactly."""
 
-    @abstractmethod
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
+        query, voter, cast = block.speakers()
+        size = cast.sum(axis=1)
+        over = np.flatnonzero(size > (block.labels if self.most_ones is None else self.most_ones))
+        if len(over):
+            at = int(over[0])
+            raise BallotError(
+                *self._refusal,
+                sealed=f"voter {voter[at]} has {size[at]} positives on query "
+                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
+            )
+        return query, voter, cast
+
+    @property
+    @abstractmethod
+    def _refusal(self) -> tuple[str, ...]:
+        """What is said of a ballot with too many positives: an argument and a rule, or a text."""
 
     @abstractmethod
     def _draw_unvoted(
@@ -93,6 +108,22 @@ class ClassMechanism(Mechanism):
         """Refuse ballots that are not a vote for one class."""
         for block in ballots.blocks():
             self._vote(block)
+
+    def every_outcome(self, labels: int) -> Labels:
+        """Return every class as a row of labels, then with a gate the row held back as a whole."""
+        rows = self._every_class(labels)
+        held = np.full((0 if self.gate is None else 1, labels), ABSTAIN, np.int8)
+        return np.concatenate([rows, held])
+
+    def _every_class(self, labels: int) -> Labels:
+        """Return every class as a row of labels; only where there are few."""
+        return self.every_ballot(labels)
+
+    def gate_probs(self, tally: ClassTally) -> Floats:
+        """Return the probability that each query is held back, and that it is answered."""
+        if self.gate is None:
+            return np.tile([0.0, 1.0], (len(tally.profiles), 1))
+        return np.asarray(np.exp(self.gate.log_probs(tally.profiles[:, 0])))
 
     def _may_be_silent(self, block: Block) -> bool:
         return block.missing
@@ -178,9 +209,7 @@ class ClassMechanism(Mechanism):
     def cell_probabilities(self, tally: ClassTally) -> Floats:
         """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
         one = self._chance_of_one(tally)
-        abstain, answer = np.zeros((len(one), 1)), np.ones((len(one), 1))
-        if self.gate is not None:
-            abstain, answer = np.split(np.exp(self.gate.log_probs(tally.profiles[:, 0])), 2, 1)
+        abstain, answer = np.split(self.gate_probs(tally), 2, 1)
         zero = np.maximum(0.0, 1 - one)
         parts = zero * answer, one * answer, np.broadcast_to(abstain, one.shape)
         return np.stack(parts, axis=-1)

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import BallotError
-from .base import Bools
+from .base import Bools, Labels
 from .classes import ClassMechanism
 
 Floats = npt.NDArray[np.float64]
@@ -40,6 +39,9 @@ class PluralityVoting(ClassMechanism):
         """Return 1: a class is one label."""
         return 1
 
+    def _every_class(self, labels: int) -> Labels:
+        return np.eye(labels, dtype=np.int8)
+
     def noise_free(self, block: Block) -> Bools:
         """Return the label with the most votes (queries, labels); none where nobody votes."""
         tally = self.tally(block)
@@ -51,18 +53,16 @@ class PluralityVoting(ClassMechanism):
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = block.speakers()
-        size = cast.sum(axis=1)
-        if (size > 1).any():
-            at = int(np.flatnonzero(size > 1)[0])
-            raise BallotError(
-                "plurality takes at most one positive a ballot, and a ballot has more; it is "
-                "sealed which",
-                sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
-            )
-        speaks = size == 1
+        query, voter, cast = super()._vote(block)
+        speaks = cast.any(axis=1)
         return query[speaks], voter[speaks], cast[speaks]
+
+    @property
+    def _refusal(self) -> tuple[str, ...]:
+        return (
+            "plurality takes at most one positive a ballot, and a ballot has more; it is sealed "
+            "which",
+        )
 
     def _may_be_silent(self, block: Block) -> bool:
         # A ballot of zeros is allowed, so a neighbour may fall silent.
@@ -83,19 +83,11 @@ class PluralityVoting(ClassMechanism):
         """
         parts = []
         for block in self._accept(votes).blocks():
-            tally = self.tally(block)
-            wins = np.exp(self.win_log_probs(tally))
-            table = np.zeros((block.queries, block.labels))
-            label = tally.ballots.argmax(axis=1) if len(tally.ballots) else np.zeros(1, np.intp)
-            for row in range(block.queries):
-                seen = tally.profiles[row] > 0
-                free = np.ones(block.labels, bool)
-                free[label[tally.winners[row][seen]]] = False
-                table[row, label[tally.winners[row][seen]]] = wins[row, :-1][seen]
-                if free.any():
-                    table[row, free] = wins[row, -1] / free.sum()
-            if self.gate is not None:
-                gate = np.exp(self.gate.log_probs(tally.profiles[:, 0]))
-                table = np.concatenate([table * gate[:, 1:], gate[:, :1]], axis=1)
-            parts.append(table)
+            cells = self.cell_probabilities(self.tally(block))
+            held = cells[:, : 0 if self.gate is None else 1, 2]  # a query as a whole, or not at all
+            parts.append(np.concatenate([cells[..., 1], held], axis=1))
         return np.concatenate(parts)
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each row, which has one label: (queries, outcomes)."""
+        return self.outcome_probabilities(votes)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks import Block
+from ..accounting.renyi import Floats
 from ..entropy import Entropy
-from ..errors import BallotError, InputError, whole
+from ..errors import InputError, whole
 from .classes import ClassMechanism
 
 _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
@@ -63,22 +63,13 @@ class PowersetVoting(ClassMechanism):
         top = min(labels, self.max_positives)
         return sum(math.comb(labels - 1, size - 1) for size in range(1, top + 1))
 
-    def _vote(
-        self, block: Block
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = block.speakers()
-        if self.max_positives is not None:
-            size = cast.sum(axis=1)
-            if (size > self.max_positives).any():
-                at = int(np.flatnonzero(size > self.max_positives)[0])
-                raise BallotError(
-                    "max_positives",
-                    f"is {self.max_positives}, but a ballot has more positives, and it is "
-                    "sealed which; raise it or use Ballots.clip",
-                    sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                    f"{block.start + query[at]}",
-                )
-        return query, voter, cast
+    @property
+    def _refusal(self) -> tuple[str, ...]:
+        rule = (
+            f"is {self.max_positives}, but a ballot has more positives, and it is sealed which; "
+            "raise it or use Ballots.clip"
+        )
+        return "max_positives", rule
 
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
@@ -113,13 +104,8 @@ class PowersetVoting(ClassMechanism):
         for block in self._accept(votes).blocks():
             tally = self.tally(block)
             wins = np.exp(self.win_log_probs(tally))
-            for row in range(block.queries):
+            for row, (abstain, answer) in enumerate(self.gate_probs(tally).tolist()):
                 seen = np.flatnonzero(tally.profiles[row])
-                abstain, answer = (
-                    (0.0, 1.0)
-                    if self.gate is None
-                    else np.exp(self.gate.log_probs(tally.profiles[row, 0])).tolist()
-                )
                 entry: dict[Any, float] = {
                     tuple(np.flatnonzero(tally.ballots[tally.winners[row, i]]).tolist()): float(
                         wins[row, i] * answer
@@ -131,6 +117,17 @@ class PowersetVoting(ClassMechanism):
                     entry["abstain"] = abstain
                 out.append(entry)
         return out
+
+    def joint_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each set, those without a vote alike: (queries, outcomes)."""
+        ballots = self._accept(votes)
+        sets = [tuple(np.flatnonzero(row).tolist()) for row in self._every_class(ballots.labels)]
+        table = []
+        for entry in self.outcome_probabilities(ballots):
+            free = len(sets) - sum(each in entry for each in sets)
+            row = [entry.get(each, entry["unvoted"] / max(free, 1)) for each in sets]
+            table.append(row if self.gate is None else [*row, entry["abstain"]])
+        return np.array(table)
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
 from ..errors import InputError, positive, whole
-from ..links import GaussianLink, Link
+from ..links import GaussianLink
 from .base import Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate
@@ -70,9 +70,9 @@ class TauVoting(CellMechanism):
         if self.grid is not None:
             object.__setattr__(self, "grid", whole("grid", self.grid, most=2**53))
 
-    @property
-    def _link(self) -> Link:
-        return GaussianLink(sigma=self.sigma)
+    def vote_log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
+        """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins are real."""
+        return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
     @classmethod
     def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:

@@ -207,6 +207,7 @@ def tune_mechanism(
     *,
     sigma: float | None = None,
     mechanisms: Iterable[Mechanism] | None = None,
+    also: Iterable[type[Mechanism]] = (),
     equal: str = "noise",
     **how: Any,
 ) -> Tuning:
@@ -219,6 +220,8 @@ def tune_mechanism(
     mechanisms
         What to compare: of any class that extends :class:`privote.Mechanism`. By default the
         variants of everything in :data:`privote.mechanisms.MECHANISMS`.
+    also
+        Classes whose variants are compared with those.
     equal
         ``"noise"``: all with this sigma. ``"quality"``: the first with this sigma, and the others
         with so much noise that as many of their labels are wrong as of the first's.
@@ -235,7 +238,8 @@ def tune_mechanism(
     noise = _neat(_SIGMA * bench.ballots.voters) if sigma is None else positive("sigma", sigma)
     if mechanisms is None:
         order = pinned_order(bench.budget.epsilon, bench.budget.delta)
-        mechanisms = [m for kind in MECHANISMS.values() for m in kind.variants(noise, order)]
+        kinds = dict.fromkeys([*MECHANISMS.values(), *also])
+        mechanisms = [m for kind in kinds for m in kind.variants(noise, order)]
     elif equal != "as-given":
         mechanisms = [mechanism.with_noise(noise) for mechanism in mechanisms]
     able = [each for each in mechanisms if _able(bench, each)]

@@ -1,0 +1,240 @@
+"""A mechanism from outside goes everywhere that privote's own go, or is told plainly why not."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tests.contracts.outside import EXAMPLES, LaplaceQuota, RandomBallot
+from typer.testing import CliRunner
+
+import privote as pv
+from privote import audit, planning
+from privote.cli import app
+
+VOTES = np.random.default_rng(0).random((12, 40, 3)) < [0.9, 0.5, 0.02]
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
+LAPLACE = LaplaceQuota(sigma=9.0, quota=0.3)
+LOT = RandomBallot(share=0.05)
+BOTH = pytest.mark.parametrize("mechanism", [LAPLACE, LOT], ids=["votes", "ballots"])
+
+
+# -- guarantees ------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+def test_unconditional_guarantees_take_it(mechanism: Any, guarantee: str) -> None:
+    release = pv.label(VOTES, mechanism=mechanism, guarantee=guarantee, **BUDGET)
+    assert release.answered >= 1
+    assert release.epsilon is not None
+    assert 0 < release.epsilon <= 8
+    cost = mechanism.worst_case_rdp(40, 3, pv.DEFAULT_ORDERS)
+    if guarantee == "worst-case":
+        assert release.epsilon >= pv.epsilon(release.answered * cost, None, 1e-5) - 1e-9
+
+
+def test_single_votes_have_consensus_prices() -> None:
+    release = pv.label(VOTES, mechanism=LAPLACE, guarantee="ptr", queries=12, **BUDGET)
+    assert release.epsilon == pytest.approx(8.0)
+    assert release.terms["passed"] in (True, False)
+    release = pv.label(VOTES, mechanism=LAPLACE, guarantee="data-dependent", queries=12, **BUDGET)
+    assert release.epsilon is not None
+    assert release.sealed.epsilon == pv.epsilon(LAPLACE.total_rdp(VOTES), None, 1e-5)
+    assert release.sealed.epsilon_by_voter <= release.sealed.epsilon_rdp
+    assert release.sealed.epsilon_pld is not None
+
+
+def test_whole_ballots_have_none_and_are_told_so() -> None:
+    with pytest.raises(pv.UnavailableError, match=r"'ptr' has a proof for .* not for .*RandomB"):
+        pv.label(VOTES, mechanism=LOT, guarantee="ptr", queries=12, **BUDGET)
+    release = pv.label(VOTES, mechanism=LOT, guarantee="data-dependent", queries=12, **BUDGET)
+    assert release.epsilon is None
+    assert release.sealed.epsilon > 0
+    with pytest.raises(pv.UnavailableError, match="count single votes"):
+        pv.bills(LOT, VOTES, 1e-5, accountant="pld")
+
+
+def test_a_missing_vote_is_a_no() -> None:
+    votes = VOTES.astype(np.int8)
+    gaps = np.where(VOTES, 1, -1).astype(np.int8)
+    assert np.array_equal(LAPLACE.release(votes, seed=1), LAPLACE.release(gaps, seed=1))
+    found = pv.bills(LAPLACE, gaps, 1e-5, accountant="pld")
+    np.testing.assert_allclose(found, pv.bills(LAPLACE, VOTES, 1e-5, accountant="pld"))
+
+
+# -- rooms -----------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_batches_ledger_and_file(mechanism: Any, tmp_path: Path) -> None:
+    with closing(pv.Ledger.open(tmp_path / "ledger.db")) as ledger:
+        for batch in (VOTES[:6], VOTES[6:]):
+            electorate = pv.Electorate(
+                mechanism=mechanism, voters=40, labels=3, ledger=ledger, **BUDGET
+            )
+            release = electorate.answer(batch)
+        charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
+        assert [entry["mechanism"] for entry in charges] == [mechanism.parameters()]
+    release.save(tmp_path / "labels.npz")
+    loaded = pv.Release.load(tmp_path / "labels.npz")
+    assert loaded.mechanism == mechanism.parameters()
+    assert mechanism.name in loaded.statement()
+
+
+def test_plans_and_tunings() -> None:
+    assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
+    sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
+    assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
+    tuning = planning.tune_mechanism(VOTES[:4, :10], sigma=5.0, also=[LaplaceQuota], **BUDGET)
+    names = [trial.mechanism.name for trial in tuning.trials]
+    assert names == ["binary", "binary", "tau", "tau", "powerset", "laplace-quota"]
+    noises = planning.tune_sigma(VOTES, mechanism=LAPLACE, sigmas=[5.0, 9.0], **BUDGET)
+    assert [trial.mechanism.sigma for trial in noises.trials] == [5.0, 9.0]
+    pair = {"gate_thresholds": [20.0], "gate_sigmas": [5.0]}
+    gates = planning.tune_gate(VOTES, mechanism=LAPLACE, **pair, **BUDGET)
+    assert gates.trials[1].mechanism.gate is not None
+    with pytest.raises(pv.UnavailableError, match="no sigma"):
+        planning.tune_sigma(VOTES, mechanism=LOT, **BUDGET)
+    given = planning.tune_mechanism(VOTES, mechanisms=[LOT, LAPLACE], equal="as-given", **BUDGET)
+    assert len(given.trials) == 2
+
+
+def test_teachers_vote_through_it() -> None:
+    rng = np.random.default_rng(1)
+    rows, public = rng.normal(size=(600, 4)), rng.normal(size=(60, 4))
+    pate = pv.PATEClassifier(n_teachers=20, mechanism=LaplaceQuota(sigma=4.0), **BUDGET)
+    pate.fit(rows, (rows[:, :2] > 0.3).astype(np.int8), X_public=public)
+    assert pate.release_.mechanism["mechanism"] == "laplace-quota"
+    assert pate.predict(public).shape == (60, 2)
+
+
+# -- the audit -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cheap(LaplaceQuota):  # type: ignore[misc, valid-type]
+    """Understates its worst case by a millionth."""
+
+    def worst_case_rdp(self, *args: Any, **kwargs: Any) -> Any:
+        return super().worst_case_rdp(*args, **kwargs) * (1 - 1e-6)
+
+
+def test_the_audit_says_whose_word_it_takes() -> None:
+    report = audit.exact(LAPLACE, 5, 2)
+    assert report.ok
+    assert not report.independent
+    assert "the mechanism's own" in report.summary()
+    assert audit.exact(pv.BinaryVoting(sigma=2.0), 3, 2, elections=7).independent
+    caught = audit.exact(Cheap(sigma=2.0), 5, 2, elections=140)
+    assert {name for name, _ in caught.exceeded} >= {"worst_case_rdp"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lopsided(LaplaceQuota):  # type: ignore[misc, valid-type]
+    """Its two probabilities add up to less than 1."""
+
+    def vote_log_probs(self, margins: Any, voters: int) -> Any:
+        return super().vote_log_probs(margins, voters) - 1e-3
+
+
+def test_what_is_no_distribution_is_refused_before_it_is_charged(tmp_path: Path) -> None:
+    ledger = pv.Ledger.open(tmp_path / "ledger.db")
+    for guarantee, fixed in (("allowance", {}), ("worst-case", {}), ("ptr", {"queries": 12})):
+        with pytest.raises(pv.InputError, match="must add up to 1"):
+            pv.label(
+                VOTES,
+                mechanism=Lopsided(sigma=2.0),
+                guarantee=guarantee,
+                ledger=ledger,
+                **fixed,
+                **BUDGET,
+            )
+    assert not [entry for entry in ledger.published() if entry["kind"] == "charge"]
+    with pytest.raises(pv.InputError, match="must add up to 1"):
+        audit.exact(Lopsided(sigma=2.0), 3, 2)
+    ledger.close()
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_names_do_not_collide_with_ours() -> None:
+    with pytest.raises(TypeError, match="'binary' is taken"):
+
+        class Binary(pv.VoteMechanism):
+            name: ClassVar[str] = "binary"
+
+    class Heir(pv.BinaryVoting):
+        """Says nothing of its name."""
+
+    assert Heir.name.endswith("Heir")
+    assert Heir(sigma=2.0).parameters()["mechanism"] == Heir.name
+
+
+@pytest.mark.parametrize("parent", [pv.BinaryVoting, pv.TauVoting])
+def test_other_probabilities_need_another_worst_case(parent: Any) -> None:
+    with pytest.raises(TypeError, match=r"extend privote\.VoteMechanism"):
+
+        class Other(parent):
+            def vote_log_probs(self, margins: Any, voters: int) -> Any:
+                return super().vote_log_probs(2 * margins, voters)
+
+    with pytest.raises(TypeError, match="must say vote_log_probs"):
+
+        class Priced(parent):
+            def log_probs(self, margins: Any, voters: int) -> Any:
+                return super().log_probs(2 * margins, voters)
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    np.save("votes.npy", VOTES)
+
+    def called(verb: str, *words: Any) -> Any:
+        return CliRunner().invoke(app, [verb, *map(str, words)])
+
+    return called
+
+
+def test_the_command_line_imports_it(run: Any) -> None:
+    own = ("--mechanism", "own_mechanism:LaplaceQuota")
+    budget = ("--epsilon", 8, "--delta", 1e-5)
+    flags = ("--sigma", 9, "--quota", 0.3)
+    done = run("label", "votes.npy", *own, *flags, *budget, "--output", "labels.npz")
+    assert done.exit_code == 0, done.output
+    assert pv.Release.load("labels.npz").mechanism == LAPLACE.parameters()
+    tuned = run("tune", "votes.npy", "--over", "mechanism", *own, "--sigma", 5, *budget)
+    assert tuned.exit_code == 0, tuned.output
+    assert "laplace-quota" in tuned.output
+    planned = run("plan", *own, "--voters", 40, "--labels", 3, *budget, "--wanted", 30)
+    assert planned.exit_code == 0, planned.output
+    audited = run("audit", *own, "--elections", 14)
+    assert audited.exit_code == 0, audited.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--mechanism", "own_mechanism:Nothing"), "cannot be imported"),
+        (("--mechanism", "no_such_module:Kind"), "cannot be imported"),
+        (("--mechanism", "own_mechanism:main"), "must be a class that extends privote.Mechanism"),
+        (("--mechanism", "own_mechanism"), "or package.module:Class"),
+        (("--mechanism", "own_mechanism:LaplaceQuota", "--tau", 2), "goes with mechanism 'tau'"),
+        (("--mechanism", "own_mechanism:LaplaceQuota"), "--sigma must be given for mechanism"),
+    ],
+)
+def test_the_command_line_refuses(run: Any, flags: tuple[Any, ...], said: str) -> None:
+    output = ("--epsilon", 8, "--delta", 1e-5, "--output", "labels.npz")
+    done = run("label", "votes.npy", *flags, *output)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split()), done.output
