@@ -20,6 +20,7 @@ from .errors import (
     LedgerError,
     MissingExtraError,
     PrivoteError,
+    PrivoteWarning,
     UnavailableError,
 )
 from .guardian import Guardian, bills
@@ -62,6 +63,7 @@ __all__ = [
     "PluralityVoting",
     "PowersetVoting",
     "PrivoteError",
+    "PrivoteWarning",
     "Release",
     "SparseBallots",
     "TauVoting",

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
+from .names import Listed, Names
+from .sheets import is_frame, open_frame
 
 Threshold = float | npt.ArrayLike | None
 
@@ -54,12 +56,14 @@ class Ballots:
         rows: Callable[[int, int], Votes],
         *,
         missing: bool,
+        names: Names | None = None,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
         if not callable(rows):
             raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows = rows
+        self._names = (names or Names()).checked(self.shape)
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -70,11 +74,32 @@ class Ballots:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
+    @property
+    def query_names(self) -> Listed:
+        """What the queries are called, in order; None if they have no names. Public."""
+        return self._names.queries
+
+    @property
+    def voter_names(self) -> Listed:
+        """What the voters are called, in order; None if they have no names. Never released."""
+        return self._names.voters
+
+    @property
+    def label_names(self) -> Listed:
+        """What the labels are called, in order; None if they have no names. Public."""
+        return self._names.labels
+
+    def named(self, names: Names, where: str = "votes") -> Ballots:
+        """Return the same ballots under these names; ``where`` they come from."""
+        names.checked(self.shape, where)
+        return Ballots(self.shape, self._rows, missing=self.missing, names=names)
+
     @classmethod
     def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
-        Ballots pass through; arrays are checked; a path is read (:func:`privote.votefiles.read`).
+        Ballots pass through; arrays and data frames are checked; a path is read
+        (:func:`privote.votefiles.read`).
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -86,6 +111,10 @@ class Ballots:
             from .votefiles import read
 
             return read(votes, threshold=threshold)
+        if is_frame(votes):
+            from .votesheets import of_sheet
+
+            return of_sheet(open_frame(votes, "votes"), threshold)
         return cls.from_array(votes, threshold=threshold)
 
     @classmethod
@@ -159,7 +188,7 @@ class Ballots:
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
         shape = (check_head(queries, self.queries), self.voters, self.labels)
-        return Ballots(shape, self._rows, missing=self.missing)
+        return Ballots(shape, self._rows, missing=self.missing, names=self._names.head(queries))
 
     def to_array(self) -> Votes:
         """Return the whole cube as one array: bool, or int8 where votes are missing."""
@@ -178,7 +207,7 @@ class Ballots:
             surplus = (votes == 1) & (np.cumsum(votes == 1, axis=2) > max_positives)
             return np.where(surplus, np.zeros((), votes.dtype), votes)
 
-        return Ballots(self.shape, rows, missing=self.missing)
+        return Ballots(self.shape, rows, missing=self.missing, names=self._names)
 
 
 class SparseBallots:

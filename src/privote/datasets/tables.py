@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privote.arrayfiles import ArrayFile, check_file, check_room, why
 from privote.errors import InputError, missing_extra
+from privote.sheets import name_in
 
 from .records import MISSING, MultiLabelData
 
 SUFFIXES = (".csv", ".parquet", ".npz")
 Column = npt.NDArray[Any]
-# How a formula begins in one spreadsheet or another, in either width.
-_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 
 
 def table(
@@ -95,43 +94,6 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
         groups=held.get("groups"),
         name=file.stem,
     )
-
-
-def cell_of(name: str) -> str:
-    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
-
-    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
-    A plain number stays what it is.
-    """
-    begins = name.lstrip("'")[:1]
-    if not begins or begins not in _FORMULAS or _is_number(name):
-        return name
-    return f"'{name}"
-
-
-def write_header(stream: TextIO, names: Iterable[str]) -> None:
-    """Write the first line of a CSV file, so that :func:`table` reads these very names."""
-    cells = [cell_of(name) for name in names]
-    # Else the writer leaves a carriage return bare, and readers end the line there.
-    odd = any("\r" in cell or "\n" in cell for cell in cells)
-    made = csv.writer(
-        stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-    )
-    made.writerow(cells)
-
-
-def name_in(cell: str) -> str:
-    """Return the name that :func:`cell_of` made this cell of."""
-    begins = cell.lstrip("'")[:1]
-    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _csv(file: Path) -> dict[str, Column]:
