@@ -235,7 +235,7 @@ class YesNo(dict[Any, int]):
         if not isinstance(cell, str):
             return ODD
         found = super().get(cell.strip().lower(), ODD)
-        if len(self) < 1000:  # the next "Yes" is as fast as "yes"
+        if found != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
             self[cell] = found
         return found
 
