@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
-from .names import Listed, Names
+from .names import Names
 from .sheets import is_frame, open_frame
 
 Threshold = float | npt.ArrayLike | None
@@ -46,6 +46,8 @@ class Ballots:
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
     :func:`privote.votefiles.read`; the constructor is for sources that check by themselves.
+    ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
+    None. Those of queries and labels are public, those of voters are never released.
     """
 
     sparse = False
@@ -63,7 +65,9 @@ class Ballots:
             raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows = rows
-        self._names = (names or Names()).checked(self.shape)
+        self._names = named = (names or Names()).checked(self.shape)
+        self.query_names, self.voter_names = named.queries, named.voters
+        self.label_names = named.labels
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -73,21 +77,6 @@ class Ballots:
     def shape(self) -> tuple[int, int, int]:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
-
-    @property
-    def query_names(self) -> Listed:
-        """What the queries are called, in order; None if they have no names. Public."""
-        return self._names.queries
-
-    @property
-    def voter_names(self) -> Listed:
-        """What the voters are called, in order; None if they have no names. Never released."""
-        return self._names.voters
-
-    @property
-    def label_names(self) -> Listed:
-        """What the labels are called, in order; None if they have no names. Public."""
-        return self._names.labels
 
     def named(self, names: Names, where: str = "votes") -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""

@@ -142,7 +142,7 @@ def warn_of_axes(ballots: BallotSource) -> None:
     odd = None
     if voters == 1:
         odd = "1 voter"
-    elif getattr(ballots, "label_names", None) is not None or queries == 1:
+    elif getattr(ballots, "voter_names", None) is not None or queries == 1:
         return  # named, or a poll: nothing is in the wrong place
     elif voters > 1000 * queries:
         odd = f"{voters} voters and {queries} queries"

@@ -187,9 +187,9 @@ def label(
             write_statement(release, statement, force=force)
         draft.finish()
     known_by = None
+    if names is None:
+        names = getattr(ballots, "voter_names", None)
     if release.ledger is not None and guarantee == "allowance":
-        if names is None and ballots is not None:
-            names = getattr(ballots, "voter_names", None)
         known_by = "place" if names is None else "name"
     sealed = _sealed(release, names, ballots) if show_sealed else None
     show = _show_json if json else _show
