@@ -142,7 +142,7 @@ def broken(kind: str, folder: Path) -> Path:
         pq.write_table(pa.table({"query": [0], "voter": [0], "a": [3]}), path)
     elif kind == "zarr-rank":
         zarr.create_array(str(path), shape=(3, 2), dtype="bool")
-    elif kind == "csv":
+    elif kind in ("csv", "xls"):
         path.write_text("query,voter,a\n")
     return path
 
@@ -163,7 +163,8 @@ def broken(kind: str, folder: Path) -> Path:
         ("parquet-twice", "voter 0 has two ballots on query 0"),
         ("parquet-value", "is 3.0"),
         ("zarr-rank", "3 axes"),
-        ("csv", "must end in one of .npy"),
+        ("csv", "v.csv has a header and no rows"),
+        ("xls", "must end in one of .csv, .tsv, .npy"),
         ("gone.npy", "does not exist"),
     ],
 )

@@ -20,6 +20,7 @@ from .errors import (
     LedgerError,
     MissingExtraError,
     PrivoteError,
+    PrivoteWarning,
     UnavailableError,
 )
 from .guardian import Guardian, bills
@@ -63,6 +64,7 @@ __all__ = [
     "PluralityVoting",
     "PowersetVoting",
     "PrivoteError",
+    "PrivoteWarning",
     "Release",
     "SparseBallots",
     "TauVoting",

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
+from .names import Names
+from .sheets import is_frame, open_frame
 
 Threshold = float | npt.ArrayLike | None
 
@@ -44,6 +46,8 @@ class Ballots:
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
     :func:`privote.votefiles.read`; the constructor is for sources that check by themselves.
+    ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
+    None. Those of queries and labels are public, those of voters are never released.
     """
 
     sparse = False
@@ -54,12 +58,16 @@ class Ballots:
         rows: Callable[[int, int], Votes],
         *,
         missing: bool,
+        names: Names | None = None,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
         if not callable(rows):
             raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows = rows
+        self._names = named = (names or Names()).checked(self.shape)
+        self.query_names, self.voter_names = named.queries, named.voters
+        self.label_names = named.labels
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -70,11 +78,17 @@ class Ballots:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
+    def named(self, names: Names, where: str = "votes") -> Ballots:
+        """Return the same ballots under these names; ``where`` they come from."""
+        names.checked(self.shape, where)
+        return Ballots(self.shape, self._rows, missing=self.missing, names=names)
+
     @classmethod
     def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
-        Ballots pass through; arrays are checked; a path is read (:func:`privote.votefiles.read`).
+        Ballots pass through; arrays and data frames are checked; a path is read
+        (:func:`privote.votefiles.read`).
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -86,6 +100,10 @@ class Ballots:
             from .votefiles import read
 
             return read(votes, threshold=threshold)
+        if is_frame(votes):
+            from .votesheets import of_sheet
+
+            return of_sheet(open_frame(votes, "votes"), threshold)
         return cls.from_array(votes, threshold=threshold)
 
     @classmethod
@@ -159,7 +177,7 @@ class Ballots:
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
         shape = (check_head(queries, self.queries), self.voters, self.labels)
-        return Ballots(shape, self._rows, missing=self.missing)
+        return Ballots(shape, self._rows, missing=self.missing, names=self._names.head(queries))
 
     def to_array(self) -> Votes:
         """Return the whole cube as one array: bool, or int8 where votes are missing."""
@@ -178,7 +196,7 @@ class Ballots:
             surplus = (votes == 1) & (np.cumsum(votes == 1, axis=2) > max_positives)
             return np.where(surplus, np.zeros((), votes.dtype), votes)
 
-        return Ballots(self.shape, rows, missing=self.missing)
+        return Ballots(self.shape, rows, missing=self.missing, names=self._names)
 
 
 class SparseBallots:

@@ -98,9 +98,12 @@ class Draft:
         """How many queries have their labels in the draft."""
         return sum(part.answered for part, _ in self._parts)
 
-    def reserve(self, queries: int, labels: int) -> None:
-        """Take the room that labels need on the disk, before anything is charged."""
-        room = queries * (labels * _CELL + _QUERY) + _MORE
+    def reserve(self, queries: int, labels: int, names: int = 0) -> None:
+        """Take the room that labels, and so many bytes of names, need: before anything is charged.
+
+        On the disk, so that what is drawn can be kept.
+        """
+        room = queries * (labels * _CELL + _QUERY) + names + _MORE
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file, 0, self._end + room)
@@ -116,6 +119,7 @@ class Draft:
             "shape": labels.shape,
             "labels": base64.b64encode(zlib.compress(labels.tobytes(), 1)).decode(),
             "rows": None if rows is None else np.asarray(rows).tolist(),
+            "query_names": release.query_names,
         }
         try:
             self._append(line)
@@ -134,7 +138,9 @@ class Draft:
             for part, rows in self._parts
         ]
         labels = np.concatenate([part.labels for part, _ in self._parts])
-        return replace(self._parts[-1][0], labels=labels), np.concatenate(rows)
+        names = tuple(name for part, _ in self._parts for name in part.query_names or ())
+        whole = replace(self._parts[-1][0], labels=labels, query_names=names or None)
+        return whole, np.concatenate(rows)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -249,7 +255,7 @@ def drafted(
 def _part(found: Mapping[str, Any]) -> tuple[Release, Rows | None]:
     data = zlib.decompress(base64.b64decode(found["labels"]))
     labels = np.frombuffer(data, np.int8).reshape(found["shape"])
-    release = Release.of_facts(labels, found["facts"])
+    release = Release.of_facts(labels, found["facts"], found["query_names"])
     if release.digest != found["facts"]["digest"]:
         raise ValueError("the labels are not those of the digest")
     rows = found["rows"]

@@ -60,6 +60,10 @@ class PrivoteError(Exception):
         return lead + rule + ("" if self.shown is None else f", got {self.shown}")
 
 
+class PrivoteWarning(UserWarning):
+    """What looks wrong in what was given, and is not refused: it may be meant."""
+
+
 class InputError(PrivoteError, ValueError):
     """An argument breaks a rule; nothing was charged and nothing was changed."""
 

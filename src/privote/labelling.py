@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from .ballots import Ballots, Threshold
+from .ballots import Ballots, BallotSource, Threshold
 from .drafts import Draft, beside, complete, drafted
-from .errors import InputError
+from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger
 from .mechanisms import Mechanism
@@ -44,7 +47,8 @@ def label(
     ----------
     votes
         (queries, voters, labels): bool or 0/1/-1 array, probabilities with ``threshold``, ballots,
-        or the path of a votes file.
+        a data frame, or the path of a votes file. Names of queries and labels, where there are
+        any, go into the release; names of voters serve as ``voter_ids``.
     mechanism
         E.g. ``BinaryVoting(sigma=7.0)``.
     epsilon, delta
@@ -66,8 +70,9 @@ def label(
         A :class:`privote.Ledger` or its path: then the budget is the data set's, over all runs
         and all processes. Without one, the budget is this call's.
     voter_ids
-        Names of the voters, where their allowances last beyond one call. Without names a voter is
-        known by its place in the votes, which must then be the same in every call.
+        Names of the voters, where their allowances last beyond one call; those in the votes unless
+        given. Without names a voter is known by its place in the votes, which must then be the
+        same in every call.
     seed
         An integer makes a simulation, marked as such; it protects nobody.
     output
@@ -97,10 +102,15 @@ def label(
             release, _ = draft.together()
         else:
             ballots = Ballots.of(votes, threshold=threshold)
+            warn_of_axes(ballots)
+            if voter_ids is None and guarantee == "allowance":
+                voter_ids = getattr(ballots, "voter_names", None)
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
+            named = _naming(ballots)
             if draft is not None:
-                draft.reserve(ballots.queries, ballots.labels)
+                names = json.dumps(getattr(ballots, "query_names", None))
+                draft.reserve(ballots.queries, ballots.labels, len(names))
             with Guardian(
                 mechanism,
                 Budget(epsilon=epsilon, delta=delta),
@@ -116,13 +126,54 @@ def label(
                     queries=queries,
                     baseline=baseline,
                     bound=bound,
-                    keep=None if draft is None else draft.keep,
+                    keep=None if draft is None else _kept(draft, named),
                 )
+            release = named(release, 0)
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
                 release.save(part)
             draft.finish()
     return release
+
+
+def warn_of_axes(ballots: BallotSource) -> None:
+    """Warn of sizes that look as if the axes of an array were in another order."""
+    queries, voters, labels = ballots.queries, ballots.voters, ballots.labels
+    odd = None
+    if voters == 1:
+        odd = "1 voter"
+    elif getattr(ballots, "voter_names", None) is not None or queries == 1:
+        return  # named, or a poll: nothing is in the wrong place
+    elif voters > 1000 * queries:
+        odd = f"{voters} voters and {queries} queries"
+    elif labels >= 1000 and labels > 10 * max(queries, voters):
+        odd = f"{labels} labels of {queries} queries and {voters} voters"
+    if odd is not None:
+        warnings.warn(
+            f"votes have {odd}: their axes are (queries, voters, labels), got shape "
+            f"({queries}, {voters}, {labels}); are they in this order?",
+            PrivoteWarning,
+            stacklevel=3,
+        )
+
+
+def _naming(ballots: BallotSource) -> Callable[[Release, int], Release]:
+    """Return what gives a release the public names; it takes where its first query is, too."""
+    labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
+
+    def named(release: Release, start: int) -> Release:
+        stop = start + release.answered
+        return replace(
+            release,
+            label_names=labels,
+            query_names=None if queries is None else queries[start:stop],
+        )
+
+    return named
+
+
+def _kept(draft: Draft, named: Callable[[Release, int], Release]) -> Callable[[Release], None]:
+    return lambda part: draft.keep(named(part, draft.answered))
 
 
 def _check_output(output: Any, *, replaced: bool) -> Path:

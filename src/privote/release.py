@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -147,6 +147,9 @@ class Release:
         nothing adds up.
     so_far
         Under an allowance: queries answered from it by now, this release included.
+    label_names, query_names
+        What the labels, and the queries that were answered, are called; None if they have no names.
+        These names are public; those of the voters are never here.
     protects
         Whom the promise is to: "a voter", or what reaches one voter only, such as "a record" or
         "a person, with all their records". Whoever made the voters says so; the votes cannot.
@@ -172,6 +175,8 @@ class Release:
     rule: str | None = None
     so_far: int | None = None
     protects: str = VOTER
+    label_names: tuple[str, ...] | None = None
+    query_names: tuple[str, ...] | None = field(default=None, repr=False)
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
@@ -201,7 +206,7 @@ class Release:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return everything publishable as plain values, for JSON."""
+        """Return everything publishable as plain values, for JSON, but labels and query names."""
         return {
             "answered": self.answered,
             "labels": int(self.labels.shape[1]),
@@ -221,6 +226,7 @@ class Release:
             "rule": self.rule,
             "so_far": self.so_far,
             "protects": self.protects,
+            "label_names": None if self.label_names is None else list(self.label_names),
             "made": self.made,
             "digest": self.digest,
             "version": self.version,
@@ -396,9 +402,11 @@ class Release:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
         if not isinstance(path, str | os.PathLike) or Path(path).suffix != ".npz":
             raise InputError("path", "must end in .npz", str(path))
-        facts = np.array(json.dumps(self.facts()))
+        held = {"labels": self.labels, "facts": np.array(json.dumps(self.facts()))}
+        if self.query_names is not None:
+            held["query_names"] = np.array(self.query_names)
         try:
-            np.savez_compressed(Path(path), labels=self.labels, facts=facts)
+            np.savez_compressed(Path(path), **held)
         except OSError as error:
             raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
 
@@ -407,14 +415,25 @@ class Release:
         """Read what :meth:`save` wrote. Runs no code from the file."""
         try:
             data = ArrayFile(path)
-            return cls.of_facts(data["labels"], json.loads(str(data["facts"])))
+            names = data["query_names"].tolist() if "query_names" in data else None
+            return cls.of_facts(data["labels"], json.loads(str(data["facts"])), names)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
 
     @classmethod
-    def of_facts(cls, labels: npt.NDArray[np.int8], facts: dict[str, Any]) -> Release:
+    def of_facts(
+        cls,
+        labels: npt.NDArray[np.int8],
+        facts: dict[str, Any],
+        query_names: Sequence[str] | None = None,
+    ) -> Release:
         """Return the release that :meth:`facts` is about."""
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
-        return cls(labels=labels, **own)
+        if own.get("label_names") is not None:
+            own["label_names"] = tuple(map(str, own["label_names"]))
+        named = None if query_names is None else tuple(map(str, query_names))
+        if named is not None and len(named) != len(labels):
+            raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")
+        return cls(labels=labels, query_names=named, **own)

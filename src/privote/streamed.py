@@ -293,6 +293,7 @@ class _ParquetCube(LazyCube):
     ) -> None:
         super().__init__(name, _PARQUET, shape)
         self._table, self._labels, self._groups = table, labels, groups
+        self.label_names = tuple(labels)
         self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
-"""Votes files: ``.npy``, ``.npz`` (plain or packed bits), Zarr and Parquet, checked on reading.
+"""Votes files: CSV, ``.npy``, ``.npz`` (plain or packed bits), Zarr, Parquet; checked on reading.
 
 What need not be in memory is not: ``.npy`` and uncompressed ``.npz`` are memory-mapped, Zarr and
-Parquet are read block by block.
+Parquet are read block by block. :mod:`privote.votesheets` reads CSV files and data frames.
 """
 
 from __future__ import annotations
@@ -18,18 +18,25 @@ from .arrayfiles import ArrayFile, check_file, read_npy
 from .ballots import Ballots, Threshold, as_votes, check_shape, check_threshold
 from .blocks import Votes
 from .errors import BallotError, InputError
+from .names import Listed, Names, listed
+from .votesheets import of_sheet
 
 
 def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballots:
-    """Read a votes file as checked ballots.
+    """Read a votes file as checked ballots, with the names that it has.
 
-    ``.npy``: one 3-D array. ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``.
+    ``.csv``, ``.tsv``: a row a ballot (:mod:`privote.votesheets`). ``.npy``: one 3-D array.
+    ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``; names, if there are any, in the
+    arrays ``query_names``, ``voter_ids`` and ``label_names``.
     ``.zarr``: a 3-D array, or a group with the array ``votes``. ``.parquet``: one row a ballot,
     with columns ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query.
     """
+    from .sheets import open_csv
     from .streamed import open_parquet, open_zarr
 
     readers: dict[str, Callable[[Path, Threshold], Ballots]] = {
+        ".csv": lambda file, threshold: of_sheet(open_csv(file), threshold),
+        ".tsv": lambda file, threshold: of_sheet(open_csv(file), threshold),
         ".npy": _read_npy,
         ".npz": _read_npz,
         ".zarr": lambda file, threshold: _from_lazy(open_zarr(file), threshold),
@@ -46,10 +53,29 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
         check_file(file, "votes file")
     try:
         return readers[file.suffix](file, threshold)
-    except BallotError:
+    except (BallotError, MemoryError):
         raise
     except InputError as error:
+        if error.argument == "threshold":
+            raise
         raise BallotError(str(error)) from None
+
+
+def read_probabilities(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], Listed]:
+    """Read a votes file that holds probabilities: (queries, voters, labels), and query names."""
+    from .sheets import SUFFIXES, open_csv
+    from .votesheets import cube_of
+
+    file = check_file(_path(path), "votes file")
+    if file.suffix in SUFFIXES:
+        cube, names = cube_of(open_csv(file), soft=True)
+        return cube, names.queries
+    if file.suffix not in (".npy", ".npz"):
+        known = ", ".join((*SUFFIXES, ".npy", ".npz"))
+        raise InputError(f"probabilities must be in a file that ends in {known}, got {file.name!r}")
+    array = read_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
+    check_shape(array.shape)
+    return array, None
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
@@ -77,16 +103,28 @@ def _read_npy(file: Path, threshold: Threshold) -> Ballots:
 
 def _read_npz(file: Path, threshold: Threshold) -> Ballots:
     arrays = ArrayFile(file)
-    if "votes" not in arrays:
-        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
-    votes = arrays.read("votes", mapped=True)
+    votes = _votes_of(file, arrays)
     if "shape" in arrays and votes.ndim == 1:
         if threshold is not None:
             raise InputError(
                 "threshold", "applies to probabilities, and these votes are packed bits"
             )
-        return Ballots.from_packed(votes, arrays["shape"])
-    return Ballots.from_array(votes, threshold=threshold)
+        ballots = Ballots.from_packed(votes, arrays["shape"])
+    else:
+        ballots = Ballots.from_array(votes, threshold=threshold)
+    named = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}
+    found = {
+        axis: listed(arrays[name], f"{file.name}: array {name!r}")
+        for axis, name in named.items()
+        if name in arrays
+    }
+    return ballots.named(Names(**found), file.name)
+
+
+def _votes_of(file: Path, arrays: ArrayFile) -> npt.NDArray[Any]:
+    if "votes" not in arrays:
+        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
+    return arrays.read("votes", mapped=True)
 
 
 def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
@@ -109,4 +147,5 @@ def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
             return np.asarray(slab >= bar)
         return as_votes(slab, missing)
 
-    return Ballots(shape, rows, missing=missing)
+    labels = getattr(array, "label_names", None)
+    return Ballots(shape, rows, missing=missing).named(Names(labels=labels))

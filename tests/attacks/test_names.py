@@ -16,8 +16,9 @@ from privote.cli import app
 from privote.cli.files import read_names
 from privote.cli.output import print_facts, print_table, say
 from privote.cli.predict import _write_csv
-from privote.datasets.tables import cell_of, name_in, table
+from privote.datasets.tables import table
 from privote.errors import printable
+from privote.sheets import cell_of, name_in
 
 FORMULAS = (
     "=1+1",

@@ -29,15 +29,18 @@ OVER: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture
 def file(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
-    """Return votes with their truth, and probabilities that give the votes back at one half."""
+    """Return votes with their truth; beside it probabilities that give them back at one half."""
     path = tmp_path / "both.npz"
     noise = np.random.default_rng(1).random(votes.shape)
     truth = np.arange(48).reshape(12, 4) % 5 == 0
-    np.savez(path, votes=votes, probabilities=votes / 2 + noise * 0.49, truth=truth)
+    np.savez(path, votes=votes, truth=truth)
+    np.savez(tmp_path / "soft.npz", votes=votes / 2 + noise * 0.49, truth=truth)
     return path
 
 
 def call(file: Path | str, over: str, *more: Any) -> tuple[Any, ...]:
+    if over == "threshold" and Path(file).name == "both.npz":
+        file = Path(file).with_name("soft.npz")
     return ("tune", file, "--over", over, *OVER[over], *BUDGET, *more)
 
 
@@ -213,11 +216,9 @@ def test_the_first_queries_only(run: Run, file: Path) -> None:
 
 
 def test_probabilities_with_a_threshold_are_votes(run: Run, file: Path, tmp_path: Path) -> None:
-    with np.load(file) as data:
-        scores, truth, votes = data["probabilities"], data["truth"], data["votes"]
-    np.savez("scores.npz", votes=scores, truth=truth)
-    np.testing.assert_array_equal(scores >= 0.5, votes)
-    soft = rows(run(*call("scores.npz", "gate", "--threshold", 0.5, "--json")))
+    with np.load(file) as data, np.load("soft.npz") as soft_data:
+        np.testing.assert_array_equal(soft_data["votes"] >= 0.5, data["votes"])
+    soft = rows(run(*call("soft.npz", "gate", "--threshold", 0.5, "--json")))
     assert soft == rows(run(*call(file, "gate", "--json")))
 
 
@@ -256,11 +257,7 @@ def test_it_ends_with_the_command_that_carries_it_out(
         for row in found["trials"]
         if all(row[key] == value for key, value in found["chosen"].items())
     ]
-    source = file
-    if over == "threshold":
-        with np.load(file) as data:
-            np.save("soft.npy", data["probabilities"])
-        source = Path("soft.npy")
+    source = Path("soft.npz") if over == "threshold" else file
     carried = shlex.split(found["command"].replace("VOTES", str(source)))
     assert carried.pop(0) == "privote"
     done = run(*carried, "--json")
@@ -329,7 +326,7 @@ def test_threshold_needs_truth_and_a_cube(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "--truth must be given" in done.stderr
     done = run(*call("flat.npy", "threshold"))
-    assert "VOTES must have the shape (queries, voters, labels), got (4, 3)" in done.stderr
+    assert "VOTES must have 3 axes (queries, voters, labels), got 2" in done.stderr
 
 
 def test_votes_that_cannot_be_read_are_refused(run: Run, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """Tables of features and labels, as users have them."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from privote.datasets.tables import table
-from privote.errors import InputError
+from privote.datasets import MultiLabelData, RawTable, load_patients
+from privote.datasets.tables import raw_table, table, write_table
+from privote.errors import InputError, PrivoteWarning
 
 CSV = "name,age,size,ill,tired,who\na,1,2.5,1,0,p\nb,3,4.5,0,,p\nc,5,6.5,-1,1,q\n"
 
@@ -58,13 +62,21 @@ def test_npz(tmp_path):
         (
             CSV,
             {"labels": ["ill"], "features": ["who"]},
-            "column 'who', row 0: a feature",
+            "bad.csv, line 2, column 'who' must be a number, as every feature",
         ),
-        (CSV.replace("-1", "2"), {"labels": ["ill"], "features": ["age"]}, "row 2: a label must"),
-        (CSV.replace("2.5", "nan"), {"features": ["size"]}, "row 0: must be a finite"),
+        (
+            CSV.replace("-1", "2"),
+            {"labels": ["ill"], "features": ["age"]},
+            "line 4, column 'ill' must be a label: 1, 0, yes, no",
+        ),
+        (
+            CSV.replace("2.5", "nan"),
+            {"features": ["size"]},
+            "line 2, column 'size' must be a finite number, got 'nan'",
+        ),
         ("a,b\n1\n", {}, "line 2: 1 values"),
-        ("a,a\n1,2\n", {}, "two columns of one name"),
-        ("", {}, "must have rows"),
+        ("a,a\n1,2\n", {}, "line 1: columns 1 and 2 are both called 'a'"),
+        ("", {}, "line 1: must be a header"),
         ("a\n", {}, "must have rows"),
     ],
 )
@@ -84,3 +96,83 @@ def test_no_file_and_no_such_format(tmp_path):
     (tmp_path / "a.npz").write_text("no")
     with pytest.raises(InputError, match="not a readable"):
         table(tmp_path / "a.npz")
+
+
+WORDS = "id,person,sex,since,flu,cold\n1,p,f,2024-01-31,yes,\n2,p,,2024-02-01,no,1\n3,q,m,,,0\n"
+ROLES = {"labels": ["flu", "cold"], "id_column": "id", "group_column": "person"}
+
+
+def test_words_dates_and_gaps_stay_what_they_are(tmp_path):
+    (tmp_path / "rows.csv").write_text(WORDS)
+    data = raw_table(tmp_path / "rows.csv", **ROLES)
+    assert isinstance(data.X, RawTable)
+    assert data.X.shape == (3, 2)
+    assert data.X.columns["sex"].tolist() == ["f", "", "m"]
+    assert data.Y.tolist() == [[1, -1], [0, 1], [-1, 0]]
+    assert data.groups.tolist() == ["p", "p", "q"]
+    assert data.X.at(1, "sex") == "rows.csv, line 3, column 'sex'"
+    some = data.take([2])
+    assert some.X.at(0, "sex") == "rows.csv, line 4, column 'sex'"
+    assert some.X.columns["since"].tolist() == [""]
+
+
+def test_tables_come_as_people_have_them(tmp_path):
+    (tmp_path / "rows.csv").write_text(WORDS)
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    columns = frame.to_dict("list")
+    one = raw_table(tmp_path / "rows.csv", **ROLES)
+    for other in (frame, columns, frame.to_dict("records")):
+        data = raw_table(other, **ROLES)
+        assert data.Y.tolist() == one.Y.tolist()
+        assert data.ids.tolist() == one.ids.tolist()
+        assert data.X.at(0, "sex") == "table, row 0, column 'sex'"
+
+
+def test_what_is_written_is_read(tmp_path):
+    data = load_patients(60, seed=3)
+    write_table(tmp_path / "p.csv", data)
+    again = raw_table(
+        tmp_path / "p.csv", labels=data.label_names, id_column="id", group_column="person"
+    )
+    assert np.array_equal(again.Y, data.Y)
+    assert again.ids.tolist() == data.ids.tolist()
+    assert again.groups.tolist() == data.groups.tolist()
+    for name, column in data.X.columns.items():
+        assert again.X.columns[name].tolist() == column.tolist()
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "warned"),
+    [
+        ("patient_id", ["1", "1"] * 15, True),
+        ("PatientID", ["1", "1"] * 15, True),
+        ("Last name", ["x", "y"] * 15, True),
+        ("code", [f"A{i}" for i in range(30)], True),
+        ("place", [str(i + 7) for i in range(30)], True),
+        ("age", [str(3 * i) for i in range(30)], False),
+        ("notes", [f"came {i} times" for i in range(30)], False),
+        ("drug name", ["x", "y"] * 15, False),
+        ("day", [f"2024-01-{i:02d}" for i in range(1, 31)], False),
+    ],
+)
+def test_a_feature_that_names_somebody_is_a_warning(column, cells, warned):
+    rows = {column: cells, "x": ["1"] * 30}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        raw_table(rows)
+        raw_table(rows, features=["x"])  # who says what a feature is means it
+    assert [one.category for one in said] == [PrivoteWarning] * warned
+    if warned:
+        assert f"table: {column!r} looks as if it named" in str(said[0].message)
+
+
+def test_patients_are_made_up_the_same_way_every_time():
+    one, two, other = load_patients(80), load_patients(80), load_patients(80, seed=1)
+    assert isinstance(one, MultiLabelData)
+    assert one.Y.tolist() == two.Y.tolist()
+    assert one.X.columns["notes"].tolist() == two.X.columns["notes"].tolist()
+    assert one.Y.tolist() != other.Y.tolist()
+    assert one.Y.shape == (80, 8)
+    assert set(np.unique(one.Y)) == {-1, 0, 1}
+    assert len(set(one.groups.tolist())) < 80
+    assert all("" in column for column in load_patients(800).X.columns.values())

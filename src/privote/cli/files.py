@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
+from privote.sheets import cell_of, name_in, open_csv, write_header
 
 Array = npt.NDArray[Any]
 
@@ -110,7 +111,9 @@ def write_labels(release: Release, path: Path) -> None:
     if path.suffix == ".npz":
         release.save(path)
     else:
-        write_label_csv(release.labels, path)
+        write_label_csv(
+            release.labels, path, queries=release.query_names, names=release.label_names
+        )
 
 
 def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:
@@ -143,25 +146,34 @@ def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None
             part.write_text(text + "\n", encoding="utf-8")
 
 
-def write_label_csv(labels: npt.NDArray[Any], path: Path) -> None:
-    """Write (queries, labels) under the header query,label_0,...; -1 is ABSTAIN."""
+def write_label_csv(
+    labels: npt.NDArray[Any],
+    path: Path,
+    *,
+    queries: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
+    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else names
+    called = range(len(labels)) if queries is None else map(cell_of, queries)
     with path.open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, ["query", *heads])
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["query", *(f"label_{i}" for i in range(labels.shape[1]))])
-        writer.writerows([query, *row] for query, row in enumerate(labels.tolist()))
+        writer.writerows([query, *row] for query, row in zip(called, labels.tolist(), strict=True))
 
 
-def read_baseline(path: Path) -> npt.NDArray[Any]:
+def read_baseline(path: Path, queries: Sequence[str] | None = None) -> npt.NDArray[Any]:
     """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as `write_label_csv` writes it.
 
-    A CSV file without a header has one column a label.
+    A CSV file without a header has one column a label; one that names the queries of the votes is
+    brought into their order.
     """
     if path.suffix not in (".npy", ".csv"):
         raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
     try:
         if path.suffix == ".npy":
             return read_npy(path)
-        return read_table(path)
+        return read_table(path, queries)
     except (OSError, ValueError) as error:
         raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
 
@@ -184,8 +196,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _column(path: Path) -> list[str]:
-    from privote.datasets.tables import name_in
-
     with path.open(newline="", encoding="utf-8-sig") as stream:
         table = csv.DictReader(stream)
         if "voter" not in (table.fieldnames or ()):
@@ -217,14 +227,22 @@ _NAME_READERS: dict[str, Callable[[Path], list[Any]]] = {
 }
 
 
-def read_truth(votes: Path, truth: Path | None, queries: int, labels: int) -> Array | None:
+def read_truth(
+    votes: Path,
+    truth: Path | None,
+    queries: int,
+    labels: int,
+    names: Sequence[str] | None = None,
+) -> Array | None:
     """Return true labels (queries, labels): from their own file, or beside the votes.
+
+    ``names`` are those of the queries: a CSV file that has them is brought into their order.
 
     Without a file of their own, those are taken that an ``.npz`` of votes holds under ``truth``;
     None if it holds none. Bits packed by ``np.packbits(truth)`` are unpacked.
     """
     if truth is not None:
-        array = read_array(truth, "--truth", "truth")
+        array = read_array(truth, "--truth", "truth", queries=names)
     elif votes.suffix == ".npz" and "truth" in _names(votes):
         array = read_array(votes, "VOTES", "truth")
     else:
@@ -236,18 +254,18 @@ def read_truth(votes: Path, truth: Path | None, queries: int, labels: int) -> Ar
     return array
 
 
-def read_array(path: Path, option: str, *names: str) -> Array:
+def read_array(path: Path, option: str, *names: str, queries: Sequence[str] | None = None) -> Array:
     """Read one array: ``.npy``, ``.npz`` (the first of ``names`` in it), or a table as ``.csv``.
 
     A CSV file may have the header ``query,...``, as written by ``privote label``; its first column
-    is then left out.
+    is then left out, and says which of ``queries`` a row is about.
     """
     if path.suffix not in _ARRAY_FILES:
         raise InputError(option, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
     check_file(path, option)
     try:
         if path.suffix == ".csv":
-            return read_table(path)
+            return read_table(path, queries)
         if path.suffix == ".npy":
             return read_npy(path)
         data = ArrayFile(path)
@@ -268,12 +286,29 @@ def _names(path: Path) -> list[str]:
         return []  # whoever reads the votes says what is wrong
 
 
-def read_table(path: Path) -> Array:
-    """Read a CSV file; under the header ``query,...`` without its first column."""
-    with check_file(path).open(encoding="utf-8") as stream:
+def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
+    """Read a CSV file; under the header ``query,...`` without its first column.
+
+    Where that column has the names of the votes' queries, rows come in the order of those.
+    """
+    with check_file(path).open(encoding="utf-8-sig") as stream:
         first = stream.readline().split(",")
     if first == [""]:
         raise ValueError("it is empty")
-    named = first[0].strip().strip('"') == "query"
-    table = np.loadtxt(path, delimiter=",", skiprows=int(named), ndmin=2)
-    return table[:, 1:] if named else table
+    if first[0].strip().strip('"') != "query":
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    sheet = open_csv(path)
+    parts = list(sheet.blocks())
+    called = [name_in(cell.strip()) for _, columns in parts for cell in columns[0]]
+    cells = [
+        [cell for _, columns in parts for cell in columns[i]] for i in range(1, len(sheet.header))
+    ]
+    table = np.array(cells, np.float64).T
+    if queries is None or called in (list(queries), [str(i) for i in range(len(called))]):
+        return table
+    place = {name: row for row, name in enumerate(called)}
+    lost = next((name for name in queries if name not in place), None)
+    if lost is not None or len(place) < len(called):
+        what = "no row for every query" if lost is None else f"no row for query {lost!r:.60}"
+        raise ValueError(f"it names queries, and has {what} of the votes, once")
+    return table[[place[name] for name in queries]]

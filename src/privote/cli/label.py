@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -142,8 +143,8 @@ def label(
         raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
     if resume and show_sealed:
         raise InputError("--show-sealed goes without --resume: nothing sealed is kept in a draft")
-    mech, guess = mechanism.build(), None if baseline is None else read_baseline(baseline)
-    names = None if voter_ids is None else read_names(voter_ids)
+    mech = mechanism.build()
+    names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
@@ -154,9 +155,12 @@ def label(
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
+        guess = None
         if not resume:
             with working(f"reading {votes.name}"):
                 ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
+            if baseline is not None:
+                guess = read_baseline(baseline, getattr(ballots, "query_names", None))
             if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
                 ballots = ballots.clip(mechanism.max_positives)
         with working("answering", None if resume else ballots.queries) as tick:
@@ -183,6 +187,8 @@ def label(
             write_statement(release, statement, force=force)
         draft.finish()
     known_by = None
+    if names is None:
+        names = getattr(ballots, "voter_names", None)
     if release.ledger is not None and guarantee == "allowance":
         known_by = "place" if names is None else "name"
     sealed = _sealed(release, names, ballots) if show_sealed else None
@@ -190,7 +196,7 @@ def label(
     show(release, output, known_by, sealed)
 
 
-def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, Any]:
+def _sealed(release: Any, names: Sequence[str] | None, ballots: Any) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 

@@ -18,7 +18,7 @@ VotesFile = Annotated[
     typer.Argument(
         metavar="VOTES",
         show_default=False,
-        help="Votes (queries, voters, labels): .npy, .npz, .zarr or .parquet.",
+        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet.",
     ),
 ]
 Threshold = Annotated[

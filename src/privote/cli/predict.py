@@ -101,7 +101,7 @@ def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: obje
 
     import numpy as np
 
-    from privote.datasets.tables import write_header
+    from privote.sheets import write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["row", *names, *(f"{name} probability" for name in names)])

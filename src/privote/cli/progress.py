@@ -70,6 +70,8 @@ class WatchedBallots:
     def __init__(self, ballots: BallotSource, tick: Tick) -> None:
         self.queries, self.voters, self.labels = ballots.queries, ballots.voters, ballots.labels
         self.missing, self.sparse = ballots.missing, ballots.sparse
+        for name in ("query_names", "voter_names", "label_names"):
+            setattr(self, name, getattr(ballots, name, None))
         self._ballots, self._tick = ballots, tick
 
     def blocks(self) -> Iterator[Block]:

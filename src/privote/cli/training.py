@@ -22,6 +22,7 @@ from privote.learning import PATEClassifier, save_student
 from privote.learning.networks.architectures import IMAGE_NETWORKS
 from privote.release import Release
 from privote.report import OWNER_ONLY
+from privote.sheets import write_header
 
 from .files import DRAFT, Promise, check_folder, made_folder, write_statement
 from .output import plain
@@ -298,7 +299,7 @@ def _write(outcome: Outcome, model: Any, rows: npt.NDArray[np.int64] | None = No
     outcome.written = ["student.student", "statement.txt", "statement.json", "report.html"]
     if outcome.release is not None and rows is not None:
         with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
-            tables.write_header(stream, ["row", *outcome.label_names])
+            write_header(stream, ["row", *outcome.label_names])
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerows(np.column_stack([rows, outcome.release.labels]).tolist())
         outcome.written.insert(1, "labels.csv")

@@ -85,22 +85,22 @@ class TuneFlags:
     def read(self, votes: Path, *, soft: bool) -> tuple[Any, Any]:
         """Return the votes, or probabilities, to look at, and true labels or None."""
         from privote.ballots import Ballots
+        from privote.labelling import warn_of_axes
+        from privote.votefiles import read_probabilities
 
-        from .files import read_array, read_truth
+        from .files import read_truth
 
+        names = None
         if soft:
-            cube = read_array(votes, "VOTES", "probabilities", "votes")
-            if cube.ndim != 3:
-                raise InputError(
-                    f"VOTES must have the shape (queries, voters, labels), got {cube.shape}"
-                )
+            cube, names = read_probabilities(votes)
             shape = cube.shape
         else:
             ballots = Ballots.of(votes, threshold=options.parse_threshold(self.threshold))
             assert isinstance(ballots, Ballots)  # a file is dense
-            shape = ballots.shape
+            warn_of_axes(ballots)
+            shape, names = ballots.shape, ballots.query_names
             cube = ballots.head(min(self.max_queries, ballots.queries)).to_array()
-        known = read_truth(votes, self.truth, shape[0], shape[2])
+        known = read_truth(votes, self.truth, shape[0], shape[2], names)
         if known is not None and len(known) != shape[0]:
             raise InputError(
                 f"the true labels must have {shape[0]} rows, as the votes have queries, got "

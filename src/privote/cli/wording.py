@@ -6,13 +6,14 @@ option; :data:`ARGUMENTS` has the arguments that are called otherwise in the lib
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from privote.errors import InputError, PrivoteError, printable
+from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
 
 from .output import print_json
 
@@ -53,7 +54,9 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _warn
+                return super().invoke(ctx)
         except MemoryError:
             error: PrivoteError = InputError("sizes like these need more memory than there is")
         except PrivoteError as refused:
@@ -94,6 +97,14 @@ class Spelling(dict[str, str]):
             return name if value is None else f"{name}={value}"
         said = {None: option, "None": f"no {option}", "True": option}
         return said.get(value, f"{option} {value}")
+
+
+def _warn(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Show a warning: what privote says of its input as one line, others as Python does."""
+    if issubclass(category, PrivoteWarning):
+        typer.echo(f"warning: {printable(str(message))}", err=True)
+    else:
+        typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
 
 
 def speak(app: typer.Typer) -> None:

@@ -12,7 +12,8 @@ from .mimic import mimic
 from .mulan import mulan
 from .nih import nih
 from .padchest import padchest
-from .records import MultiLabelData, Split, union
+from .patients import PATIENT_LABELS, load_patients
+from .records import MultiLabelData, RawTable, Split, union
 from .registry import DATASETS
 from .registry import open as open
 from .scenes import Scenes, load_scenes
@@ -23,14 +24,17 @@ from .voc import voc2012
 __all__ = [
     "DATASETS",
     "PAPER_LABELS",
+    "PATIENT_LABELS",
     "TEACHER_VOTES",
     "Images",
     "MultiLabelData",
+    "RawTable",
     "Scenes",
     "Split",
     "TeacherVotes",
     "chexpert",
     "keyed_parts",
+    "load_patients",
     "load_scenes",
     "load_teacher_votes",
     "mimic",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,64 @@ SIDES = ("private", "public", "test")
 _KEY = b"privote: private, public, test"
 
 
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """Rows with columns as people have them: numbers, words, dates, texts, gaps.
+
+    Attributes
+    ----------
+    name
+        What messages call it: a file, as a rule.
+    columns
+        Each (records,): texts as they stand in a file, or whatever a data frame holds.
+    places
+        (records,) where each row stands: the line of a file, or the row of a frame.
+    unit
+        "line" or "row".
+    """
+
+    name: str
+    columns: Mapping[str, npt.NDArray[Any]]
+    places: npt.NDArray[np.int64]
+    unit: str = "line"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(records, columns)."""
+        return len(self.places), len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __repr__(self) -> str:
+        return f"RawTable({self.name}: {len(self)} rows, {len(self.columns)} columns)"
+
+    def __getitem__(self, rows: Any) -> RawTable:
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return RawTable(self.name, columns, self.places[rows], self.unit)
+
+    take = __getitem__
+
+    def at(self, row: int, column: str) -> str:
+        """Return where a cell is, in words."""
+        return f"{self.name}, {self.unit} {self.places[row]}, column {column!r:.60}"
+
+    def only(self, names: Sequence[str]) -> RawTable:
+        """Return the table with these columns, in this order."""
+        for name in names:
+            if name not in self.columns:
+                raise InputError(
+                    f"{self.name} has no column {name!r:.60}; it has {few(self.columns)}"
+                )
+        return replace(self, columns={name: self.columns[name] for name in names})
+
+
+def few(names: Iterable[str]) -> str:
+    """Return the first few of many names, for a message."""
+    every = list(names)
+    return ", ".join(map(repr, every[:8])) + (f" and {len(every) - 8} more" if every[8:] else "")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MultiLabelData:
     """Records with several labels each.
@@ -31,8 +89,9 @@ class MultiLabelData:
     Attributes
     ----------
     X
-        Features (records, features) as a float32 array or a sparse ``csr_array``; or
-        :class:`Images`, which are read when they are indexed; or None if there are labels only.
+        Features (records, features) as a float32 array or a sparse ``csr_array``; or a
+        :class:`RawTable` of columns that are no numbers yet; or :class:`Images`, which are read
+        when they are indexed; or None if there are labels only.
     Y
         int8 (records, labels): 1, 0, or -1 where the label is not known.
     label_names

@@ -1,80 +1,161 @@
-"""Rows of a table as data: ``.csv``, ``.parquet`` and ``.npz`` files of features and labels."""
+"""Rows of a table as data: CSV, Parquet and ``.npz`` files, data frames; features and labels."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privote.arrayfiles import ArrayFile, check_file, check_unpacked, why
-from privote.errors import InputError, missing_extra
+from privote.errors import InputError, PrivoteWarning, missing_extra
+from privote.sheets import (
+    ODD,
+    VOTE_WORDS,
+    YesNo,
+    cell_of,
+    is_gap,
+    name_of,
+    open_csv,
+    open_sheet,
+    write_header,
+)
 
-from .records import MISSING, MultiLabelData
+from .records import MultiLabelData, RawTable, few
 
-SUFFIXES = (".csv", ".parquet", ".npz")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 Column = npt.NDArray[Any]
-# How a formula begins in one spreadsheet or another, in either width.
-_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+# How people head a column that names records or persons.
+_NAMING = re.compile(
+    r"(.*_)?(id|uuid|guid|mrn|ssn|email|phone)|((first|last|full|family|given)_?)?name|surname"
+    r"|(patient|person|subject|participant|client|customer|user|member)(_(name|number|no|nr|code))?"
+)
+_MANY = 20  # rows from which on it says something that no value comes twice
 
 
 def table(
-    path: str | Path,
+    path: Any,
     *,
     labels: Sequence[str] = (),
     id_column: str | None = None,
     group_column: str | None = None,
     features: Sequence[str] | None = None,
 ) -> MultiLabelData:
-    """Read a table with one record a row.
+    """Read a table with one record a row, whose features are numbers.
 
     Parameters
     ----------
     path
-        ``.csv`` with a header, ``.parquet``, or ``.npz`` with the arrays ``X``, ``Y`` and, if there
-        are any, ``label_names``, ``ids`` and ``groups``.
+        ``.csv`` or ``.tsv`` with a header, ``.parquet``, a data frame; or ``.npz`` with the arrays
+        ``X``, ``Y`` and, if there are any, ``label_names``, ``ids`` and ``groups``.
     labels
-        Columns that are labels: 1, 0, or -1 or empty where unknown. For ``.npz`` the names of the
-        columns of ``Y``, unless the file has them. Without labels the rows are features only.
+        Columns that are labels: 1, 0, yes, no, true, false, or -1 or empty where unknown. For
+        ``.npz`` the names of the columns of ``Y``, unless the file has them. Without labels the
+        rows are features only.
     id_column, group_column
         Columns that name the record, and the person it belongs to.
     features
         Columns that are features, all numbers; by default every other column.
     """
-    file = check_file(path, "table")
-    if file.suffix == ".npz":
-        return _arrays(file, labels)
-    readers = {".csv": _csv, ".parquet": _parquet}
-    if file.suffix not in readers:
-        raise InputError(f"a table must end in {', '.join(SUFFIXES)}, got {file.name!r}")
-    columns = readers[file.suffix](file)
-    taken = [*labels, *(name for name in (id_column, group_column) if name)]
-    chosen = [name for name in columns if name not in taken] if features is None else list(features)
-    for name in (*taken, *chosen):
-        if name not in columns:
-            raise InputError(f"{file.name} has no column {name!r}; it has {_few(columns)}")
-    rows = len(next(iter(columns.values()))) if columns else 0
-    if not rows or not chosen:
-        raise InputError(f"{file.name} must have rows and columns of features, got {_few(columns)}")
-    return MultiLabelData(
-        X=np.stack([_numbers(file, name, columns[name]) for name in chosen], axis=1),
-        Y=_labels(file, labels, columns, rows),
-        label_names=tuple(labels),
-        ids=np.arange(rows) if id_column is None else np.asarray(columns[id_column]),
-        groups=None if group_column is None else np.asarray(columns[group_column]),
-        feature_names=tuple(chosen),
-        name=file.stem,
+    if _is_path(path) and Path(path).suffix == ".npz":
+        return _arrays(check_file(path, "table"), labels)
+    data = raw_table(
+        path, labels=labels, id_column=id_column, group_column=group_column, features=features
     )
+    raw: RawTable = data.X
+    numbers = np.stack([_numbers(raw, name) for name in raw.columns], axis=1)
+    return replace(data, X=numbers)
+
+
+def raw_table(
+    source: Any,
+    *,
+    labels: Sequence[str] = (),
+    id_column: str | None = None,
+    group_column: str | None = None,
+    features: Sequence[str] | None = None,
+) -> MultiLabelData:
+    """Read a table whose columns are as people have them: words, dates, texts, gaps.
+
+    As :func:`table`, from a file, a data frame, a mapping of columns or a list of records; ``X`` is
+    a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers. A
+    feature that looks as if it named records or persons is a warning.
+    """
+    everything = columns_of(source)
+    taken = [*labels, *(name for name in (id_column, group_column) if name)]
+    rest = [name for name in everything.columns if name not in taken]
+    chosen = rest if features is None else list(features)
+    everything.only([*taken, *chosen])
+    rows = len(everything)
+    if not rows or not chosen:
+        raise InputError(
+            f"{everything.name} must have rows and columns of features, got {rows} rows of "
+            f"{few(everything.columns)}"
+        )
+    if features is None:
+        _warn_of_names(everything, chosen)
+    return MultiLabelData(
+        X=everything.only(chosen),
+        Y=_labels(everything, labels),
+        label_names=tuple(labels),
+        ids=np.arange(rows) if id_column is None else _names(everything, id_column, differ=True),
+        groups=None if group_column is None else _names(everything, group_column, differ=False),
+        feature_names=tuple(chosen),
+        name=Path(source).stem if _is_path(source) else everything.name,
+    )
+
+
+def columns_of(source: Any, name: str = "table") -> RawTable:
+    """Return all columns of a file, a data frame, a mapping of columns or a list of records."""
+    if isinstance(source, RawTable):
+        return source
+    if _is_path(source):
+        file = check_file(source, "table")
+        if file.suffix == ".parquet":
+            return _parquet(file)
+        if file.suffix not in SUFFIXES[:2]:
+            raise InputError(f"a table must end in {', '.join(SUFFIXES)}, got {file.name!r}")
+        sheet = open_csv(file, "table")
+    else:
+        sheet = open_sheet(source, name)
+    blocks = list(sheet.blocks())
+    places = np.array([place for held, _ in blocks for place in held], np.int64)
+    columns = {}
+    for place, column in enumerate(sheet.header):
+        cells = np.empty(len(places), object)
+        cells[:] = list(chain.from_iterable(held[place] for _, held in blocks))
+        columns[column] = cells
+    return RawTable(sheet.name, columns, places, sheet.unit)
+
+
+def write_table(path: str | Path, data: MultiLabelData) -> None:
+    """Write a raw table as CSV, with its ids and groups first and its labels last.
+
+    Read it with ``raw_table(path, labels=..., id_column="id", group_column="person")``.
+    """
+    raw: RawTable = data.X
+    named = {"id": data.ids} | ({} if data.groups is None else {"person": data.groups})
+    columns = [*named.values(), *raw.columns.values()]
+    with Path(path).open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, [*named, *raw.columns, *data.label_names])
+        writer = csv.writer(stream, lineterminator="\n")
+        for row in range(len(data)):
+            cells = ["" if is_gap(c[row]) else cell_of(str(c[row])) for c in columns]
+            writer.writerow([*cells, *("" if y < 0 else int(y) for y in data.Y[row])])
 
 
 def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     data = ArrayFile(file)
     held = {name: data[name] for name in data.names}
     if "X" not in held:
-        raise InputError(f"{file.name} must have the array 'X', it has {_few(held)}")
+        raise InputError(f"{file.name} must have the array 'X', it has {few(held)}")
     images = held["X"].ndim == 4  # (images, channels, height, width)
     wanted = {"X": 4 if images else 2, "Y": 2, "label_names": 1, "ids": 1, "groups": 1}
     for name, axes in wanted.items():
@@ -97,63 +178,11 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     )
 
 
-def cell_of(name: str) -> str:
-    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
-
-    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
-    A plain number stays what it is.
-    """
-    begins = name.lstrip("'")[:1]
-    if not begins or begins not in _FORMULAS or _is_number(name):
-        return name
-    return f"'{name}"
+def _is_path(source: Any) -> bool:
+    return isinstance(source, str) or hasattr(source, "__fspath__")
 
 
-def write_header(stream: TextIO, names: Iterable[str]) -> None:
-    """Write the first line of a CSV file, so that :func:`table` reads these very names."""
-    cells = [cell_of(name) for name in names]
-    # Else the writer leaves a carriage return bare, and readers end the line there.
-    odd = any("\r" in cell or "\n" in cell for cell in cells)
-    made = csv.writer(
-        stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-    )
-    made.writerow(cells)
-
-
-def name_in(cell: str) -> str:
-    """Return the name that :func:`cell_of` made this cell of."""
-    begins = cell.lstrip("'")[:1]
-    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _csv(file: Path) -> dict[str, Column]:
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream)
-            header = [name_in(cell) for cell in next(reader, [])]
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{file.name} cannot be read: {error}") from None
-    for number, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            raise InputError(
-                f"{file.name}, line {number}: {len(row)} values under a header of {len(header)}"
-            )
-    if len(set(header)) != len(header):
-        raise InputError(f"{file.name} has two columns of one name")
-    cells = np.array(rows, dtype=object).reshape(len(rows), len(header))
-    return {name: cells[:, place] for place, name in enumerate(header)}
-
-
-def _parquet(file: Path) -> dict[str, Column]:
+def _parquet(file: Path) -> RawTable:
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -163,52 +192,97 @@ def _parquet(file: Path) -> dict[str, Column]:
         sizes = held.metadata
         check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
         found = held.read()
-        return {name: found[name].to_numpy() for name in found.column_names}
+        columns = {name: found[name].to_numpy() for name in found.column_names}
     except InputError:
         raise
     except Exception as error:  # whatever Arrow calls it
         raise InputError(f"{file.name} cannot be read: {why(error)}") from None
+    return RawTable(file.name, columns, np.arange(sizes.num_rows), "row")
 
 
-def _numbers(file: Path, name: str, column: Column) -> npt.NDArray[np.float32]:
-    out = np.empty(len(column), np.float64)
-    for row, value in enumerate(column.tolist()):
-        try:
-            out[row] = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"{file.name}, column {name!r}, row {row}: a feature must be a number, got "
-                f"{value!r}; name the features with --columns (features=), or the column that "
-                "names records or persons with --id-column or --group-column"
-            ) from None
+def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
+    column = raw.columns[name]
+    try:
+        out = column.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        for row, value in enumerate(column.tolist()):
+            try:
+                float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(
+                    raw.at(row, name),
+                    "must be a number, as every feature; name the features with `features`, or the "
+                    "column that names records or persons with `id_column` or `group_column`",
+                    value,
+                ) from None
+        raise
     wide = ~(np.abs(out) <= np.finfo(np.float32).max)  # before the cast, and NaN too
     if wide.any():
         row = int(np.flatnonzero(wide)[0])
-        raise InputError(f"{file.name}, column {name!r}, row {row}: must be a finite number")
+        raise InputError(raw.at(row, name), "must be a finite number", column[row])
     return out.astype(np.float32)
 
 
-def _labels(
-    file: Path, names: Sequence[str], columns: dict[str, Column], rows: int
-) -> npt.NDArray[np.int8]:
-    Y = np.full((rows, len(names)), MISSING, np.int8)
+def _labels(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
+    Y = np.empty((len(raw), len(names)), np.int8)
+    says = YesNo()
     for place, name in enumerate(names):
-        for row, value in enumerate(columns[name].tolist()):
-            if value is None or str(value).strip() in ("", "nan"):
-                continue
-            try:
-                number = float(value)
-            except (TypeError, ValueError, OverflowError):
-                number = np.nan
-            if number not in (0.0, 1.0, -1.0):
-                raise InputError(
-                    f"{file.name}, column {name!r}, row {row}: a label must be 1, 0, -1 or empty, "
-                    f"got {value!r}"
-                )
-            Y[row, place] = int(number)
+        cells = raw.columns[name].tolist()
+        Y[:, place] = [says[cell] if cell.__hash__ else ODD for cell in cells]
+        odd = np.flatnonzero(Y[:, place] == ODD)
+        if len(odd):
+            row = int(odd[0])
+            raise InputError(
+                raw.at(row, name), f"must be a label: {VOTE_WORDS} (unknown)", cells[row]
+            )
     return Y
 
 
-def _few(columns: Any) -> str:
-    names = list(columns)
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")
+def _names(raw: RawTable, column: str, *, differ: bool) -> Column:
+    """Return names of records, or of persons; one that is empty would be nobody, or everybody."""
+    names = [name_of(cell) for cell in raw.columns[column].tolist()]
+    seen: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if not name:
+            whose = "the record" if differ else "the person this record belongs to"
+            raise InputError(raw.at(row, column), f"must name {whose}, and is empty")
+        first = seen.setdefault(name, row)
+        if differ and first != row:
+            raise InputError(
+                f"{raw.at(first, column)} and {raw.unit} {raw.places[row]}: ids must differ, and "
+                "these two are the same"
+            )
+    return np.array(names)
+
+
+def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
+    """Warn of features that look as if they named records or persons, by head or by cells."""
+    found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
+    if found:
+        warnings.warn(
+            f"{raw.name}: {few(found)} looks as if it named records or persons, and is taken for a "
+            "feature. Say which column names the record (id_column) or the person (group_column), "
+            "so that all records of a person reach one voter, or name the features",
+            PrivoteWarning,
+            stacklevel=3,
+        )
+
+
+def _plain(head: str) -> str:
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", head)
+    return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+
+
+def _all_differ(raw: RawTable, name: str) -> bool:
+    """Return whether no cell comes twice, and all are codes of one word, or count the rows."""
+    cells = raw.columns[name].tolist()
+    if len(cells) < _MANY or len(set(map(str, cells))) < len(cells):
+        return False
+    texts = [str(cell).strip() for cell in cells]
+    if all(text.isdigit() for text in texts):
+        whole = [int(text) for text in texts if len(text) < 19]
+        return len(whole) == len(texts) and max(whole) - min(whole) == len(whole) - 1
+    return all(
+        text and len(text.split()) == 1 and any(map(str.isdigit, text)) and text[0].isalpha()
+        for text in texts
+    )

@@ -21,6 +21,7 @@ _HOMES = {
     "NeighbourBallots": "neighbours.ballots",
     "NeighbourStudent": "neighbours.student",
     "PATEClassifier": "pate",
+    "TableEncoder": "tables",
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",
     "cast": "teachers.votes",

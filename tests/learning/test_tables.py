@@ -1,0 +1,184 @@
+"""Tables into numbers: by public rows alone, row by row, and saved as plain values."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from privote.datasets import load_patients
+from privote.errors import InputError, PrivoteWarning
+from privote.learning.tables import TableEncoder
+
+PUBLIC = {
+    "age": ["20", "40", "", "60"],
+    "sex": ["f", "m", "F ", "f"],
+    "smoker": ["yes", "no", "", "Yes"],
+    "since": ["2024-01-01", "2024-07-01", "", "2025-01-01"],
+    "same": ["x", "x", "x", "x"],
+    "nothing": ["", "", "", ""],
+}
+
+
+def encoded(rows: Any, **changed: Any) -> dict[str, list[float]]:
+    """Return the features of one column by name, encoded by the public rows above."""
+    encoder = TableEncoder(**changed).fit(PUBLIC)
+    made = encoder.transform({**{name: [""] * 2 for name in PUBLIC}, **rows})
+    assert made.dtype == np.float32
+    return dict(zip(encoder.feature_names_, made.T.tolist(), strict=True))
+
+
+def test_each_column_is_what_the_public_rows_say() -> None:
+    encoder = TableEncoder().fit(PUBLIC)
+    kinds = {facts["column"]: (facts["kind"], facts["features"]) for facts in encoder.columns_}
+    assert kinds == {
+        "age": ("number", 2),
+        "sex": ("words", 3),
+        "smoker": ("yes or no", 2),
+        "since": ("date", 4),
+        "same": ("left out", 0),
+        "nothing": ("left out", 0),
+    }
+    said = {facts["column"]: facts["what"] for facts in encoder.columns_}
+    assert said["age"].startswith("clipped to 20 to 60, the public range")
+    assert said["since"].startswith("days, clipped to 2024-01-01 to 2025-01-01")
+    assert said["nothing"] == "empty in every public row"
+
+
+def test_numbers_are_clipped_to_the_public_range() -> None:
+    scale = np.std([20, 40, 60])
+    made = encoded({"age": ["1000", " 30 "]})
+    np.testing.assert_allclose(made["age"], [20 / scale, -10 / scale], rtol=1e-6)
+    assert made["age: empty"] == [0, 0]
+    gap = encoded({"age": ["", "40"]})
+    assert gap["age"] == [0, 0]  # the public median
+    assert gap["age: empty"] == [1, 0]
+
+
+def test_a_word_that_is_not_public_is_other() -> None:
+    made = encoded({"sex": ["M", "unheard of"]})
+    assert (made["sex: m"], made["sex: f"], made["sex: other"]) == ([1, 0], [0, 0], [0, 1])
+    assert encoded({"sex": ["", None]})["sex: other"] == [0, 0]
+    assert encoded({"smoker": ["TRUE", "n"]})["smoker"] == [1, -1]
+
+
+def test_dates_of_all_kinds() -> None:
+    made = encoded({"since": ["2024-01-01T12:00", "1999-12-31"]})
+    assert made["since"][0] > made["since"][1]  # half a day, and the rest is clipped
+    objects = encoded({"since": [datetime.date(2024, 7, 1), pd.Timestamp("2024-07-01")]})
+    assert objects["since"][0] == objects["since"][1]
+    frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", None, "2024-07-01"])})
+    assert TableEncoder().fit(frame).columns_[0]["kind"] == "date"
+    german = TableEncoder().fit({"day": ["31.12.2023", "01.02.2024"]})
+    assert german.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
+    american = TableEncoder().fit({"day": ["12/31/2023", "02/01/2024"]})
+    assert american.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
+    with pytest.warns(PrivoteWarning, match="day and month cannot be told apart"):
+        TableEncoder().fit({"day": ["03/04/2023", "02/01/2024"]})
+
+
+def test_texts_are_words_by_weight() -> None:
+    notes = [f"fever and cough since day {i % 7}" for i in range(9)] + ["no cough, fever is gone"]
+    encoder = TableEncoder().fit({"notes": notes})
+    assert encoder.columns_[0]["kind"] == "text"
+    made = encoder.transform({"notes": ["since when? and FEVER?", "", "unheard"]})
+    assert sp.issparse(made)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(np.sqrt((made.toarray() ** 2).sum(axis=1)), [1, 0, 0], rtol=1e-6)
+    found = [encoder.feature_names_[i] for i in made.toarray()[0].nonzero()[0]]
+    assert found == ["notes: and", "notes: since"]  # fever is in every public row
+
+
+def test_a_column_that_names_somebody_is_left_out() -> None:
+    rows = {"name": [f"Anna {i}" for i in range(30)], "x": list(range(30))}
+    facts = TableEncoder().fit(rows).columns_
+    assert facts[-1]["column"] == "name"
+    assert "may name records or persons" in facts[-1]["what"]
+    assert [one["column"] for one in TableEncoder(leave_out=["name"]).fit(rows).columns_] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ({"age": ["", "old"]}, "row 1, column 'age' must be a number or empty, as in the public"),
+        ({"age": ["", "1_0"]}, "must be a number or empty, as in the public rows, got '1_0'"),
+        ({"age": ["inf", ""]}, "must be a number"),
+        ({"smoker": ["", "maybe"]}, "column 'smoker' must be yes or no or empty"),
+        ({"since": ["31.12.2024", ""]}, "column 'since' must be a date or empty"),
+        ({"sex": [["f"], ""]}, "column 'sex' must be a word or empty"),
+    ],
+)
+def test_cells_of_another_kind(cells: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        encoded(cells)
+    assert words in str(caught.value)
+    made = encoded(cells, odd="missing")  # the other rule: they count as gaps
+    (name,) = cells
+    gaps = made.get(f"{name}: empty")
+    assert gaps is None or gaps == [1, 1]
+
+
+def test_a_row_is_encoded_by_itself() -> None:
+    data = load_patients(400).split(private=0.5, public=0.5)
+    encoder = TableEncoder().fit(data.public.X)
+    whole = encoder.transform(data.private.X).toarray()
+    alone = encoder.transform(data.private.X[7:8]).toarray()
+    np.testing.assert_array_equal(whole[7:8], alone)
+
+
+def test_it_is_saved_as_plain_values() -> None:
+    data = load_patients(300).split(private=0.5, public=0.5)
+    encoder = TableEncoder().fit(data.public.X)
+    text = json.dumps(encoder.to_plain(), allow_nan=False)
+    again = TableEncoder.from_plain(json.loads(text))
+    assert again.columns_ == encoder.columns_
+    assert again.feature_names_ == encoder.feature_names_
+    one, other = (each.transform(data.private.X) for each in (encoder, again))
+    assert one.shape == (len(data.private), len(encoder.feature_names_))
+    assert abs(one - other).max() == 0
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    plain = TableEncoder().fit(PUBLIC).to_plain()
+    plain["columns"][0] |= changes
+    return plain
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        None,
+        [],
+        {**broken(), "form": 2},
+        {**broken(), "columns": []},
+        {**broken(), "columns": broken()["columns"] * 2},
+        {**broken(), "odd": "ignore"},
+        broken(kind="os.system"),
+        broken(scale=0.0),
+        broken(low=float("nan")),
+        broken(middle="1"),
+        broken(name=5),
+    ],
+)
+def test_what_is_no_saved_encoder_is_refused(plain: Any) -> None:
+    with pytest.raises(InputError):
+        TableEncoder.from_plain(plain)
+
+
+def test_what_cannot_be_encoded_is_said() -> None:
+    with pytest.raises(InputError, match="must be fitted on public rows first"):
+        TableEncoder().transform(PUBLIC)
+    with pytest.raises(InputError, match="two public rows or more, got 1"):
+        TableEncoder().fit({"x": [1]})
+    with pytest.raises(InputError, match="'x' is left out: the same in every public row"):
+        TableEncoder().fit({"x": [1, 1]})
+    with pytest.raises(InputError, match="rows has no column 'sex'; it has 'age'"):
+        TableEncoder().fit(PUBLIC).transform({"age": [1]})
+    with pytest.raises(InputError, match="odd must be error or missing, got 'x'"):
+        TableEncoder(odd="x")

@@ -1,0 +1,39 @@
+"""Names: their natural order, and one for everything on an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote.errors import BallotError
+from privote.names import Names, in_order, listed
+
+
+def test_numbers_in_names_count_by_size() -> None:
+    assert in_order(["q10", "q2", "Q1", "q1b", "q1"]) == ["Q1", "q1", "q1b", "q2", "q10"]
+    assert in_order(["10", "9", "007", "x", "1" * 5000]) == ["007", "9", "10", "1" * 5000, "x"]
+
+
+@given(st.sets(st.text(), max_size=8), st.randoms(use_true_random=False))
+def test_the_order_of_names_is_of_the_names_alone(names: set[str], random: object) -> None:
+    mixed = sorted(names)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    assert in_order(mixed) == in_order(names)
+
+
+def test_names_must_fit_the_axes() -> None:
+    names = Names(queries=("a", "b"), voters=("v",), labels=("x",))
+    assert names.checked((2, 1, 1)).head(1).queries == ("a",)
+    assert "'v'" not in repr(names)
+    with pytest.raises(BallotError, match="one name a query, 3 of them, got 2"):
+        names.checked((3, 1, 1))
+    with pytest.raises(BallotError, match="a name of its own for every label"):
+        Names(labels=("x", "x")).checked((1, 1, 2))
+
+
+def test_names_are_texts_or_integers() -> None:
+    assert listed(np.array([3, 4]), "x") == ("3", "4")
+    with pytest.raises(BallotError, match="x must be one axis of texts or integers, got float64"):
+        listed(np.zeros(2), "x")

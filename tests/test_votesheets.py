@@ -1,0 +1,271 @@
+"""Votes as people have them: the forms of a sheet, the names in it, and what it must not tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privote as pv
+from privote import votefiles
+
+FORMS = {
+    "a row a ballot": "query,voter,x,y\nq10,anna,yes,no\nq2,anna,1,\nq2,bob,0,TRUE\nq10,bob,,0\n",
+    "a row a vote": (
+        "Query,Voter,Label,Vote\nq10,anna,x,yes\nq10,anna,y,0\nq2,anna,x,1\nq2,bob,x,no\n"
+        "q2,bob,y,true\nq10,bob,y,N\n"
+    ),
+    "semicolons": "voter;query;x;y\nbob;q10;NaN;0\nanna;q2;1;\nbob;q2;0;1\nanna;q10;1;0\n",
+    "a mark and blanks": (
+        "\ufeffquery, voter ,x,y\n\n q10 ,anna, 1 ,0\nq2,anna,1,\n,,,\nq2, bob,0,1\nq10,bob,-1,0\n"
+    ),
+}
+CUBE = [[[1, -1], [0, 1]], [[1, 0], [-1, 0]]]  # q2, q10 by anna, bob by x, y
+
+
+def sheet(folder: Path, text: str, name: str = "votes.csv", **options: Any) -> pv.Ballots:
+    (folder / name).write_text(text, encoding="utf-8")
+    return votefiles.read(folder / name, **options)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_several_queries(form: str, tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, FORMS[form])
+    assert ballots.to_array().tolist() == CUBE
+    assert ballots.query_names == ("q2", "q10")  # by their names, not by their rows
+    assert ballots.voter_names == ("anna", "bob")
+    assert ballots.label_names == ("x", "y")
+    assert ballots.missing
+    assert "anna" not in repr(ballots)
+
+
+def test_a_row_a_yes(tmp_path: Path) -> None:
+    text = "query,voter,label\n1,anna,x\n1,bob,x\n2,anna,\n2,bob,y\n2,bob,x\n3,bob,y\n3,cleo,\n"
+    ballots = sheet(tmp_path, text + ",,z\n,,y\n")
+    assert ballots.label_names == ("z", "y", "x")  # those that are listed come first
+    assert ballots.to_array().tolist() == [
+        [[0, 0, 1], [0, 0, 1], [-1, -1, -1]],
+        [[0, 0, 0], [0, 1, 1], [-1, -1, -1]],
+        [[-1, -1, -1], [0, 1, 0], [0, 0, 0]],
+    ]
+
+
+@pytest.mark.parametrize("head", ["", "voter", "name", "id", "who is it"])
+def test_one_query_by_voters_who_are_named(head: str, tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, f"{head},x,y\nbob,0,1\nanna,1,no\n")
+    assert ballots.to_array().tolist() == [[[1, 0], [0, 1]]]
+    assert ballots.voter_names == ("anna", "bob")
+    assert ballots.query_names is None
+
+
+def test_one_query_by_voters_without_names(tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, "x\ty\n0\t1\n1\t\n", "votes.tsv")
+    assert ballots.to_array().tolist() == [[[0, 1], [1, -1]]]
+    assert ballots.voter_names is None
+    one = sheet(tmp_path, "x\n0\n1\n")
+    assert one.shape == (1, 2, 1)
+
+
+def test_probabilities_need_a_threshold(tmp_path: Path) -> None:
+    text = "id;x;y\n1;0,5;0\n2;0.2;1\n3;;1e-3\n"
+    assert sheet(tmp_path, text, threshold=[0.4, 0.001]).to_array().tolist() == [
+        [[1, 0], [0, 1], [-1, 1]]
+    ]
+    with pytest.raises(pv.BallotError, match=r"line 2, column 'x' must be a vote.*give threshold"):
+        sheet(tmp_path, text)
+    cube, names = votefiles.read_probabilities(tmp_path / "votes.csv")
+    assert names is None
+    np.testing.assert_array_equal(cube, [[[0.5, 0], [0.2, 1], [np.nan, 1e-3]]])
+
+
+def test_names_are_what_the_file_says_and_no_formulas(tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, "query,voter,'=x\n1,'@a,1\n1,'-b,0\n")
+    assert ballots.label_names == ("=x",)
+    assert ballots.voter_names == ("-b", "@a")
+
+
+def test_many_rows_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = np.random.default_rng(0).integers(-1, 2, (40, 7, 3))
+    rows = [
+        f"{q},v{v},{','.join(map(str, votes[q, v]))}" for q in range(40) for v in range(7)
+    ]  # fmt: skip
+    np.random.default_rng(1).shuffle(rows)
+    monkeypatch.setattr("privote.sheets._ROWS", 64)
+    ballots = sheet(tmp_path, "query,voter,a,b,c\n" + "\n".join(rows))
+    np.testing.assert_array_equal(ballots.to_array(), votes)
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "query": [10, 2, 2, 10],
+            "voter": ["anna", "anna", "bob", "bob"],
+            "x": [True, True, False, None],
+            "y": [0.0, np.nan, 1.0, 0.0],
+        }
+    )
+
+
+def test_data_frames() -> None:
+    for given in (frame(), frame().set_index(["query", "voter"]), frame().sample(frac=1)):
+        ballots: Any = pv.Ballots.of(given)
+        assert ballots.to_array().tolist() == CUBE
+        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
+    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
+    named: Any = pv.Ballots.of(wide)
+    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
+    assert named.voter_names == ("anna", "bob")
+    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
+    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
+    with pytest.raises(pv.BallotError, match=r"votes, row 1, column 'y' must be a vote.*got 3"):
+        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
+
+
+class Polars:
+    """A frame as polars has them."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns, self._held = list(columns), columns
+
+    def get_columns(self) -> Any:
+        raise AssertionError("series are not asked for")
+
+    def to_dict(self, *, as_series: bool) -> dict[str, list[Any]]:
+        assert not as_series
+        return self._held
+
+
+class Foreign:
+    """A frame that others can turn into one of pandas'."""
+
+    columns = ("query", "voter", "x")
+
+    def __init__(self, frame: pd.DataFrame | None) -> None:
+        self._frame = frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        if self._frame is None:
+            raise ImportError
+        return self._frame
+
+
+def test_frames_of_others() -> None:
+    pa = pytest.importorskip("pyarrow")
+    held = {"query": [1, 1], "voter": ["a", "b"], "x": [True, None]}
+    for given in (pa.table(held), Polars(held), Foreign(pd.DataFrame(held))):
+        ballots: Any = pv.Ballots.of(given)
+        assert ballots.to_array().tolist() == [[[1], [-1]]]
+    with pytest.raises(pv.MissingExtraError, match="a Foreign needs pandas: pip install pandas"):
+        pv.Ballots.of(Foreign(None))
+
+
+def test_one_voter_does_not_decide_what_is_asked(tmp_path: Path) -> None:
+    text = "query,voter,x\n1,a,1\n1,b,0\n2,a,1\n"
+    with pytest.raises(pv.BallotError, match=r"line 4, column 'query'.*'2' is by one"):
+        sheet(tmp_path, text)
+    ballots = sheet(tmp_path, text + "3,,\n2,,\n")  # a list that is public
+    assert ballots.query_names == ("3", "2", "1")
+    assert ballots.to_array()[:2].tolist() == [[[-1], [-1]], [[1], [-1]]]
+    with pytest.raises(pv.BallotError, match=r"line 3, column 'label'.*'y' is by one"):
+        sheet(tmp_path, "voter,label\na,x\na,y\nb,x\n")
+
+
+def test_more_cells_than_a_file_can_tell_are_refused(tmp_path: Path) -> None:
+    rows = "".join(f"q{i},v{i},1\nq{i},v{i + 1},1\n" for i in range(40_000))
+    with pytest.raises(pv.BallotError, match=r"would unpack to 1\.6e\+09 bytes"):
+        sheet(tmp_path, "query,voter,x\n" + rows)
+
+
+# -- names on their way to the release -------------------------------------------------------------
+
+SETTINGS: dict[str, Any] = {
+    "mechanism": pv.BinaryVoting(sigma=7.0),
+    "epsilon": 8.0,
+    "delta": 1e-5,
+    "seed": 0,
+}
+
+
+def big(queries: int = 6, voters: int = 20) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    query, voter = np.divmod(np.arange(queries * voters), voters)
+    return pd.DataFrame(
+        {
+            "query": [f"case {q}" for q in query],
+            "voter": [f"site {v}" for v in voter],
+            **{name: rng.random(len(query)) < 0.2 for name in ("fever", "=cough")},
+        }
+    )
+
+
+def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> None:
+    release = pv.label(big(), output=tmp_path / "out.npz", **SETTINGS)
+    again = pv.Release.load(tmp_path / "out.npz")
+    for one in (release, again):
+        assert one.label_names == ("fever", "=cough")
+        assert one.query_names == tuple(f"case {q}" for q in range(6))
+        assert "site" not in repr(one) + str(one.facts()) + one.statement() + one.summary()
+    assert b"site" not in (tmp_path / "out.npz").read_bytes()
+    few = pv.label(big(), queries=2, **SETTINGS)
+    assert few.query_names == ("case 0", "case 1")
+
+
+def test_named_voters_keep_their_allowance_in_any_order(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "ledger": tmp_path / "ledger.db"}
+    first = pv.label(big(), **settings)
+    votes = big()
+    some = votes[votes["voter"] != "site 3"].sample(frac=1, random_state=0)
+    later = pv.label(some, **settings)
+    assert later.voters == 20
+    spent = np.delete(first.sealed.spent, 3)  # "site 3" is the fourth by name
+    np.testing.assert_array_equal(later.sealed.spent, 2 * spent)
+
+
+def test_a_draft_keeps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("full")
+
+    out = tmp_path / "out.npz"
+    with monkeypatch.context() as patch:
+        patch.setattr(pv.Release, "save", fail)
+        with pytest.raises(pv.ChargedError):
+            pv.label(big(), output=out, **SETTINGS)
+    release = pv.label(None, output=out, resume=True, **SETTINGS)
+    assert release.query_names == tuple(f"case {q}" for q in range(6))
+    assert release.label_names == ("fever", "=cough")
+
+
+def test_names_of_arrays(tmp_path: Path) -> None:
+    votes = np.zeros((2, 3, 1), bool)
+    names = {"voter_ids": ["a", "b", "c"], "label_names": ["x"], "query_names": [7, 8]}
+    np.savez(tmp_path / "v.npz", votes=votes, **names)
+    ballots = votefiles.read(tmp_path / "v.npz")
+    assert ballots.head(1).query_names == ("7",)
+    assert ballots.clip(1).voter_names == ("a", "b", "c")
+    np.savez(tmp_path / "v.npz", votes=votes, **{**names, "label_names": ["x", "y"]})
+    with pytest.raises(
+        pv.BallotError, match=r"v\.npz must have one name a label, 1 of them, got 2"
+    ):
+        votefiles.read(tmp_path / "v.npz")
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((30, 1, 4), "1 voter"),
+        ((2, 2001, 4), "2001 voters and 2 queries"),
+        ((50, 40, 1000), "1000 labels of 50 queries and 40 voters"),
+    ],
+)
+def test_axes_that_look_swapped_are_a_warning(shape: tuple[int, ...], words: str) -> None:
+    with pytest.warns(pv.PrivoteWarning, match=rf"{words}.*are they in this order\?"):
+        pv.label(np.zeros(shape, bool), **SETTINGS)
+
+
+@pytest.mark.parametrize("shape", [(1, 3000, 4), (400, 50, 20), (4000, 50, 1000), (2, 2, 2)])
+def test_other_axes_are_not(shape: tuple[int, ...], recwarn: pytest.WarningsRecorder) -> None:
+    pv.label(np.zeros(shape, bool), **SETTINGS)
+    assert not [one for one in recwarn if issubclass(one.category, pv.PrivoteWarning)]
