@@ -74,7 +74,7 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
 
         run = simulation(terms, np.full((1, 3, 1), vote), post=post)
         labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
-        rare = np.exp(terms.cells.log_probs(np.array(5), 3)[0])
+        rare = np.exp(terms.mechanism.log_probs(np.array(5), 3)[0])
         seen = int((labels != vote).sum())
         tried, through = tried + 1, through + (seen == 0)
         assert binomtest(seen, queries, rare).pvalue > 1e-6 or seen == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
 from privote.capc.models import SiteModel
 from privote.capc.roles import guardian as guardian_role
 from privote.capc.roles.base import Compute, Computed, Received
+from privote.mechanisms.base import Counted
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
 MECHANISMS: dict[str, pv.Mechanism] = {
@@ -120,7 +121,9 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
         masks = run.masks(answers.batch)
         total = sum(masks[party] for party in answers.parties)
         present = np.array([there, there - 1, there])
-        bar = present if name in ("binary", "binary gate", "binary link") else 5 * terms.grid
+        bar = (
+            present if name in ("binary", "binary gate", "binary link") else 5 * terms.counted.unit
+        )
         margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
         noise = run.guardian_input(answers.batch, "vote") - 2 * total + bar
         gate = None
@@ -179,7 +182,7 @@ def test_allowance_releases_what_numpy_decides(
         answers = run.ask_rows("q0", identity(9, 9), baseline=base if base.any() else None)
         votes, left = counted(terms, ballots, base, left)
         weights = weigh(terms, votes)
-        margin = 2 * weights.sum(axis=1) - 5 * terms.grid
+        margin = 2 * weights.sum(axis=1) - 5 * terms.counted.unit
         gate = None if terms.mechanism.gate is None else run.guardian_input(answers.batch, "gate")
         noise = run.guardian_input(answers.batch, "vote")
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), batch
@@ -503,3 +506,58 @@ def test_the_secure_engine_gives_the_same_bits() -> None:
         assert answers.parties == ("p0", "p1")
         ends.append((answers.labels.tolist(), run.querier_journal("q0").half()))
     assert ends[0] == ends[1]
+
+
+SURE = pv.BinaryVoting(sigma=0.1)
+
+
+class Outside(pv.Mechanism):
+    """A mechanism that privote does not know, though it does what binary voting does."""
+
+    name: ClassVar[str] = "outside"
+    surprise_unit: ClassVar[str] = "vote"
+
+    def tally(self, block: Any) -> Any:
+        return SURE.tally(block)
+
+    def draw(self, tally: Any, entropy: Any) -> Any:
+        return SURE.draw(tally, entropy)
+
+    def cost(self, tally: Any, orders: Any, bound: str) -> Any:
+        return SURE.cost(tally, orders, bound)
+
+    def cost_by_voter(self, block: Any, orders: Any) -> Any:
+        return SURE.cost_by_voter(block, orders)
+
+    def worst_case_rdp(self, voters: int, labels: int, orders: Any = None, bound: str = "") -> Any:
+        return SURE.worst_case_rdp(voters, labels, orders)
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Any = None) -> Any:
+        return SURE.surprise_rdp(voters, labels, orders)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        return SURE.unanimous(voters, labels)
+
+    def counted(self, labels: int) -> Counted:
+        return SURE.counted(labels)
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+@pytest.mark.parametrize("noise", ["guardian", "sites"])
+def test_a_mechanism_from_outside_is_computed_if_it_says_how(guarantee: str, noise: str) -> None:
+    ballots = np.array([[[1, 0], [1, 0], [1, 0]], [[0, 1], [0, 1], [0, 1]]], bool)
+    terms = terms_of(Outside(), guarantee=guarantee, noise=noise, epsilon=1e6)
+    answers = simulation(terms, ballots).ask_rows("q0", identity(2, terms.features))
+    assert answers.labels.tolist() == [[1, 0], [0, 1]]
+
+
+def test_weighted_votes_have_no_shares_and_no_allowance_by_vote() -> None:
+    class Weighted(pv.TauVoting):
+        surprise_unit: ClassVar[str] = "vote"
+
+    weighted = Weighted(sigma=1.0, tau=1.0, grid=8)
+    terms_of(weighted)
+    with pytest.raises(pv.errors.UnavailableError, match="surprises by ballot"):
+        terms_of(weighted, guarantee="allowance")
+    with pytest.raises(pv.errors.UnavailableError, match="no shares that add up"):
+        terms_of(weighted, noise="sites")

@@ -106,7 +106,7 @@ class Run:
             flip = self.rng.random((self.rows, self.labels)) < self.rng.choice([0.3, 1.0])
             ballots[:, 0] = np.where(flip, 1 - public["base"], public["base"])
         ballots = ballots * self.has
-        weights = self.terms.weights
+        weights = self.terms.counted.weights
         if weights is not None:
             ballots = ballots * np.array(weights)[ballots.sum(axis=2)][:, :, None]
         return np.asarray(ballots)
@@ -115,7 +115,7 @@ class Run:
         self, ballots: npt.NDArray[Any], public: dict[str, Any], left: npt.NDArray[Any]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any]]:
         parties = tuple(np.array(self.voters)[public["there"]].tolist())
-        most = len(self.voters) * self.terms.grid
+        most = len(self.voters) * self.terms.counted.unit
         rest = left.copy()
         there = public["there"]
         if self.terms.guarantee == "allowance":
@@ -146,8 +146,8 @@ class Run:
             share = 2 * ballots[:, there].sum(axis=1)
             bar = offsets(self.terms, "q0", parties)
             margins = margins_of(decision, {"share": share, "offset": -bar}, most)
-        grid = self.terms.grid
-        logs = self.terms.cells.log_probs(
+        grid = self.terms.counted.unit
+        logs = self.terms.mechanism.log_probs(
             margins if grid == 1 else margins / grid, len(self.voters)
         )
         places = np.where(self.outcomes == -1, 2, self.outcomes)

@@ -25,7 +25,7 @@ from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
-from .shares import SharedNoise
+from .noise import SharedNoise
 from .terms import Terms
 
 # The curves of several querying parties add up to what was checked only up to rounding.

@@ -16,7 +16,7 @@ from ..accounting.worst_case import supremum
 from ..blocks import Block, DenseBlock
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
-from .base import Bools, Mechanism, check_electorate
+from .base import Bools, Counted, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 
 _TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur
@@ -119,6 +119,13 @@ class BinaryVoting(CellMechanism):
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
         return missing and self.quota is None and self.false_alarm is None
+
+    def counted(self, labels: int) -> Counted:
+        """Return how a coalition counts: each yes is one; Gaussian noise also comes in shares."""
+        del labels
+        link = self._link
+        shares = link if isinstance(link, GaussianLink) else None
+        return Counted(vote=link, neutral=self.counts_missing(True), shares=shares)
 
     def level_costs(
         self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats

@@ -76,7 +76,7 @@ def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -
     """Return the private guess (queries, labels), if the terms allow one."""
     if baseline is None:
         return None
-    if terms.guarantee != "allowance" or terms.by_ballot:
+    if not terms.takes_baseline:
         raise InputError("baseline", "goes with an allowance and binary voting only")
     guess = np.asarray(baseline)
     shape = (queries, len(terms.labels))

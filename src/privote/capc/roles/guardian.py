@@ -113,7 +113,7 @@ class Guardian(Role):
             raise PeerError(
                 f"a batch has at most {terms.most_queries} queries here, got {ask.queries}"
             )
-        if ask.baseline and (terms.guarantee != "allowance" or terms.by_ballot):
+        if ask.baseline and not terms.takes_baseline:
             raise InputError("baseline", "goes with an allowance and binary voting only")
         if journal.known(sender, ask.nonce):
             raise RepeatedError("this request was made before: nothing was charged for it again")
@@ -254,12 +254,13 @@ class Guardian(Role):
             missing = range(voters - len(parties))
             halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
             both = zip(noise.gathered(halves), noise.bars(voters), strict=True)
-            vote, *gate = (part - bar for part, bar in both)
-            return vote, gate[0] if gate else None
-        vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
-        if terms.mechanism.gate is None:
+            vote, *more = (part - bar for part, bar in both)
+            return vote, more[0] if more else None
+        counted, gate = terms.counted, terms.mechanism.gate
+        vote = vote_noise(counted.vote, voters, shape, self.entropy, counted.unit)
+        if gate is None:
             return vote, None
-        return vote, gate_noise(terms.cells, voters, shape, self.entropy, terms.grid)
+        return vote, gate_noise(gate, voters, shape, self.entropy, counted.unit)
 
     def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
         vote, gate = self._noise(held, parties)

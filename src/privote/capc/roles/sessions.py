@@ -40,7 +40,7 @@ def ballot_programs(terms: Terms, queries: int, hidden: int | None) -> list[Ball
             features=terms.features,
             labels=labels,
             hidden=hidden,
-            weights=terms.weights,
+            weights=terms.counted.weights,
         )
         for rows in _chunks(queries, most)
     ]
@@ -75,7 +75,7 @@ def allowance_programs(
             labels=labels,
             gated=terms.mechanism.gate is not None,
             steps=None if noise is None else noise.steps,
-            grid=terms.grid,
+            grid=terms.counted.unit,
             by_ballot=terms.by_ballot,
             baseline=baseline,
             has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
@@ -92,10 +92,9 @@ def offsets(terms: Terms, querier: str, parties: tuple[str, ...]) -> IntArray:
     a bar was placed, for tau voting, and with an allowance (where it counts as the baseline).
     """
     voters, labels = len(terms.voters(querier)), len(terms.labels)
-    counts = getattr(terms.mechanism, "counts_missing", None)
-    if terms.guarantee == "worst-case" and counts is not None and counts(True):
+    if terms.guarantee == "worst-case" and terms.counted.neutral:
         return np.asarray(terms.has(parties).sum(axis=0), np.int64)
-    return np.full(labels, voters * terms.grid, np.int64)
+    return np.full(labels, voters * terms.counted.unit, np.int64)
 
 
 def words(entropy: Entropy, *shape: int) -> IntArray:
