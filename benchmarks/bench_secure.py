@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from privote.capc.programs import PEER, QUERIER, BallotProgram, Program, chunk_rows
-from privote.capc.secure import LocalLink, engine
+from privote.capc.programs import PEER, QUERIER, BallotProgram, Program
+from privote.capc.secure import LocalChannel, engine
 from privote.capc.secure.base import OTHER, OWN
 
 FEATURES, LABELS = 512, 20
@@ -52,7 +52,7 @@ def bare_session(
     failed: list[BaseException] = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        ends = links or LocalLink.pair(folder)
+        ends = links or LocalChannel.pair(folder)
 
         def run(side: str, inputs: Inputs, link: Any) -> None:
             note = (lambda _: done.append(time.perf_counter())) if side == QUERIER else None
@@ -84,7 +84,7 @@ def bare_session(
 def ballots(queries: int, hidden: int | None, seed: int = 0) -> tuple[list[Any], Inputs, Inputs]:
     """Return the programs of so many queries in safe chunks, and random inputs of both sides."""
     values = np.random.default_rng(seed)
-    most = chunk_rows("ballot", LABELS, features=FEATURES, hidden=hidden)
+    most = BallotProgram(rows=1, features=FEATURES, labels=LABELS, hidden=hidden).most_rows
     programs, querier, peer = [], [], []
     for start in range(0, queries, most):
         rows = min(most, queries - start)
@@ -100,7 +100,7 @@ class Counter:
     """A local link through a relay that counts the bytes of the engine."""
 
     def __init__(self, folder: str) -> None:
-        self.links = LocalLink.pair(folder)
+        self.links = LocalChannel.pair(folder)
         self.bytes = 0
         self._open: list[socket.socket] = []
         for mine, other in (self.links, self.links[::-1]):

@@ -35,9 +35,9 @@ from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make
 from privote.capc.transport.client import Client
-from privote.capc.transport.outbox import Outbox
+from privote.capc.transport.streams import Outbox
 from privote.capc.transport.trust import Own, Trust
-from privote.capc.transport.tunnel import FRAME, TunnelLink
+from privote.capc.transport.tunnel import FRAME, Tunnel
 from privote.errors import PeerError
 
 SERVERS = ("guardian", "north")
@@ -215,11 +215,11 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
             )
             for kind in (chance.randrange(7) for _ in range(chance.randrange(60)))
         ]
-        link = TunnelLink(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
+        link = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
         with suppress(PeerError):
             link.exchange(b"ours")
         link.close()
-        through += link.folder.exists() or not link.over
+        through += link.folder.exists() or not link.closed
     end = time.monotonic() + 10.0
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.05)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.secure import LocalLink, engine
+from privote.capc.secure import LocalChannel, engine
 
 Inputs = Sequence[Mapping[str, Any]]
 
@@ -33,7 +33,7 @@ def both_sides(
     closes the link.
     """
     with tempfile.TemporaryDirectory() as folder:
-        ends = links or LocalLink.pair(folder)
+        ends = links or LocalChannel.pair(folder)
         results: dict[str, Any] = {}
 
         def run(side: str, mine: Sequence[Program], inputs: Inputs, link: Any) -> None:

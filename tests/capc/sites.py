@@ -12,7 +12,8 @@ from typing import Any
 from privote.capc.roles.base import Action, Event, Finish, Tick
 from privote.capc.secure.base import engine
 from privote.capc.transport.certs import make
-from privote.capc.transport.driver import Driver, Settings
+from privote.capc.transport.driver import Driver
+from privote.capc.transport.server import Settings
 from privote.capc.transport.trust import Own, Trust, pin
 
 

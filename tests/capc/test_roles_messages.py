@@ -10,7 +10,6 @@ from tests.capc.coalitions import identity, models_for, terms_of
 
 import privote as pv
 from privote.capc import messages as m
-from privote.capc.charges import Charges
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.roles.answering import AnsweringParty
 from privote.capc.roles.base import (
@@ -28,7 +27,7 @@ from privote.capc.roles.base import (
     Tick,
     Timers,
 )
-from privote.capc.roles.guardian import Guardian
+from privote.capc.roles.guardian import PrivacyGuardian
 from privote.capc.roles.querying import QueryingParty
 from privote.entropy import Entropy
 
@@ -69,8 +68,9 @@ class AtGuardian(Bench):
         self.terms = terms_of(features=Q, **({"queriers": ("q0", "q1", "p0")} | more))
         self.ledger = pv.Ledger.in_memory()
         self.journal = GuardianJournal(":memory:", self.terms.promise(), "pg")
-        charges = Charges(self.terms, self.ledger)
-        super().__init__(Guardian(self.terms, charges, self.journal, "clear", Entropy(1)))
+        super().__init__(
+            PrivacyGuardian(self.terms, self.ledger, self.journal, "clear", Entropy(1))
+        )
         self.greet(*((q, m.QUERYING) for q in self.terms.queriers))
         self.greet(*((p, m.ANSWERING) for p in self.terms.parties))
 
@@ -98,8 +98,9 @@ def test_a_batch_at_the_guardian() -> None:
     assert isinstance(compute, Compute)
     assert (compute.session, compute.peer, compute.side) == (f"{batch}:decision", "q0", "peer")
     assert compute.seconds == at.terms.timeout
-    # Two parties' masks count, and no third: 2 masks - 2 present + N, N of sigma 2.
-    assert (np.abs(compute.inputs[0]["vote"] - 2 * 2000) <= 100).all()
+    # Two parties' masks count, and no third: 2 masks - 2 present; N of sigma 2.
+    assert (compute.inputs[0]["masks"] == 2 * 2000 - 2).all()
+    assert (np.abs(compute.inputs[0]["vote"]) <= 100).all()
     assert at.role.on(Computed(compute.session, None)) == []
     (closed,) = at.hear("q0", m.Done(batch, 1))
     assert closed.message == m.Closed(batch)
@@ -458,7 +459,7 @@ class AtQuerier(Bench):
 def test_a_batch_at_the_querying_party() -> None:
     at = AtQuerier()
     (compute,) = at.decided()
-    assert np.array_equal(compute.inputs[0]["share"], np.full((Q, 2), 4))
+    assert np.array_equal(compute.inputs[0]["shares"], np.full((Q, 2), 4))
     (done,) = at.role.on(
         Computed(compute.session, [{"label": np.array([[1, 0], [0, 1], [1, 1], [0, 0]])}])
     )

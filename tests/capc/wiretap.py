@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privote.capc.secure.base import OTHER, OWN
-from privote.capc.secure.local import LocalLink
+from privote.capc.secure.base import OTHER, OWN, LocalChannel
 
 _SEALED = b"\x5e\xa1\x10\x04\x01\x02"  # how the engine marks what it packs: by zstd
 
@@ -20,7 +19,7 @@ class Wiretap:
     """Two ends of a link, and the bytes each side received from the other's engine."""
 
     def __init__(self, folder: Path) -> None:
-        self.querier, self.peer = LocalLink.pair(folder)
+        self.querier, self.peer = LocalChannel.pair(folder)
         self.received: dict[str, list[bytes]] = {"querier": [], "peer": []}
         self._open: list[socket.socket] = []
         ends = {"querier": self.querier.folder, "peer": self.peer.folder}

@@ -21,7 +21,7 @@ from .terms import Terms
 from .transport.certs import check_name
 
 if TYPE_CHECKING:
-    from .transport.driver import Settings
+    from .transport.server import Settings
 
 ENGINES = {"spu": "spu-cheetah", "clear": "clear"}
 _MOST_BYTES = 1 << 20  # of a TOML file
@@ -146,7 +146,7 @@ class Site:
 
     def settings(self, role: str) -> Settings:
         """Return what drives a program of this site on the network."""
-        from .transport.driver import Settings
+        from .transport.server import Settings
         from .transport.trust import Own, Trust
 
         self.check_for(role)

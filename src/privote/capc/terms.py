@@ -150,7 +150,7 @@ class Terms:
         if not isinstance(self.mechanism, Mechanism):
             raise InputError("mechanism", "must be one of privote's", self.mechanism)
         self._put("counted", self.mechanism.counted(len(self.labels)))
-        if self.guarantee == "allowance" and not self.by_ballot and self.counted.weights:
+        if self.allowance and not self.by_ballot and self.counted.weights:
             raise UnavailableError(
                 "mechanism", "must count every vote as 1, or surprises by ballot", self.mechanism
             )
@@ -196,6 +196,16 @@ class Terms:
         return self.shared or self.mechanism
 
     @property
+    def allowance(self) -> bool:
+        """Whether every answering party has an allowance of surprises."""
+        return self.guarantee == "allowance"
+
+    @property
+    def steps(self) -> int:
+        """Units of noise to one of the margin."""
+        return 1 if self.shared is None else self.shared.steps
+
+    @property
     def parts(self) -> int:
         """How many shares of noise a site draws for a label: none, the vote's, also the gate's."""
         return 0 if self.shared is None else len(self.shared.links)
@@ -208,7 +218,7 @@ class Terms:
     @property
     def takes_baseline(self) -> bool:
         """Whether a querying party may bring a guess of its own."""
-        return self.guarantee == "allowance" and not self.by_ballot
+        return self.allowance and not self.by_ballot
 
     @property
     def most_bytes(self) -> int:

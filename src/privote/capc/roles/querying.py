@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,8 @@ from ..messages import (
     RepeatedError,
     Willing,
 )
-from ..programs import QUERIER, Program
+from ..programs import QUERIER
 from ..terms import Terms
-from .answers import Answers, check_baseline, check_rows
 from .base import (
     Action,
     Broken,
@@ -49,18 +47,17 @@ from .base import (
     Lost,
     Role,
     Send,
-    Values,
 )
-from .sessions import (
-    allowance_programs,
+from .batches import (
+    LabelledBatch,
     ballot_programs,
     ballot_session,
+    check_baseline,
+    check_rows,
     decision_programs,
     decision_session,
-    slices,
+    sliced,
 )
-
-__all__ = ["Answers", "QueryingParty"]
 
 _WAITING, _ASKING, _CHOSEN, _STORED, _OVER = "waiting", "asking", "chosen", "stored", "over"
 
@@ -109,7 +106,7 @@ class QueryingParty(Role):
         self._noise: dict[str, IntArray] = {}  # this side's halves
         self._out: dict[str, str] = {}
         self._ready: Ready | None = None
-        self._answers: Answers | None = None
+        self._labelled: LabelledBatch | None = None
         self._handlers |= {
             Grant: self._on_grant,
             Willing: self._on_willing,
@@ -204,7 +201,7 @@ class QueryingParty(Role):
             self._noise[sender] = willing.noise
         self.timers.drop(sender)
         programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
-        inputs = [{"x": self.rows[rows]} for rows in slices(programs)]
+        inputs = sliced(programs, {"x": self.rows})
         session = ballot_session(self._batch, sender)
         return [Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
 
@@ -256,58 +253,35 @@ class QueryingParty(Role):
             return self._fail(error)
         self.timers.drop(GUARDIAN)
         self._ready = ready
-        allowance = self.terms.guarantee == "allowance"
-        return [self._allowance(ready) if allowance else self._worst_case(ready)]
+        return [self._decision(ready)]
 
-    def _worst_case(self, ready: Ready) -> Compute:
-        total = np.zeros((len(self.rows), len(self.terms.labels)), np.int64)
-        for party in ready.parties:
-            total += self._shares[party]  # modulo 2^64
-        programs = decision_programs(self.terms, len(self.rows))
-        steps = 1 if self.terms.shared is None else self.terms.shared.steps
-        values = {"share": 2 * steps * total}
-        for half, names in zip(self._halves(ready), (("vote",), ("above", "below")), strict=False):
-            values |= dict.fromkeys(names, half)
-        inputs = [
-            {name: value[rows] for name, value in values.items()} for rows in slices(programs)
-        ]
-        return self._compute(programs, inputs)
-
-    def _halves(self, ready: Ready) -> list[IntArray]:
-        """Return this side's halves of the noise of all who count: the vote's, perhaps the gate's.
-
-        Of nobody else: a half without its other half would drown the sum.
-        """
-        noise = self.terms.shared
-        return [] if noise is None else noise.gathered(self._noise[p] for p in ready.parties)
-
-    def _allowance(self, ready: Ready) -> Compute:
+    def _decision(self, ready: Ready) -> Compute:
+        terms = self.terms
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
-        programs = allowance_programs(
-            self.terms,
+        if not terms.allowance:
+            shares = 2 * terms.steps * shares.sum(axis=1)  # modulo 2^64
+        values = {"shares": shares}
+        if terms.shared is not None:
+            # Of nobody else: a half without its other half would drown the sum.
+            halves = terms.shared.gathered(self._noise[party] for party in ready.parties)
+            values |= dict(zip(("vote", "gate"), halves, strict=False))
+        if self._base is not None:
+            values["base"] = self._base
+        programs = decision_programs(
+            terms,
             self.name,
             len(self.rows),
             ready.parties,
-            self._base is not None,
-            self._prices.allowances(self.name),
+            baseline=self._base is not None,
+            allowances=self._prices.allowances(self.name) if terms.allowance else {},
         )
-        inputs: list[dict[str, IntArray]] = [{"shares": shares[rows]} for rows in slices(programs)]
-        inputs[0]["left"] = self._left(ready.parties)  # later chunks go on from the one before
-        more = dict(zip(("vote", "gate"), self._halves(ready), strict=False))
-        if self._base is not None:
-            more["base"] = self._base
-        for values, rows in zip(inputs, slices(programs), strict=True):
-            values |= {name: value[rows] for name, value in more.items()}
-        return self._compute(programs, inputs)
-
-    def _left(self, parties: tuple[str, ...]) -> IntArray:
-        # At first nothing: the whole allowance is the guardian's half, as it was charged.
-        return to_words(self._journal.half(), parties, 0)
-
-    def _compute(self, programs: Sequence[Program], inputs: Sequence[Values]) -> Compute:
+        inputs = sliced(programs, values)
+        if terms.allowance:
+            # At first nothing: the whole allowance is the guardian's half, as it was charged.
+            # Later chunks go on from the one before.
+            inputs[0]["left"] = to_words(self._journal.half(), ready.parties, 0)
         session = decision_session(self._batch)
-        guardian, seconds = self.terms.guardian, self.terms.timeout
-        return Compute(session, guardian, QUERIER, programs, inputs, seconds)
+        return Compute(session, terms.guardian, QUERIER, programs, inputs, terms.timeout)
 
     def _store(self, event: Computed) -> list[Action]:
         """Keep labels and counts on disk, both or neither, before anybody is told."""
@@ -318,19 +292,19 @@ class QueryingParty(Role):
         if not np.isin(labels, (0, 1, ABSTAIN)).all():
             return self._fail(PeerError("the decision gave something that is no label"))
         half: dict[str, int] = {}
-        if self.terms.guarantee == "allowance":
+        if self.terms.allowance:
             last = np.asarray(event.outputs[-1]["left"], np.int64).tolist()
             half = dict(zip(ready.parties, last, strict=True))
-        answers = self._result(labels.astype(np.int8), ready)
+        labelled = self._result(labels.astype(np.int8), ready)
         try:
-            self._journal.store(ready.batch, ready.version, answers.labels, half, answers.facts())
+            self._journal.store(ready.batch, ready.version, labelled.labels, half, labelled.facts())
         except PrivoteError as error:
             return self._fail(error)
-        self._answers, self._stage = answers, _STORED
+        self._labelled, self._stage = labelled, _STORED
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, Done(ready.batch, ready.version))]
 
-    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> Answers:
+    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> LabelledBatch:
         assert self._grant is not None
         others = {
             party: self._out.get(party, "its masks did not reach the guardian")
@@ -338,7 +312,7 @@ class QueryingParty(Role):
             if party not in ready.parties
         }
         simulated = [hello.simulated for hello in self._greeted.values()]
-        return Answers(
+        return LabelledBatch(
             batch=ready.batch,
             labels=labels,
             parties=ready.parties,
@@ -362,7 +336,7 @@ class QueryingParty(Role):
     def _finish(self) -> list[Action]:
         self._stage = _OVER
         self.timers.drop(GUARDIAN)
-        return [Finish(self._answers)]
+        return [Finish(self._labelled)]
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
@@ -417,10 +391,6 @@ class QueryingParty(Role):
     def _fail(self, error: PrivoteError) -> list[Action]:
         self._stage = _OVER
         return [Fail(error)]
-
-    def _from_guardian(self, sender: str) -> None:
-        if sender != self.terms.guardian:
-            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
 
     def _check_batch(self, batch: str) -> None:
         if self._grant is None or batch != self._batch:

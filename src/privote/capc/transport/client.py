@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from privote.errors import PeerError, PrivoteError
 
-from .outbox import Outbox
-from .server import Line
-from .streams import ROLE_KEY, SESSION_KEY, TALK, TUNNEL, Log, bounds, grpc_module, told
+from .streams import (
+    ROLE_KEY,
+    SESSION_KEY,
+    TALK,
+    TUNNEL,
+    Line,
+    Log,
+    Outbox,
+    bounds,
+    grpc_module,
+    told,
+)
 from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, TunnelLink
+from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, Tunnel
 
 _LINGER = 5.0  # seconds for the peer to end its side of a session
 
@@ -122,7 +131,7 @@ class Client:
         patience: float,
         most_bytes: int = MOST_BYTES,
         most_exchange: int = MOST_EXCHANGE,
-    ) -> TunnelLink:
+    ) -> Tunnel:
         """Open a session's tunnel and wait until the peer is ready for it."""
         outbox = Outbox(4 * FRAME)
         call = self._channel.stream_stream(TUNNEL)(
@@ -142,18 +151,18 @@ class Client:
             ready.cancel()
         self._tunnels.add(call)
         call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _ClientLink(
+        return _CallersTunnel(
             call, outbox, patience=patience, most_bytes=most_bytes, most_exchange=most_exchange
         )
 
 
-class _ClientLink(TunnelLink):
+class _CallersTunnel(Tunnel):
     """A tunnel that ends its call when both sides are done."""
 
     def __init__(self, call: Any, outbox: Outbox, **bounds: Any) -> None:
         self._call, self._over = call, threading.Event()
         call.add_done_callback(lambda _: self._over.set())
-        super().__init__(outbox, _frames(call), first=True, **bounds)
+        super().__init__(outbox, call, first=True, **bounds)
 
     def close(self) -> None:
         super().close()
@@ -164,12 +173,3 @@ class _ClientLink(TunnelLink):
     def fail(self, why: str) -> None:
         super().fail(why)
         self._call.cancel()
-
-
-def _frames(call: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the peer's frames; a broken call is told in our words."""
-    grpc = grpc_module()
-    try:
-        yield from call
-    except grpc.RpcError as error:
-        raise PeerError(told(error)) from None
