@@ -37,7 +37,7 @@ def trusting(folder: Path, names: Sequence[str]) -> dict[str, tuple[Own, Trust]]
     return made
 
 
-class Told:
+class Scripted:
     """A role that answers events with what a function returns, and remembers them."""
 
     def __init__(
@@ -127,4 +127,4 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-__all__ = ["Finish", "InThread", "Running", "Told", "free_port", "trusting", "until"]
+__all__ = ["Finish", "InThread", "Running", "Scripted", "free_port", "trusting", "until"]

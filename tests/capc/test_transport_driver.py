@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Told, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, free_port, trusting, until
 
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
@@ -69,7 +69,7 @@ def compute(
     return Compute(SESSION, peer, side, [program], [inputs], seconds)
 
 
-def server_side(inputs: Any, program: BallotProgram) -> Told:
+def server_side(inputs: Any, program: BallotProgram) -> Scripted:
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received):
             return [
@@ -78,10 +78,10 @@ def server_side(inputs: Any, program: BallotProgram) -> Told:
             ]
         return []
 
-    return Told("answering", on)
+    return Scripted("answering", on)
 
 
-def client_side(inputs: Any, program: BallotProgram) -> Told:
+def client_side(inputs: Any, program: BallotProgram) -> Scripted:
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received):
             return [compute("querier", "beta", inputs, program)]
@@ -91,7 +91,7 @@ def client_side(inputs: Any, program: BallotProgram) -> Told:
             return [Fail(PeerError(event.why))]
         return [Fail(PeerError("lost"))] if isinstance(event, Lost) else []
 
-    return Told("querying", on, [Send("beta", "answering", Answer(BATCH, 6))])
+    return Scripted("querying", on, [Send("beta", "answering", Answer(BATCH, 6))])
 
 
 @pytest.mark.parametrize("engine", ["clear", "spu"])
@@ -144,7 +144,7 @@ def open_beta(
     tmp_path: Path, callers: tuple[str, ...] = ("alpha", "mallory")
 ) -> tuple[Any, Running]:
     sites = trusting(tmp_path, ["alpha", "beta", "mallory"])
-    role = Told("answering")
+    role = Scripted("answering")
     beta = Running(
         role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(callers), sessions=2
     )
@@ -152,7 +152,7 @@ def open_beta(
 
 
 def caller(sites: Any, name: str, beta: Running, **more: Any) -> Running:
-    role = Told("querying", start=[Send("beta", "answering", Answer(BATCH, 6))])
+    role = Scripted("querying", start=[Send("beta", "answering", Answer(BATCH, 6))])
     return Running(role, *sites[name], addresses={"beta": beta.address}, **more)
 
 
@@ -181,7 +181,7 @@ def test_a_server_with_another_certificate_is_not_talked_to(tmp_path: Path) -> N
 
 def test_the_name_in_the_certificate_must_be_the_one_called(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
-    role = Told("querying", start=[Send("mallory", "answering", Answer(BATCH, 6))])
+    role = Scripted("querying", start=[Send("mallory", "answering", Answer(BATCH, 6))])
     # Pinned under mallory's name is mallory's certificate; beta cannot pass for it.
     with running(beta):
         alpha = Running(role, *sites["alpha"], addresses={"mallory": beta.address})
@@ -259,7 +259,7 @@ def test_a_session_nobody_expects_is_refused(
     program, asked, held = ballots()
     with running(beta):
         beta.driver.sessions.expect(compute("peer", "mallory", held, program))
-        role = Told("querying", start=[compute("querier", "beta", asked, program)])
+        role = Scripted("querying", start=[compute("querier", "beta", asked, program)])
         with running(alpha := Running(role, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: role.saw(Broken))
             # It is mallory's session: alpha cannot take it.
@@ -299,7 +299,7 @@ def test_other_programs_are_noticed(tmp_path: Path) -> None:
         beta.driver.sessions.expect(compute("peer", "alpha", held, program))
         other = replace(program, rows=3)
         work = compute("querier", "beta", {"x": asked["x"][:3]}, other)
-        role = Told("querying", start=[work])
+        role = Scripted("querying", start=[work])
         with running(Running(role, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: role.saw(Broken))
             until(lambda: beta.role.saw(Broken))
@@ -331,7 +331,7 @@ def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
         return []
 
     beta = Running(
-        Told("answering", on),
+        Scripted("answering", on),
         *sites["beta"],
         listen="127.0.0.1:0",
         callers=frozenset(["alpha"]),
@@ -355,7 +355,7 @@ def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     """Whoever sends faster than the role deals with it fills its own stream, not our memory."""
     sites = trusting(tmp_path, ["alpha", "beta"])
     go = threading.Event()
-    role = Told("answering", lambda event: [][: go.wait(30)])
+    role = Scripted("answering", lambda event: [][: go.wait(30)])
     beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
     with running(beta):
         clients = [
@@ -429,7 +429,7 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
-    as_other = Told("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
+    as_other = Scripted("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
     with running(beta), running(querying := caller(sites, "alpha", beta)):
         with running(Running(as_other, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: len(beta.role.saw(Received)) == 2)

@@ -28,8 +28,8 @@ def guardian(site: Site, log: Log) -> Driver:
     assert site.ledger is not None
     ledger = Ledger.open(site.ledger)
     # Who goes back to earlier terms must find what was counted under them.
-    place = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
-    journal = GuardianJournal(place, site.terms.promise(), site.name)
+    path = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
+    journal = GuardianJournal(path, site.terms.promise(), site.name)
     role = PrivacyGuardian(site.terms, ledger, journal, site.engine, Entropy(site.seed))
     return _driver(site, role, log)
 

@@ -81,8 +81,8 @@ def smallest(log_probs: LogProbs, shape: tuple[int, ...], entropy: Entropy) -> I
     """Draw integers T of this shape with Pr[T <= m] = Pr[yes | m] for every integer m.
 
     T <= m where a uniform U lies below p(m); T is the smallest such m. First the half U lies in, by
-    a coin; then its place in that half, measured from 0 in the lower and from 1 in the upper one,
-    with the full relative precision of p there or of 1 - p here.
+    a coin; then its position in that half, from 0 in the lower and from 1 in the upper one, with
+    the full relative precision of p there or of 1 - p here.
     """
     cells = int(np.prod(shape))
     coin = np.frombuffer(entropy.bytes(cells), np.uint8).reshape(shape) & 1 == 1
@@ -102,14 +102,14 @@ def _reach(log_probs: LogProbs) -> int:
 
 
 def _search(
-    log_probs: LogProbs, low: int, high: int, coin: npt.NDArray[np.bool_], place: Floats
+    log_probs: LogProbs, low: int, high: int, coin: npt.NDArray[np.bool_], position: Floats
 ) -> IntArray:
-    """Return T for each coin (lower half or upper) and place in that half, by bisection."""
+    """Return T for each coin (lower half or upper) and position in that half, by bisection."""
 
     def reached(margins: IntArray) -> npt.NDArray[np.bool_]:
         pairs = np.exp(log_probs(margins))
-        # Pr[place < x] is x for every float x in [0, 1], and 1 beyond.
-        return np.where(coin, place < 2 * pairs[..., 1], place >= 2 * pairs[..., 0])
+        # Pr[position < x] is x for every float x in [0, 1], and 1 beyond.
+        return np.where(coin, position < 2 * pairs[..., 1], position >= 2 * pairs[..., 0])
 
     first = np.full(coin.shape, low, np.int64)
     last = np.full(coin.shape, high + 1, np.int64)

@@ -170,9 +170,9 @@ def _block(rows: int, inner: int, outputs: int, *, packed: bool) -> tuple[int, i
         ciphertexts = np.minimum(down, across) * through - (-(down * across) // deep)
         packing = _up(rows * outputs, SLOTS) * deep if packed else 0
         cost = ciphertexts * _BANDWIDTH + packing * _PACKING + down * across * through * _PRODUCT
-        place = len(cost) - 1 - int(np.argmin(cost[::-1]))
-        if cost[place] <= least:
-            least, best = float(cost[place]), (high, int(deep[place]), int(wide[place]))
+        at = len(cost) - 1 - int(np.argmin(cost[::-1]))
+        if cost[at] <= least:
+            least, best = float(cost[at]), (high, int(deep[at]), int(wide[at]))
     return best
 
 

@@ -68,12 +68,6 @@ class AnsweringParty(Role):
         self.hidden, self._model = _check_model(model, terms)
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
-        self._handlers |= {
-            Answer: self._on_answer,
-            Confirmed: self._on_confirmed,
-            MasksTaken: self._on_taken,
-            Refused: self._on_refused,
-        }
 
     @classmethod
     def serving(
@@ -107,7 +101,7 @@ class AnsweringParty(Role):
             return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
-    def _on_answer(self, sender: str, answer: Answer) -> list[Action]:
+    def _hear_answer(self, sender: str, answer: Answer) -> list[Action]:
         terms = self.terms
         if sender == self.name:
             raise PeerError(f"{sender} cannot ask itself")
@@ -126,7 +120,7 @@ class AnsweringParty(Role):
         message = Confirm(batch, held.querier, held.queries)
         return Send(self.terms.guardian, GUARDIAN, message)
 
-    def _on_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
+    def _hear_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
         held = self._held(sender, confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
@@ -176,12 +170,12 @@ class AnsweringParty(Role):
         error = PeerError(f"the computation with {held.querier} broke: {event.why}")
         return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
 
-    def _on_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
+    def _hear_masks_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
         self._held(sender, taken.batch)
         self._forget(taken.batch)
         return []
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         error = refused.error(sender)
         if sender != self.terms.guardian:
             return [Complain(error)]

@@ -152,7 +152,7 @@ class Timers:
 
 
 class Role(ABC):
-    """A state machine of the protocol.
+    """A state machine of the protocol: it takes the messages for which it has a ``_hear_KIND``.
 
     Parameters
     ----------
@@ -172,9 +172,6 @@ class Role(ABC):
         self.timers = Timers()
         self._greeted: dict[tuple[str, str], Hello] = {}
         self._batches: dict[str, Any] = {}  # what this role holds of batches that are not over
-        self._handlers: dict[type[Message], Callable[[str, Any], list[Action]]] = {
-            Hello: self._on_hello
-        }
 
     def start(self) -> list[Action]:
         """Return what to do first."""
@@ -237,12 +234,14 @@ class Role(ABC):
         if isinstance(message, Refused) and message.code == "repeated":
             return [Complain(message.error(sender))]  # the first of the two is under way
         try:
-            handler = self._handlers.get(type(message))
-            if handler is None:
+            hear: Callable[[str, Message], list[Action]] | None = getattr(
+                self, f"_hear_{message.kind}", None
+            )
+            if hear is None:
                 raise PeerError(f"{self.role} role takes no message of kind {message.kind!r}")
             if not isinstance(message, Hello | Refused):
                 self._check_greeted(sender, message)
-            return handler(sender, message)
+            return hear(sender, message)
         except PrivoteError as error:
             if isinstance(message, Refused):  # two parties must not refuse each other for ever
                 return [Complain(error)]
@@ -251,7 +250,7 @@ class Role(ABC):
     def _hello(self) -> Hello:
         return Hello(self.terms.digest(), self.engine, self.role, self.entropy.simulated)
 
-    def _on_hello(self, sender: str, hello: Hello) -> list[Action]:
+    def _hear_hello(self, sender: str, hello: Hello) -> list[Action]:
         self._greeted.pop((sender, hello.role), None)
         if hello.coalition != self.terms.digest():
             raise PeerError(

@@ -83,14 +83,6 @@ class PrivacyGuardian(Role):
             insecure=engine == CLEAR,
             journal=journal.identity,
         )
-        self._handlers |= {
-            Ask: self._on_ask,
-            Confirm: self._on_confirm,
-            Masks: self._on_masks,
-            Decide: self._on_decide,
-            Done: self._on_done,
-            Refused: self._on_refused,
-        }
 
     def start(self) -> list[Action]:
         """Work out the prices, which may take a while, before anybody asks."""
@@ -107,7 +99,7 @@ class PrivacyGuardian(Role):
 
     # -- a batch is charged ------------------------------------------------------------------------
 
-    def _on_ask(self, sender: str, ask: Ask) -> list[Action]:
+    def _hear_ask(self, sender: str, ask: Ask) -> list[Action]:
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
         if ask.baseline and not terms.takes_baseline:
@@ -134,7 +126,7 @@ class PrivacyGuardian(Role):
 
     # -- answering parties -------------------------------------------------------------------------
 
-    def _on_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
+    def _hear_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
         held = self._held(confirm.batch)
         if (confirm.querier, confirm.queries) != (held.querier, held.queries):
             raise PeerError(
@@ -148,7 +140,7 @@ class PrivacyGuardian(Role):
         message = Confirmed(confirm.batch, held.querier, held.queries)
         return [Send(sender, ANSWERING, message)]
 
-    def _on_masks(self, sender: str, message: Masks) -> list[Action]:
+    def _hear_masks(self, sender: str, message: Masks) -> list[Action]:
         held = self._held(message.batch)
         if sender not in held.confirmed:
             raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
@@ -164,7 +156,7 @@ class PrivacyGuardian(Role):
         taken: list[Action] = [Send(sender, ANSWERING, MasksTaken(message.batch))]
         return taken + self._decide_if_ready(message.batch, held)
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         actions: list[Action] = [Complain(refused.error(sender))]
         held = self._batches.get(refused.batch or "")
         if held is not None and sender in held.confirmed - set(held.masks):
@@ -174,7 +166,7 @@ class PrivacyGuardian(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _on_decide(self, sender: str, decide: Decide) -> list[Action]:
+    def _hear_decide(self, sender: str, decide: Decide) -> list[Action]:
         held = self._held(decide.batch)
         if sender != held.querier:
             raise PeerError(f"batch {decide.batch} is not {sender}'s")
@@ -287,7 +279,7 @@ class PrivacyGuardian(Role):
         self._forget(batch)
         return [Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
 
-    def _on_done(self, sender: str, done: Done) -> list[Action]:
+    def _hear_done(self, sender: str, done: Done) -> list[Action]:
         still = self._journal.open_batch(sender)
         if still is None or still.batch != done.batch:
             if self._journal.phase(done.batch) == DONE:

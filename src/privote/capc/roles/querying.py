@@ -107,13 +107,6 @@ class QueryingParty(Role):
         self._out: dict[str, str] = {}
         self._ready: Ready | None = None
         self._labelled: LabelledBatch | None = None
-        self._handlers |= {
-            Grant: self._on_grant,
-            Willing: self._on_willing,
-            Ready: self._on_ready,
-            Closed: self._on_closed,
-            Refused: self._on_refused,
-        }
 
     @property
     def _batch(self) -> str:
@@ -147,7 +140,7 @@ class QueryingParty(Role):
 
     # -- ballots -----------------------------------------------------------------------------------
 
-    def _on_grant(self, sender: str, grant: Grant) -> list[Action]:
+    def _hear_grant(self, sender: str, grant: Grant) -> list[Action]:
         self._from_guardian(sender)
         if self._stage != _WAITING or grant.nonce != self._nonce:
             raise PeerError(f"batch {grant.batch} was not asked for")
@@ -185,7 +178,7 @@ class QueryingParty(Role):
         decide = Decide(self._batch, parties, self._journal.version())
         return [Send(self.terms.guardian, GUARDIAN, decide)]
 
-    def _on_willing(self, sender: str, willing: Willing) -> list[Action]:
+    def _hear_willing(self, sender: str, willing: Willing) -> list[Action]:
         self._check_batch(willing.batch)
         if self._stage != _ASKING or sender not in self._busy:
             raise PeerError(f"{sender} was not asked for batch {willing.batch}")
@@ -240,7 +233,7 @@ class QueryingParty(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _on_ready(self, sender: str, ready: Ready) -> list[Action]:
+    def _hear_ready(self, sender: str, ready: Ready) -> list[Action]:
         self._from_guardian(sender)
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
@@ -326,7 +319,7 @@ class QueryingParty(Role):
             engine=self.engine,
         )
 
-    def _on_closed(self, sender: str, closed: Closed) -> list[Action]:
+    def _hear_closed(self, sender: str, closed: Closed) -> list[Action]:
         self._from_guardian(sender)
         self._check_batch(closed.batch)
         if self._stage != _STORED:
@@ -340,7 +333,7 @@ class QueryingParty(Role):
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         if sender != self.terms.guardian:
             return self._leave_out(sender, refused.why)
         # Once stored, the labels are ours; the guardian settles the rest at the next batch.
@@ -349,27 +342,27 @@ class QueryingParty(Role):
         return self._fail(refused.error(sender))
 
     def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
-        told = super()._on_failed(sender, message, error)
+        actions = super()._on_failed(sender, message, error)
         if isinstance(error, RepeatedError):
-            return told
+            return actions
         if isinstance(message, Hello | Willing) and sender != self.terms.guardian:
             # Greeted as it should not be, or with other terms: it cannot take part.
-            return [*told, *self._leave_out(sender, str(error))]
+            return [*actions, *self._leave_out(sender, str(error))]
         broken = isinstance(error, LedgerError)  # our own journal
         if broken or (isinstance(message, Hello) and message.role == GUARDIAN):
-            return [*told, *self._fail(error)]
-        return told
+            return [*actions, *self._fail(error)]
+        return actions
 
     def _on_trouble(self, error: PrivoteError) -> list[Action]:
         return self._fail(error)  # nobody else would end it
 
     def _on_garbled(self, event: Garbled) -> list[Action]:
-        told = super()._on_garbled(event)
+        actions = super()._on_garbled(event)
         if event.sender != self.terms.guardian:
-            return [*told, *self._leave_out(event.sender, "it sent what is no message")]
+            return [*actions, *self._leave_out(event.sender, "it sent what is no message")]
         if self._stage == _STORED:
-            return [*told, *self._finish()]
-        return [*told, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
+            return [*actions, *self._finish()]
+        return [*actions, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role == ANSWERING:

@@ -272,17 +272,17 @@ class LocalChannel:
 
         An exchange waits ``patience`` seconds for the other side unless it is told another time.
         """
-        places = [Path(folder) / name for name in ("querier", "peer")]
-        for place in places:
-            place.mkdir(mode=0o700)
-        for mine, other in (places, places[::-1]):
+        folders = [Path(folder) / name for name in ("querier", "peer")]
+        for each in folders:
+            each.mkdir(mode=0o700)
+        for mine, other in (folders, folders[::-1]):
             (mine / OTHER).symlink_to((other / OWN).resolve())
         there: queue.Queue[bytes | None] = queue.Queue()
         back: queue.Queue[bytes | None] = queue.Queue()
         gone = threading.Event()
         return (
-            cls(places[0], there, back, gone, patience),
-            cls(places[1], back, there, gone, patience),
+            cls(folders[0], there, back, gone, patience),
+            cls(folders[1], back, there, gone, patience),
         )
 
     def exchange(self, data: bytes, seconds: float | None = None) -> bytes:

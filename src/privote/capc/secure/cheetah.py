@@ -150,17 +150,17 @@ class _Session:
 
 def _private_folder(folder: Path) -> Path:
     """Return the folder for the sockets; nobody else may enter it."""
-    place = Path(folder).resolve()
-    if not place.is_dir() or stat.S_IMODE(place.stat().st_mode) & 0o077:
+    home = Path(folder).resolve()
+    if not home.is_dir() or stat.S_IMODE(home.stat().st_mode) & 0o077:
         raise InputError(
-            f"the folder of a channel must be one that only its owner enters, got {place}"
+            f"the folder of a channel must be one that only its owner enters, got {home}"
         )
-    if len(str(place / OWN)) > _LONGEST_SOCKET:
+    if len(str(home / OWN)) > _LONGEST_SOCKET:
         raise InputError(
             f"the folder of a channel must be at most {_LONGEST_SOCKET} characters long with its "
-            f"socket, got {place}"
+            f"socket, got {home}"
         )
-    return place
+    return home
 
 
 # -- messages between an engine's process and the one that started it -----------------------------

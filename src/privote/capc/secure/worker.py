@@ -1,8 +1,8 @@
 """The process of one session of the secure engine.
 
-The engine ends its process by C's ``exit`` when the link breaks, so every session has a process of
-its own, started by :mod:`privote.capc.secure.cheetah`. It is told its job over a socket that only
-the two share, and says what it found there; whatever the engine prints goes elsewhere.
+The engine ends its process by C's ``exit`` when its connection breaks, so every session has a
+process of its own, started by :mod:`privote.capc.secure.cheetah`. It gets its job over a socket
+that only the two share, and says what it found there; whatever the engine prints goes elsewhere.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def work(wire: socket.socket, job: Frame) -> None:
 
 
 class Runner:
-    """One link and one runtime, for program after program."""
+    """One connection and one runtime, for program after program."""
 
     def __init__(self, side: str, config: Any, folder: Path, patience: float) -> None:
         import spu
@@ -91,8 +91,8 @@ class Runner:
 
         self.side, self.rank = side, SIDES.index(side)
         description = link_description(str(folder / OWN), str(folder / OTHER), self.rank, patience)
-        self._link = libspu.link.create_brpc(description, self.rank)
-        self._runtime = spu.Runtime(self._link, config)
+        self._connection = libspu.link.create_brpc(description, self.rank)
+        self._runtime = spu.Runtime(self._connection, config)
         self._io = spu.Io(2, config)
 
     def run(self, compiled: Compiled, inputs: dict[str, IntArray]) -> dict[str, IntArray] | None:
@@ -140,9 +140,9 @@ class Runner:
         if meta.storage_type != _ARITHMETIC:
             raise InputError(f"an output must be an arithmetic share, got {meta.storage_type}")
         if self.side == PEER:
-            self._link.send(SIDES.index(QUERIER), _share_bytes(share))
+            self._connection.send(SIDES.index(QUERIER), _share_bytes(share))
             return None
-        theirs = _share_like(share, self._link.recv(SIDES.index(PEER)))
+        theirs = _share_like(share, self._connection.recv(SIDES.index(PEER)))
         value = self._io.reconstruct([share, theirs])
         if value.dtype != np.int64 or value.shape != shape:
             raise PeerError(f"an output must be int64 of shape {shape}, got {value.shape}")

@@ -17,8 +17,8 @@ from .streams import (
     Log,
     Outbox,
     bounds,
+    cause,
     grpc_module,
-    told,
 )
 from .trust import Own, Trust
 from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, Tunnel
@@ -110,7 +110,7 @@ class Client:
                 why = f"what it sent was refused: {error}"
                 call.cancel()
             except self._grpc.RpcError as error:
-                why = told(error)
+                why = cause(error)
             except Exception as error:  # whoever waits for this peer must hear that it is gone
                 why = f"what it sent could not be read: {type(error).__name__}"
                 call.cancel()
@@ -145,7 +145,7 @@ class Client:
                 raise PeerError(f"{self.peer} did not open session {session!r}")
         except self._grpc.RpcError as error:
             late = error.code() == self._grpc.StatusCode.CANCELLED
-            why = f"not ready after {patience:g} s" if late else told(error)
+            why = f"not ready after {patience:g} s" if late else cause(error)
             raise PeerError(f"session {session} with {self.peer}: {why}") from None
         finally:
             ready.cancel()

@@ -26,8 +26,8 @@ Report = Callable[[str, Any, str | None], None]  # session, outputs, why it brok
 class Sessions:
     """Runs the Compute actions of a role.
 
-    The querier takes a place, then opens the tunnel; the other side takes a place when the tunnel
-    has come. Whoever holds a place of the second kind computes at once, so nobody waits in a ring.
+    The querier takes a slot, then opens the tunnel; the other side takes a slot when the tunnel
+    has come. Whoever holds a slot of the second kind computes at once, so nobody waits in a ring.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Sessions:
         exchanged = _DIGESTS if engine.secure else MOST_EXCHANGE
         self._bounds = {"most_bytes": most_bytes, "most_exchange": exchanged}
         self._report, self._log = report, log
-        self._places = threading.Semaphore(at_a_time)
+        self._slots = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
         # Sessions that our role is ready for and whose tunnel has not come: work, and until when.
         self._expected: dict[str, tuple[Compute, float]] = {}
@@ -65,7 +65,7 @@ class Sessions:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
-            with self._places:
+            with self._slots:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
@@ -86,15 +86,15 @@ class Sessions:
     def serve(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
         """Serve a tunnel that came: yields our frames; PeerError refuses it."""
         work = self._claim(peer, session)
-        if not self._places.acquire(timeout=work.seconds):
-            self._broken(session, peer, "no place became free")
+        if not self._slots.acquire(timeout=work.seconds):
+            self._broken(session, peer, "no slot became free")
             raise PeerError("too many sessions at a time")
         outbox = Outbox(4 * FRAME)
         try:
             yield b""  # ready
             tunnel = Tunnel(outbox, incoming, first=False, patience=work.seconds, **self._bounds)
         except BaseException:
-            self._places.release()
+            self._slots.release()
             self._broken(session, peer, "the tunnel ended before anything was computed")
             raise
 
@@ -102,7 +102,7 @@ class Sessions:
             try:
                 self._compute(work, tunnel)
             finally:
-                self._places.release()
+                self._slots.release()
 
         threading.Thread(target=run, daemon=True, name=f"session-{session}").start()
         try:

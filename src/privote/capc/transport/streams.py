@@ -84,7 +84,7 @@ _MEANINGS = (
 )  # fmt: skip
 
 
-def told(error: Any) -> str:
+def cause(error: Any) -> str:
     """Return what went wrong with a call, in one line for a log."""
     details = error.details() if callable(getattr(error, "details", None)) else str(error)
     code = error.code().name if callable(getattr(error, "code", None)) else type(error).__name__

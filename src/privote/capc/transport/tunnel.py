@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from privote.errors import PeerError
 from privote.scratch import Scratch
 
-from .streams import Outbox, told
+from .streams import Outbox, cause
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
 PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
@@ -188,7 +188,7 @@ class Tunnel:
         except PeerError as error:
             why = str(error)
         except Exception as error:  # whatever gRPC raises when a stream breaks
-            why = f"the stream broke: {told(error)}"
+            why = f"the stream broke: {cause(error)}"
         if not self._bye:
             self.fail(why)
             return
