@@ -44,7 +44,7 @@ class SiteModel:
 
     def __post_init__(self) -> None:
         if len(self.layers) not in (1, 2):
-            raise InputError("layers", f"must be one or two, got {len(self.layers)}")
+            raise InputError("layers", "must be one or two", len(self.layers))
         layers = tuple(_layer(index, *layer) for index, layer in enumerate(self.layers))
         if len(layers) == 2 and layers[0][0].shape[1] != layers[1][0].shape[0]:
             raise InputError(
@@ -161,7 +161,7 @@ def rows_of(X: Any, features: int) -> Floats:
     except (TypeError, ValueError) as error:
         raise InputError("X", f"must hold numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[1] != features:
-        raise InputError("X", f"must have the shape (rows, {features}), got {rows.shape}")
+        raise InputError("X", f"must have the shape (rows, {features})", rows.shape)
     if not np.isfinite(rows).all():
         row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
         raise InputError(

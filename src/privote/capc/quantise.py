@@ -150,9 +150,7 @@ def _spread(
 
 
 def _unit(bits: int) -> int:
-    if whole("bits", bits) > _MOST_BITS:
-        raise InputError("bits", f"must be at most {_MOST_BITS}, got {bits}")
-    return int(1 << int(bits))
+    return 1 << whole("bits", bits, most=_MOST_BITS)
 
 
 def _check_scale(top: float) -> None:

@@ -123,7 +123,7 @@ class TauVoting(CellMechanism):
                 "grid", "must be given, and at most 2^40, for tau voting in a coalition", self.grid
             )
         weights = tuple(int(weight) for weight in self.grid_weights(labels))
-        return Counted(vote=self._link, unit=self.grid, weights=weights)
+        return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""

@@ -86,7 +86,7 @@ class AnsweringParty(Role):
                 f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}",
             )
         if model.features != terms.features:
-            raise InputError("model", f"must have {terms.features} features, got {model.features}")
+            raise InputError("model", f"must have {terms.features} features", model.features)
         inputs = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
         return cls(terms, name, inputs, engine, entropy)
 

@@ -68,9 +68,9 @@ def check_rows(rows: IntArray, terms: Terms) -> IntArray:
             f"must be whole numbers (queries, {terms.features}), got {rows.dtype} {rows.shape}",
         )
     if not 1 <= len(rows) <= terms.most_queries:
-        raise InputError("rows", f"must be 1 to {terms.most_queries} queries, got {len(rows)}")
+        raise InputError("rows", f"must be 1 to {terms.most_queries} queries", len(rows))
     if np.abs(rows).max() > 2**terms.bits:
-        raise InputError("rows", f"must lie within 2^{terms.bits}, got {np.abs(rows).max()}")
+        raise InputError("rows", f"must lie within 2^{terms.bits}", int(np.abs(rows).max()))
     return rows.astype(np.int64)
 
 
@@ -79,11 +79,11 @@ def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -
     if baseline is None:
         return None
     if not terms.takes_baseline:
-        raise InputError("baseline", "goes with an allowance and binary voting only")
+        raise InputError("baseline", "goes with an allowance of single votes only")
     guess = np.asarray(baseline)
     shape = (queries, len(terms.labels))
     if guess.shape != shape:
-        raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
+        raise InputError("baseline", f"must be (queries, labels) = {shape}", guess.shape)
     strange = ~np.isin(guess, (0, 1))
     if strange.any():
         raise InputError("baseline", "must hold 0 and 1 only", guess[strange][0])

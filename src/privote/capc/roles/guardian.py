@@ -103,7 +103,7 @@ class PrivacyGuardian(Role):
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
         if ask.baseline and not terms.takes_baseline:
-            raise InputError("baseline", "goes with an allowance and binary voting only")
+            raise InputError("baseline", "goes with an allowance of single votes only")
         if journal.known(sender, ask.nonce):
             raise RepeatedError("this request was made before: nothing was charged for it again")
         journal.settle(sender, ask.version, counted=terms.allowance)

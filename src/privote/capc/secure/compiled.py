@@ -67,7 +67,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         why = _PROTOCOLS.get(str(known["protocol"]), "is not known")
         raise InputError(f"protocol must be CHEETAH: {known['protocol']!r:.60} {why}")
     if known["ot"] not in _OT:
-        raise InputError(f"ot must be softspoken or ferret, got {known['ot']!r:.60}")
+        raise InputError("ot", "must be softspoken or ferret", known["ot"])
     return known
 
 
@@ -85,7 +85,7 @@ def runtime_config(settings: Mapping[str, Any]) -> Any:
     config = libspu.RuntimeConfig()
     # From JSON: the Python binding of this version cannot set the kind of oblivious transfer.
     if not config.ParseFromJsonString(json.dumps(wanted)):
-        raise InputError("settings", f"must be what spu understands, got {wanted}")
+        raise InputError("settings", "must be what spu understands", wanted)
     check_config(config)
     return config
 

@@ -246,5 +246,5 @@ def _day(moment: datetime) -> str:
 def pinned_files(folder: Path) -> Iterator[Path]:
     """Yield the files of pinned certificates in a trust folder, by name."""
     if not folder.is_dir():
-        raise InputError(f"trust must be a folder with pinned certificates, got {str(folder)!r}")
+        raise InputError("trust", "must be a folder with pinned certificates", str(folder))
     yield from sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem))
