@@ -26,6 +26,7 @@ pytest.importorskip("cryptography")
 
 from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_messages import WIRES, changed, headed
+from tests.capc.sites import client_of
 from tests.capc.test_messages import framed
 from tests.capc.test_transport_coalition import small_models, small_terms
 
@@ -52,7 +53,7 @@ class Town:
     def client(self, name: str, to: str, role: str) -> Client:
         site = Site.read(self.files[name])
         own, trust = Own(name, site.certificate, site.key), Trust(site.trust)
-        return Client(
+        return client_of(
             to, site.addresses[to], own, trust, role=role, log=lambda _: None, most_message=1 << 24
         )
 

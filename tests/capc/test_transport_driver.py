@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Scripted, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, client_of, free_port, trusting, until
 
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
@@ -34,7 +34,6 @@ from privote.capc.roles.base import (
     Send,
 )
 from privote.capc.transport.certs import make, renew
-from privote.capc.transport.client import Client
 from privote.capc.transport.streams import ROLE_KEY, TALK, limits
 from privote.capc.transport.trust import pin, revoke
 from privote.errors import PeerError
@@ -282,7 +281,7 @@ def test_a_peer_that_dies_in_a_session_breaks_it(tmp_path: Path) -> None:
     program, _, held = ballots()
     with running(beta):
         beta.driver.sessions.expect(compute("peer", "alpha", held, program))
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         link = client.tunnel(SESSION, patience=10)
@@ -308,7 +307,7 @@ def test_other_programs_are_noticed(tmp_path: Path) -> None:
 def test_garbage_is_told_to_the_role_and_then_cut_off(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         lost: list[str] = []
@@ -337,7 +336,7 @@ def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
         callers=frozenset(["alpha"]),
     )
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         lost: list[str] = []
@@ -359,7 +358,7 @@ def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
     with running(beta):
         clients = [
-            Client("beta", beta.address, *sites["alpha"], role="querying", log=print,
+            client_of("beta", beta.address, *sites["alpha"], role="querying", log=print,
                    most_message=1 << 20)
             for _ in range(3)
         ]  # fmt: skip
@@ -390,7 +389,7 @@ def _waiting(driver: Any) -> list[Any]:
 def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 28
         )
         lost: list[str] = []
@@ -453,7 +452,7 @@ def test_a_caller_that_comes_back_is_not_lost(tmp_path: Path) -> None:
 def test_too_many_streams_are_refused(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path, callers=("alpha",))
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         beta.driver._lines.clear()

@@ -8,6 +8,7 @@ from typing import Any
 
 from privote.errors import PeerError, PrivoteError
 
+from .server import Settings
 from .streams import (
     ROLE_KEY,
     SESSION_KEY,
@@ -20,8 +21,7 @@ from .streams import (
     cause,
     grpc_module,
 )
-from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, Tunnel
+from .tunnel import FRAME, Tunnel
 
 _LINGER = 5.0  # seconds for the peer to end its side of a session
 
@@ -31,33 +31,22 @@ class Client:
 
     Parameters
     ----------
-    peer, address
-        Its name, which its certificate must bear, and where it listens: ``HOST:PORT``.
-    own, trust
-        Our certificate, and the pinned ones.
+    peer
+        Its name, which its certificate must bear.
+    settings
+        As whom we call, whom we trust, and where the peer listens.
     role
         As what we call.
     log
         Gets one line for each stream that fails.
     """
 
-    def __init__(
-        self,
-        peer: str,
-        address: str,
-        own: Own,
-        trust: Trust,
-        *,
-        role: str,
-        log: Log,
-        most_message: int,
-    ) -> None:
-        self.peer, self.address = peer, address
-        self._grpc, self._own, self._trust = grpc_module(), own, trust
-        self._role, self._log, self._most = role, log, most_message
+    def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
+        self.peer, self._role, self._log = peer, role, log
+        self._grpc, self._trust = grpc_module(), settings.trust
         self._tunnels: set[Any] = set()
-        key, certificate, _ = own.read()
-        pinned = trust.of(peer)
+        key, certificate, _ = settings.own.read()
+        pinned = self._trust.of(peer)
         self.fingerprints = {each.fingerprint for each in pinned}
         credentials = self._grpc.ssl_channel_credentials(
             root_certificates=b"".join(each.pem for each in pinned),
@@ -65,7 +54,9 @@ class Client:
             certificate_chain=certificate,
         )
         self._channel = self._grpc.secure_channel(
-            address, credentials, [*bounds(most_message), ("grpc.ssl_target_name_override", peer)]
+            settings.addresses[peer],
+            credentials,
+            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
         )
 
     @property
@@ -124,15 +115,8 @@ class Client:
         self._log(f"messages with {self.peer} ended: {why}")
         call.cancel()
 
-    def tunnel(
-        self,
-        session: str,
-        *,
-        patience: float,
-        most_bytes: int = MOST_BYTES,
-        most_exchange: int = MOST_EXCHANGE,
-    ) -> Tunnel:
-        """Open a session's tunnel and wait until the peer is ready for it."""
+    def tunnel(self, session: str, *, patience: float, **most: int) -> Tunnel:
+        """Open a session's tunnel, with its bounds, and wait until the peer is ready for it."""
         outbox = Outbox(4 * FRAME)
         call = self._channel.stream_stream(TUNNEL)(
             outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
@@ -151,9 +135,7 @@ class Client:
             ready.cancel()
         self._tunnels.add(call)
         call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _CallersTunnel(
-            call, outbox, patience=patience, most_bytes=most_bytes, most_exchange=most_exchange
-        )
+        return _CallersTunnel(call, outbox, patience=patience, **most)
 
 
 class _CallersTunnel(Tunnel):

@@ -219,19 +219,12 @@ class Driver(Handlers):
         return line
 
     def _client(self, peer: str) -> Client:
-        settings = self.settings
         with self._lock:
             if peer not in self._clients:
-                if peer not in settings.addresses:
+                if peer not in self.settings.addresses:
                     raise PeerError(f"no address of {peer} is known")
                 self._clients[peer] = Client(
-                    peer,
-                    settings.addresses[peer],
-                    settings.own,
-                    settings.trust,
-                    role=self.role.role,
-                    log=self._log,
-                    most_message=settings.most_frame,
+                    peer, self.settings, role=self.role.role, log=self._log
                 )
             return self._clients[peer]
 
