@@ -20,6 +20,7 @@ from privote.capc.models import SiteModel
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import guardian as guardian_role
 from privote.capc.roles.base import Compute, Computed, Received
+from privote.links import GaussianLink
 from privote.mechanisms.base import Counted
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
@@ -551,3 +552,8 @@ def test_weighted_votes_have_no_shares_and_no_allowance_by_vote() -> None:
         terms_of(weighted, guarantee="allowance")
     with pytest.raises(pv.errors.UnavailableError, match="no shares that add up"):
         terms_of(weighted, noise="sites")
+
+
+def test_what_counts_more_than_one_has_weights() -> None:
+    with pytest.raises(pv.InputError, match="unit must be 1 without weights, got 2"):
+        Counted(vote=GaussianLink(sigma=1.0), unit=2)

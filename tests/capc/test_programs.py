@@ -187,6 +187,18 @@ def test_refused(name: str, parameters: dict[str, Any]) -> None:
         program_of(name, parameters)
 
 
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+def test_every_size_and_flag_is_checked(program: Any) -> None:
+    for name, value in program.parameters().items():
+        if isinstance(value, bool):
+            with pytest.raises(InputError, match=f"{name} must be True or False, got 1"):
+                replace(program, **{name: 1})
+        elif isinstance(value, int):
+            for wrong in (0, 1.0, True, 1 << 50):
+                with pytest.raises(InputError, match=f"{name} must be an integer"):
+                    replace(program, **{name: wrong})
+
+
 def test_chunks_of_decisions_are_bounded() -> None:
     def allowance(parties: int, labels: int) -> int:
         return AllowanceProgram(rows=1, parties=parties, voters=parties, labels=labels).most_rows

@@ -196,9 +196,10 @@ class SharedNoise:
             parts.append(smallest(lambda at, m=mean: skellam(m, at), (queries, labels), entropy))  # type: ignore[misc]
         return np.concatenate(parts, axis=1)
 
-    def gathered(self, shares: Iterable[IntArray]) -> list[IntArray]:
-        """Return the sum of shares, or of halves, by part: the vote's and perhaps the gate's."""
-        return np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
+    def gathered(self, shares: Iterable[IntArray]) -> dict[str, IntArray]:
+        """Return the sum of shares, or of halves: "vote" and, with a gate, "gate"."""
+        parts = np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
+        return dict(zip(("vote", "gate"), parts, strict=False))
 
     def log_probs(self, margins: IntArray, voters: int) -> Floats:
         """Return the log-probabilities of 0, 1 and, with a gate, ABSTAIN: (..., 2 or 3)."""

@@ -163,8 +163,8 @@ def offsets(terms: Terms, querier: str, parties: tuple[str, ...]) -> IntArray:
     """
     voters, labels = len(terms.voters(querier)), len(terms.labels)
     if not terms.allowance and terms.counted.neutral:
-        return np.asarray(terms.has(parties).sum(axis=0), np.int64)
-    return np.full(labels, voters * terms.counted.unit, np.int64)
+        return np.asarray(terms.counted.unit * terms.has(parties).sum(axis=0), np.int64)
+    return np.full(labels, terms.counted.unit * voters, np.int64)
 
 
 def words(entropy: Entropy, *shape: int) -> IntArray:

@@ -231,8 +231,8 @@ class PrivacyGuardian(Role):
             # It was charged before it was known who takes part: no share may be missing.
             missing = range(voters - len(parties))
             halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
-            both = zip(noise.gathered(halves), noise.bars(voters), strict=True)
-            return dict(zip(("vote", "gate"), (part - bar for part, bar in both), strict=False))
+            both = zip(noise.gathered(halves).items(), noise.bars(voters), strict=True)
+            return {name: part - bar for (name, part), bar in both}
         link, unit = terms.counted.vote, terms.counted.unit
         drawn = {"vote": vote_noise(link, voters, shape, self.entropy, unit)}
         if gate is not None:

@@ -256,8 +256,7 @@ class QueryingParty(Role):
         values = {"shares": shares}
         if terms.shared is not None:
             # Of nobody else: a half without its other half would drown the sum.
-            halves = terms.shared.gathered(self._noise[party] for party in ready.parties)
-            values |= dict(zip(("vote", "gate"), halves, strict=False))
+            values |= terms.shared.gathered(self._noise[party] for party in ready.parties)
         if self._base is not None:
             values["base"] = self._base
         programs = decision_programs(
