@@ -109,7 +109,7 @@ def test_the_sockets_of_a_killed_program_are_removed_by_the_next(
     work = (
         "from privote.capc.transport.tunnel import Tunnel\n"
         "from privote.capc.transport.streams import Outbox\n"
-        "link = Tunnel(Outbox(9), iter(lambda: time.sleep(60), 0), first=True, patience=1.0)"
+        "channel = Tunnel(Outbox(9), iter(lambda: time.sleep(60), 0), first=True, patience=1.0)"
     )
     running = killed(work, kill=False)
     killed(work)

@@ -216,11 +216,11 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
             )
             for kind in (chance.randrange(7) for _ in range(chance.randrange(60)))
         ]
-        link = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
+        channel = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
         with suppress(PeerError):
-            link.exchange(b"ours")
-        link.close()
-        through += link.folder.exists() or not link.closed
+            channel.exchange(b"ours")
+        channel.close()
+        through += channel.folder.exists() or not channel.closed
     end = time.monotonic() + 10.0
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.05)

@@ -284,10 +284,10 @@ def test_a_peer_that_dies_in_a_session_breaks_it(tmp_path: Path) -> None:
         client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
-        link = client.tunnel(SESSION, patience=10)
+        channel = client.tunnel(SESSION, patience=10)
         client.close()
         until(lambda: beta.role.saw(Broken))
-        link.close()
+        channel.close()
     assert len(beta.role.saw(Broken)) == 1
 
 

@@ -29,18 +29,18 @@ def pair(most_bytes: int = 1 << 30, patience: float = 10.0) -> Iterator[tuple[Tu
         peer.close()
 
 
-def listening(link: Tunnel) -> socket.socket:
+def listening(channel: Tunnel) -> socket.socket:
     end = socket.socket(socket.AF_UNIX)
-    end.bind(str(link.folder / "self.sock"))
+    end.bind(str(channel.folder / "self.sock"))
     end.listen(8)
     end.settimeout(10)
     return end
 
 
-def connected(link: Tunnel) -> socket.socket:
+def connected(channel: Tunnel) -> socket.socket:
     end = socket.socket(socket.AF_UNIX)
     end.settimeout(10)
-    end.connect(str(link.folder / "peer.sock"))
+    end.connect(str(channel.folder / "peer.sock"))
     return end
 
 
@@ -176,20 +176,20 @@ def test_a_silent_peer_is_given_up() -> None:
     ],
 )
 def test_frames_that_no_honest_peer_sends(frames: list[bytes], why: str) -> None:
-    link = Tunnel(Outbox(PIECE), iter(frames), first=True, patience=1.0)
-    until(lambda: link.why is not None)
-    assert why in str(link.why)
-    link.close()
+    channel = Tunnel(Outbox(PIECE), iter(frames), first=True, patience=1.0)
+    until(lambda: channel.why is not None)
+    assert why in str(channel.why)
+    channel.close()
 
 
 def test_an_exchange_without_end_is_bounded() -> None:
     frames = [bytes([EXCHANGE, 0, 0, 0, 0]) + b"123456"] * 2
-    link = Tunnel(Outbox(PIECE), iter(frames), first=True, patience=1.0, most_exchange=10)
+    channel = Tunnel(Outbox(PIECE), iter(frames), first=True, patience=1.0, most_exchange=10)
     with pytest.raises(PeerError, match="at most 10 bytes, ours"):
-        link.exchange(bytes(11))
-    until(lambda: link.closed)
-    assert "at most 10 bytes" in str(link.why)
-    link.close()
+        channel.exchange(bytes(11))
+    until(lambda: channel.closed)
+    assert "at most 10 bytes" in str(channel.why)
+    channel.close()
 
 
 def test_a_stream_that_ends_without_a_word_is_broken() -> None:

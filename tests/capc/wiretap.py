@@ -1,4 +1,4 @@
-"""A local link whose sockets lead through a relay that keeps what passes."""
+"""A local channel whose sockets lead through a relay that keeps what passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEALED = b"\x5e\xa1\x10\x04\x01\x02"  # how the engine marks what it packs: by 
 
 
 class Wiretap:
-    """Two ends of a link, and the bytes each side received from the other's engine."""
+    """Two ends of a channel, and the bytes each side received from the other's engine."""
 
     def __init__(self, folder: Path) -> None:
         self.querier, self.peer = LocalChannel.pair(folder)
@@ -32,7 +32,7 @@ class Wiretap:
             self._start(self._serve, listener, own, other, ends[other] / OWN)
 
     def close(self) -> None:
-        """End the relay and the link."""
+        """End the relay and the channel."""
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

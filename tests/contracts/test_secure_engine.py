@@ -368,10 +368,10 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
         import numpy as np
         from privote.capc.programs import DecisionProgram
         from privote.capc.secure import LocalChannel, engine
-        link, _ = LocalChannel.pair({str(tmp_path)!r})
+        channel, _ = LocalChannel.pair({str(tmp_path)!r})
         share = {{"shares": np.zeros((2, 2), np.int64)}}
         program = DecisionProgram(rows=2, labels=2)
-        engine({secure!r}).run([program], "querier", [share], link, deadline=100)
+        engine({secure!r}).run([program], "querier", [share], channel, deadline=100)
         """
     )
     starter = subprocess.Popen([sys.executable, "-c", script])
@@ -407,7 +407,7 @@ def tapped(name: str, folder: Path, x: Any) -> Wiretap:
         "bias": values.integers(-(2**20), 2**20, 16),
         "mask": values.integers(-(2**63), 2**63 - 1, (256, 16)),
     }
-    results = both_sides(name, [TAPPED], [{"x": x}], [peer], links=(wire.querier, wire.peer))
+    results = both_sides(name, [TAPPED], [{"x": x}], [peer], channels=(wire.querier, wire.peer))
     wire.close()
     assert isinstance(results[QUERIER], list), results
     return wire
@@ -452,7 +452,7 @@ def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
                 "-m",
                 "tests.capc.unchecked",
                 side,
-                str(link.folder),
+                str(channel.folder),
                 *map(str, sizes),
             ],
             cwd=REPOSITORY,
@@ -460,7 +460,7 @@ def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for side, link in ((QUERIER, wire.querier), (PEER, wire.peer))
+        for side, channel in ((QUERIER, wire.querier), (PEER, wire.peer))
     ]
     for one in sides:
         one.wait(timeout=120)
