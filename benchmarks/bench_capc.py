@@ -27,7 +27,7 @@ from privote.capc import launch
 from privote.capc.models import SiteModel
 from privote.capc.quantise import quantise_model, quantise_rows
 from privote.capc.rehearsal import Rehearsal, lay_out
-from privote.capc.roles.sessions import ballot_programs, decision_programs, slices
+from privote.capc.roles.batches import ballot_programs, decision_programs, sliced
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
@@ -81,18 +81,16 @@ def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
     """Return the seconds of all ballots and the decision, without roles, network or charges."""
     rows = quantise_rows(X, features=FEATURES, bound=terms.bound, bits=terms.bits)
     programs = ballot_programs(terms, len(rows), terms.hidden)
-    deciding = decision_programs(terms, len(rows))
+    deciding = decision_programs(terms, "querier", len(rows), tuple(held), allowances={})
     rng = np.random.default_rng(1)
     mask = rng.integers(-(2**62), 2**62, (len(rows), LABELS))
-    asked = [{"x": rows[part]} for part in slices(programs)]
+    asked = sliced(programs, {"x": rows})
 
     def ballots(model: SiteModel) -> None:
         with places:
-            fixed = quantise_model(
-                model, bound=terms.bound, bits=terms.bits, labels=terms.labels, hidden=terms.hidden
-            )
+            fixed = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
             bare_session(
-                programs, asked, [{**fixed, "mask": mask[part]} for part in slices(programs)]
+                programs, asked, [{**fixed, **part} for part in sliced(programs, {"mask": mask})]
             )
 
     places = threading.Semaphore(ABREAST)
@@ -104,8 +102,8 @@ def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
         thread.join()
     bare_session(
         deciding,
-        [{"share": mask[part]} for part in slices(deciding)],
-        [{"vote": mask[part]} for part in slices(deciding)],
+        sliced(deciding, {"shares": mask}),
+        sliced(deciding, {"masks": mask, "vote": mask}),
     )
     return time.perf_counter() - began
 

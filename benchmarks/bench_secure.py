@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from privote.capc.programs import PEER, QUERIER, BallotProgram, Program, chunk_rows
-from privote.capc.secure import LocalLink, engine
+from privote.capc.programs import PEER, QUERIER, BallotProgram, Program
+from privote.capc.secure import LocalChannel, engine
 from privote.capc.secure.base import OTHER, OWN
 
 FEATURES, LABELS = 512, 20
@@ -44,7 +44,7 @@ def bare_session(
     *,
     name: str = "spu-cheetah",
     warm: int = 0,
-    links: tuple[Any, Any] | None = None,
+    channels: tuple[Any, Any] | None = None,
     deadline: float = 600.0,
 ) -> Timing:
     """Run one session between two threads' engines; ``warm`` programs count as the first pass."""
@@ -52,19 +52,19 @@ def bare_session(
     failed: list[BaseException] = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        ends = links or LocalLink.pair(folder)
+        ends = channels or LocalChannel.pair(folder)
 
-        def run(side: str, inputs: Inputs, link: Any) -> None:
+        def run(side: str, inputs: Inputs, channel: Any) -> None:
             note = (lambda _: done.append(time.perf_counter())) if side == QUERIER else None
             try:
-                engine(name).run(programs, side, inputs, link, deadline=deadline, progress=note)
+                engine(name).run(programs, side, inputs, channel, deadline=deadline, progress=note)
             except BaseException as error:
                 failed.append(error)
-                link.close()
+                channel.close()
 
         sides = [
-            threading.Thread(target=run, args=(side, inputs, link))
-            for side, inputs, link in ((QUERIER, querier, ends[0]), (PEER, peer, ends[1]))
+            threading.Thread(target=run, args=(side, inputs, channel))
+            for side, inputs, channel in ((QUERIER, querier, ends[0]), (PEER, peer, ends[1]))
         ]
         start = time.perf_counter()
         for side in sides:
@@ -84,7 +84,7 @@ def bare_session(
 def ballots(queries: int, hidden: int | None, seed: int = 0) -> tuple[list[Any], Inputs, Inputs]:
     """Return the programs of so many queries in safe chunks, and random inputs of both sides."""
     values = np.random.default_rng(seed)
-    most = chunk_rows("ballot", LABELS, features=FEATURES, hidden=hidden)
+    most = BallotProgram(rows=1, features=FEATURES, labels=LABELS, hidden=hidden).most_rows
     programs, querier, peer = [], [], []
     for start in range(0, queries, most):
         rows = min(most, queries - start)
@@ -97,13 +97,13 @@ def ballots(queries: int, hidden: int | None, seed: int = 0) -> tuple[list[Any],
 
 
 class Counter:
-    """A local link through a relay that counts the bytes of the engine."""
+    """A local channel through a relay that counts the bytes of the engine."""
 
     def __init__(self, folder: str) -> None:
-        self.links = LocalLink.pair(folder)
+        self.channels = LocalChannel.pair(folder)
         self.bytes = 0
         self._open: list[socket.socket] = []
-        for mine, other in (self.links, self.links[::-1]):
+        for mine, other in (self.channels, self.channels[::-1]):
             (mine.folder / OTHER).unlink()
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(str(mine.folder / OTHER))
@@ -155,7 +155,7 @@ def bytes_of(queries: int, hidden: int | None) -> int:
     programs, querier, peer = ballots(queries, hidden)
     with tempfile.TemporaryDirectory() as folder:
         counter = Counter(folder)
-        bare_session(programs, querier, peer, links=counter.links)
+        bare_session(programs, querier, peer, channels=counter.channels)
         counter.close()
     return counter.bytes
 

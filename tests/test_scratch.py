@@ -107,9 +107,9 @@ def test_the_sockets_of_a_killed_program_are_removed_by_the_next(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     work = (
-        "from privote.capc.transport.tunnel import TunnelLink\n"
-        "from privote.capc.transport.outbox import Outbox\n"
-        "link = TunnelLink(Outbox(9), iter(lambda: time.sleep(60), 0), first=True, patience=1.0)"
+        "from privote.capc.transport.tunnel import Tunnel\n"
+        "from privote.capc.transport.streams import Outbox\n"
+        "channel = Tunnel(Outbox(9), iter(lambda: time.sleep(60), 0), first=True, patience=1.0)"
     )
     running = killed(work, kill=False)
     killed(work)

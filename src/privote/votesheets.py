@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import check_room
+from .arrayfiles import check_unpacked
 from .ballots import Ballots, Threshold, check_threshold
 from .blocks import MISSING
 from .errors import BallotError
@@ -191,7 +191,7 @@ class _Rows:
         else:
             label, labels = self._ordered("label", self.labels, ballots)
         shape = (len(queries), len(voters), len(labels))
-        check_room(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
+        check_unpacked(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
         query, voter, votes = query[ballots], voter[ballots], self.votes[ballots]
         missing = np.nan if votes.dtype == np.float64 else MISSING
         cube = np.full(shape, missing, votes.dtype)

@@ -177,11 +177,11 @@ class Hostile:
             "masks": [[Q, 2], [1, 1]],
             "noise": [None, [Q, 2], [1, 1]],
         }
-        head = {"kind": kind.kind} | {f: chance.choice(fields[f]) for f in kind.schema}
+        head = {"kind": kind.kind} | {f: chance.choice(fields[f]) for f in kind.checks}
         table = head.get("masks") or head.get("noise")
         tail = b"" if table is None else bytes(8 * table[0] * table[1])
         if chance.random() < 0.15:
-            head[chance.choice(list(kind.schema))] = chance.choice(EXTREMES)
+            head[chance.choice(list(kind.checks))] = chance.choice(EXTREMES)
         return framed(head, tail)
 
 

@@ -26,6 +26,7 @@ pytest.importorskip("cryptography")
 
 from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_messages import WIRES, changed, headed
+from tests.capc.sites import client_of
 from tests.capc.test_messages import framed
 from tests.capc.test_transport_coalition import small_models, small_terms
 
@@ -35,9 +36,9 @@ from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make
 from privote.capc.transport.client import Client
-from privote.capc.transport.outbox import Outbox
+from privote.capc.transport.streams import Outbox
 from privote.capc.transport.trust import Own, Trust
-from privote.capc.transport.tunnel import FRAME, TunnelLink
+from privote.capc.transport.tunnel import FRAME, Tunnel
 from privote.errors import PeerError
 
 SERVERS = ("guardian", "north")
@@ -52,7 +53,7 @@ class Town:
     def client(self, name: str, to: str, role: str) -> Client:
         site = Site.read(self.files[name])
         own, trust = Own(name, site.certificate, site.key), Trust(site.trust)
-        return Client(
+        return client_of(
             to, site.addresses[to], own, trust, role=role, log=lambda _: None, most_message=1 << 24
         )
 
@@ -215,11 +216,11 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
             )
             for kind in (chance.randrange(7) for _ in range(chance.randrange(60)))
         ]
-        link = TunnelLink(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
+        channel = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
         with suppress(PeerError):
-            link.exchange(b"ours")
-        link.close()
-        through += link.folder.exists() or not link.over
+            channel.exchange(b"ours")
+        channel.close()
+        through += channel.folder.exists() or not channel.closed
     end = time.monotonic() + 10.0
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.05)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.secure import LocalLink, engine
+from privote.capc.secure import LocalChannel, engine
 
 Inputs = Sequence[Mapping[str, Any]]
 
@@ -25,26 +25,26 @@ def both_sides(
     others: Sequence[Program] | None = None,
     deadline: float = 120.0,
     progress: Callable[[int], None] | None = None,
-    links: tuple[Any, Any] | None = None,
+    channels: tuple[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
     ``others`` are the peer's programs if they differ; ``progress`` is the querier's. Whoever fails
-    closes the link.
+    closes the channel.
     """
     with tempfile.TemporaryDirectory() as folder:
-        ends = links or LocalLink.pair(folder)
+        ends = channels or LocalChannel.pair(folder)
         results: dict[str, Any] = {}
 
-        def run(side: str, mine: Sequence[Program], inputs: Inputs, link: Any) -> None:
+        def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
             call = progress if side == QUERIER else None
             try:
                 results[side] = engine(name).run(
-                    mine, side, inputs, link, deadline=deadline, progress=call
+                    mine, side, inputs, channel, deadline=deadline, progress=call
                 )
             except Exception as error:
                 results[side] = error
-                link.close()
+                channel.close()
 
         sides = [
             threading.Thread(target=run, args=(QUERIER, programs, querier, ends[0])),
@@ -56,8 +56,8 @@ def both_sides(
             side.join()
         for end in ends:
             end.close()
-        if links is None:
-            assert not list(Path(folder).iterdir()), "the link's folders must be gone"
+        if channels is None:
+            assert not list(Path(folder).iterdir()), "the channel's folders must be gone"
     return results
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from privote.capc.roles.base import Action, Event, Finish, Tick
 from privote.capc.secure.base import engine
 from privote.capc.transport.certs import make
-from privote.capc.transport.driver import Driver, Settings
+from privote.capc.transport.client import Client
+from privote.capc.transport.driver import Driver
+from privote.capc.transport.server import Settings
 from privote.capc.transport.trust import Own, Trust, pin
 
 
@@ -36,7 +38,7 @@ def trusting(folder: Path, names: Sequence[str]) -> dict[str, tuple[Own, Trust]]
     return made
 
 
-class Told:
+class Scripted:
     """A role that answers events with what a function returns, and remembers them."""
 
     def __init__(
@@ -118,6 +120,15 @@ class Running(InThread):
         super().__init__(lambda log: Driver(role, engine=engine(name), settings=made, log=log))
 
 
+def client_of(
+    peer: str, address: str, own: Own, trust: Trust, *, role: str, log: Any, most_message: int
+) -> Client:
+    """Return what calls a peer at this address."""
+    addresses = {peer: address}
+    made = Settings(own=own, trust=trust, addresses=addresses, most_message=most_message)
+    return Client(peer, made, role=role, log=log)
+
+
 def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
     """Wait for something that must come true."""
     end = time.monotonic() + seconds
@@ -126,4 +137,13 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-__all__ = ["Finish", "InThread", "Running", "Told", "free_port", "trusting", "until"]
+__all__ = [
+    "Finish",
+    "InThread",
+    "Running",
+    "Scripted",
+    "client_of",
+    "free_port",
+    "trusting",
+    "until",
+]

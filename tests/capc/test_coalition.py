@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,11 @@ from privote.capc.charges import Prices
 from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
 from privote.capc.models import SiteModel
+from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import guardian as guardian_role
 from privote.capc.roles.base import Compute, Computed, Received
+from privote.links import GaussianLink
+from privote.mechanisms.base import Counted
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
 MECHANISMS: dict[str, pv.Mechanism] = {
@@ -120,15 +123,13 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
         masks = run.masks(answers.batch)
         total = sum(masks[party] for party in answers.parties)
         present = np.array([there, there - 1, there])
-        bar = present if name in ("binary", "binary gate", "binary link") else 5 * terms.grid
+        neutral = name in ("binary", "binary gate", "binary link")
+        bar = present if neutral else 5 * terms.counted.unit
         margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
-        noise = run.guardian_input(answers.batch, "vote") - 2 * total + bar
-        gate = None
-        if terms.mechanism.gate is not None:
-            above = run.guardian_input(answers.batch, "above") - 2 * total + bar
-            below = run.guardian_input(answers.batch, "below") + 2 * total - bar
-            assert (above == below).all()
-            gate = above
+        assert np.array_equal(run.guardian_input(answers.batch, "masks"), 2 * total - bar)
+        noise = run.guardian_input(answers.batch, "vote")
+        gated = terms.mechanism.gate is not None
+        gate = run.guardian_input(answers.batch, "gate") if gated else None
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), seed
 
 
@@ -160,14 +161,7 @@ def counted(
 def test_allowance_releases_what_numpy_decides(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import privote.capc.roles.sessions as sessions
-
-    real = sessions.chunk_rows
-    monkeypatch.setattr(
-        sessions,
-        "chunk_rows",
-        lambda kind, *sizes, **more: chunk if kind == "allowance" else real(kind, *sizes, **more),
-    )
+    monkeypatch.setattr(AllowanceProgram, "most_rows", chunk)
     terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=EPSILON.get(name, 22.0))
     rng = np.random.default_rng(1)
     left = dict(run.roles[PG]._charges.prices.allowances("q0"))  # type: ignore[attr-defined]
@@ -179,7 +173,7 @@ def test_allowance_releases_what_numpy_decides(
         answers = run.ask_rows("q0", identity(9, 9), baseline=base if base.any() else None)
         votes, left = counted(terms, ballots, base, left)
         weights = weigh(terms, votes)
-        margin = 2 * weights.sum(axis=1) - 5 * terms.grid
+        margin = 2 * weights.sum(axis=1) - 5 * terms.counted.unit
         gate = None if terms.mechanism.gate is None else run.guardian_input(answers.batch, "gate")
         noise = run.guardian_input(answers.batch, "vote")
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), batch
@@ -503,3 +497,63 @@ def test_the_secure_engine_gives_the_same_bits() -> None:
         assert answers.parties == ("p0", "p1")
         ends.append((answers.labels.tolist(), run.querier_journal("q0").half()))
     assert ends[0] == ends[1]
+
+
+SURE = pv.BinaryVoting(sigma=0.1)
+
+
+class Outside(pv.Mechanism):
+    """A mechanism that privote does not know, though it does what binary voting does."""
+
+    name: ClassVar[str] = "outside"
+    surprise_unit: ClassVar[str] = "vote"
+
+    def tally(self, block: Any) -> Any:
+        return SURE.tally(block)
+
+    def draw(self, tally: Any, entropy: Any) -> Any:
+        return SURE.draw(tally, entropy)
+
+    def cost(self, tally: Any, orders: Any, bound: str) -> Any:
+        return SURE.cost(tally, orders, bound)
+
+    def cost_by_voter(self, block: Any, orders: Any) -> Any:
+        return SURE.cost_by_voter(block, orders)
+
+    def worst_case_rdp(self, voters: int, labels: int, orders: Any = None, bound: str = "") -> Any:
+        return SURE.worst_case_rdp(voters, labels, orders)
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Any = None) -> Any:
+        return SURE.surprise_rdp(voters, labels, orders)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        return SURE.unanimous(voters, labels)
+
+    def counted(self, labels: int) -> Counted:
+        return SURE.counted(labels)
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+@pytest.mark.parametrize("noise", ["guardian", "sites"])
+def test_a_mechanism_from_outside_is_computed_if_it_says_how(guarantee: str, noise: str) -> None:
+    ballots = np.array([[[1, 0], [1, 0], [1, 0]], [[0, 1], [0, 1], [0, 1]]], bool)
+    terms = terms_of(Outside(), guarantee=guarantee, noise=noise, epsilon=1e6)
+    answers = simulation(terms, ballots).ask_rows("q0", identity(2, terms.features))
+    assert answers.labels.tolist() == [[1, 0], [0, 1]]
+
+
+def test_weighted_votes_have_no_shares_and_no_allowance_by_vote() -> None:
+    class Weighted(pv.TauVoting):
+        surprise_unit: ClassVar[str] = "vote"
+
+    weighted = Weighted(sigma=1.0, tau=1.0, grid=8)
+    terms_of(weighted)
+    with pytest.raises(pv.errors.UnavailableError, match="surprises by ballot"):
+        terms_of(weighted, guarantee="allowance")
+    with pytest.raises(pv.errors.UnavailableError, match="no shares that add up"):
+        terms_of(weighted, noise="sites")
+
+
+def test_what_counts_more_than_one_has_weights() -> None:
+    with pytest.raises(pv.InputError, match="unit must be 1 without weights, got 2"):
+        Counted(vote=GaussianLink(sigma=1.0), unit=2)

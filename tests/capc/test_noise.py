@@ -117,9 +117,9 @@ def test_drawn_noise_decides_as_often_as_the_mechanism(name: str) -> None:
     mechanism, voters = CASES[name]
     grid = grid_of(mechanism)
     rows, entropy = 20_000, Entropy(5)
-    noise = vote_noise(mechanism, voters, (rows,), entropy, grid)
+    noise = vote_noise(mechanism.counted(3).vote, voters, (rows,), entropy, grid)
     gate = (
-        gate_noise(mechanism, voters, (rows,), entropy, grid)
+        gate_noise(mechanism.gate, voters, (rows,), entropy, grid)
         if mechanism.gate is not None
         else None
     )
@@ -145,8 +145,8 @@ def test_the_joint_outcome_is_the_mechanisms() -> None:
     expected = mechanism.outcome_probabilities(votes)[0]
     yes, present = (votes == 1).sum(axis=1)[0], (votes >= 0).sum(axis=1)[0]
     rows, entropy = 40_000, Entropy(8)
-    vote = vote_noise(mechanism, 6, (rows, 3), entropy)
-    gate = gate_noise(mechanism, 6, (rows, 3), entropy)
+    vote = vote_noise(mechanism.counted(3).vote, 6, (rows, 3), entropy)
+    gate = gate_noise(mechanism.gate, 6, (rows, 3), entropy)
     margin = 2 * yes - present
     label = np.where((margin + gate >= 0) | (gate - margin >= 0), margin + vote >= 0, 2)
     for column in range(3):
@@ -192,11 +192,11 @@ def test_a_margin_that_is_wrong_by_a_known_amount_costs_no_more_than_another_bar
 
 def test_three_voters_with_masks_off_by_one_have_no_certain_label() -> None:
     """A mask too large by one, sigma 2: every label stays possible, at a bounded price."""
-    noise = vote_noise(pv.BinaryVoting(sigma=2.0), 3, (200_000,), Entropy(3))
+    noise = vote_noise(pv.BinaryVoting(sigma=2.0).counted(1).vote, 3, (200_000,), Entropy(3))
     for margin, zeros in ((5, 0.03855), (-5, 0.96145), (3, 0.14442)):
         assert np.mean(margin + noise < 0) == pytest.approx(zeros, abs=0.004)
 
 
 def test_noise_covers_every_integer() -> None:
-    noise = vote_noise(pv.BinaryVoting(sigma=2.0), 1, (20_000,), Entropy(1))
+    noise = vote_noise(pv.BinaryVoting(sigma=2.0).counted(1).vote, 1, (20_000,), Entropy(1))
     assert set(range(-7, 7)) <= set(noise.tolist())

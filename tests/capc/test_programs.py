@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.capc.inputs import checked
 from privote.capc.programs import (
     PEER,
     QUERIER,
     AllowanceProgram,
     BallotProgram,
     DecisionProgram,
-    chunk_rows,
-    joined,
     program_of,
 )
 from privote.errors import InputError
@@ -38,7 +36,7 @@ def test_ballots_by_hand(seed: int, hidden: int | None, tau: bool) -> None:
     x = values.integers(-3, 4, (4, 3))
     peer = {key: values.integers(-3, 4, s) for key, s in program.inputs(PEER).items()}
     peer["mask"] = uniform(values, (4, 3))
-    share = program.compute(np, joined(program, {"x": x}, peer))["share"]
+    share = program.compute(np, program.joined({"x": x}, peer))["share"]
     for row in range(4):
         inputs = [int(one) for one in x[row]]
         if hidden is not None:
@@ -70,10 +68,8 @@ def test_decisions_by_hand(seed: int, gated: bool) -> None:
     margin = values.integers(-4, 5, (3, 4))
     noise, second = values.integers(-4, 5, (3, 4)), values.integers(-6, 3, (3, 4))
     masked = uniform(values, (3, 4))
-    peer = {"vote": masked + noise}
-    if gated:
-        peer |= {"above": masked + second, "below": second - masked}
-    label = program.compute(np, joined(program, {"share": margin - masked}, peer))["label"]
+    peer = {"masks": masked, "vote": noise} | ({"gate": second} if gated else {})
+    label = program.compute(np, program.joined({"shares": margin - masked}, peer))["label"]
     wanted = (margin + noise >= 0).astype(int)
     if gated:
         wanted[np.abs(margin) + second < 0] = -1
@@ -116,7 +112,7 @@ def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> 
         querier["base"] = base
     else:
         base = np.zeros_like(base)
-    values_ = joined(program, checked(program, QUERIER, querier), checked(program, PEER, peer))
+    values_ = program.joined(program.checked(QUERIER, querier), program.checked(PEER, peer))
     result = program.compute(np, values_)
 
     remaining = left.copy()
@@ -191,12 +187,30 @@ def test_refused(name: str, parameters: dict[str, Any]) -> None:
         program_of(name, parameters)
 
 
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.name)
+def test_every_size_and_flag_is_checked(program: Any) -> None:
+    for name, value in program.parameters().items():
+        if isinstance(value, bool):
+            with pytest.raises(InputError, match=f"{name} must be True or False, got 1"):
+                replace(program, **{name: 1})
+        elif isinstance(value, int):
+            for wrong in (0, 1.0, True, 1 << 50):
+                with pytest.raises(InputError, match=f"{name} must be an integer"):
+                    replace(program, **{name: wrong})
+
+
 def test_chunks_of_decisions_are_bounded() -> None:
-    assert chunk_rows("decision", 20) * 20 <= 1 << 15
-    assert chunk_rows("allowance", 20, parties=50) * 20 * 50 <= 1 << 17
-    assert chunk_rows("allowance", 1, parties=1) <= 1024
-    assert chunk_rows("allowance", 1 << 10, parties=1 << 10) == 1
-    with pytest.raises(InputError, match="kind"):
-        chunk_rows("poll", 3)
-    with pytest.raises(InputError, match="features"):
-        chunk_rows("ballot", 3)
+    def allowance(parties: int, labels: int) -> int:
+        return AllowanceProgram(rows=1, parties=parties, voters=parties, labels=labels).most_rows
+
+    assert DecisionProgram(rows=1, labels=20).most_rows * 20 <= 1 << 15
+    assert allowance(50, 20) * 20 * 50 <= 1 << 17
+    assert allowance(1, 1) <= 1024
+    assert allowance(1 << 10, 1 << 10) == 1
+
+
+def test_a_batch_is_split_into_programs_of_at_most_so_many_rows() -> None:
+    program = AllowanceProgram(rows=1, parties=1, voters=1, labels=1)
+    assert [one.rows for one in program.split(2500)] == [1024, 1024, 452]
+    assert [one.rows for one in program.split(1024)] == [1024]
+    assert {replace(one, rows=1) for one in program.split(2500)} == {program}

@@ -10,11 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privote.capc.models import SiteModel
-from privote.capc.programs import BallotProgram, joined
-from privote.capc.quantise import LIMIT, quantise_model, quantise_rows, worst_score
+from privote.capc.programs import BallotProgram
+from privote.capc.quantise import LIMIT, _reach, quantise_model, quantise_rows
 from privote.errors import InputError
 
 BOUND = 4.0
+
+
+def worst_score(inputs: dict[str, Any], bits: int) -> int:
+    """Return the largest |score| that any row within the bound can reach (Python integers)."""
+    unit = 1 << bits
+    if "weights" in inputs:
+        return max(_reach(inputs["weights"], inputs["bias"], [unit] * len(inputs["weights"])))
+    first = _reach(inputs["weights1"], inputs["bias1"], [unit] * len(inputs["weights1"]))
+    return max(*first, *_reach(inputs["weights2"], inputs["bias2"], first))
 
 
 def random_model(seed: int, *, features: int, labels: int, hidden: int | None = None) -> SiteModel:
@@ -36,7 +45,7 @@ def ballots(inputs: dict[str, Any], rows: Any) -> Any:
         x = rows[start : start + 64]
         program = BallotProgram(rows=len(x), features=x.shape[1], labels=labels, hidden=hidden)
         peer = {**inputs, "mask": np.zeros((len(x), labels), np.int64)}
-        found.append(program.compute(np, joined(program, {"x": x}, peer))["share"])
+        found.append(program.compute(np, program.joined({"x": x}, peer))["share"])
     return np.concatenate(found)
 
 
@@ -46,35 +55,9 @@ def test_flips_against_floats(hidden: int | None, bits: int, most: int) -> None:
     model = random_model(1, features=64, labels=10, hidden=hidden)
     X = np.random.default_rng(2).normal(size=(4000, 64))
     rows = quantise_rows(X, features=64, bound=BOUND, bits=bits)
-    inputs = quantise_model(model, bound=BOUND, bits=bits, hidden=hidden)
+    inputs = quantise_model(model, bound=BOUND, bits=bits)
     wrong = ballots(inputs, rows) != model.votes(np.clip(X, -BOUND, BOUND))
     assert wrong.sum() <= most
-
-
-def test_linear_model_in_a_program_with_a_hidden_layer() -> None:
-    model = random_model(3, features=9, labels=4)
-    rows = quantise_rows(
-        np.random.default_rng(4).normal(size=(300, 9)), features=9, bound=BOUND, bits=16
-    )
-    plain = quantise_model(model, bound=BOUND, bits=16)
-    lifted = quantise_model(model, bound=BOUND, bits=16, hidden=7)
-    assert lifted["weights1"].shape == (9, 7)
-    np.testing.assert_array_equal(ballots(lifted, rows), ballots(plain, rows))
-    with pytest.raises(InputError, match="hidden must be at least 4"):
-        quantise_model(model, bound=BOUND, bits=16, hidden=3)
-
-
-def test_fewer_hidden_units_than_the_program() -> None:
-    model = random_model(3, features=9, labels=4, hidden=3)
-    rows = quantise_rows(
-        np.random.default_rng(4).normal(size=(300, 9)), features=9, bound=BOUND, bits=10
-    )
-    narrow = quantise_model(model, bound=BOUND, bits=10, hidden=3)
-    wide = quantise_model(model, bound=BOUND, bits=10, hidden=8)
-    np.testing.assert_array_equal(ballots(wide, rows), ballots(narrow, rows))
-    for hidden in (None, 2):
-        with pytest.raises(InputError, match="hidden must be at least"):
-            quantise_model(model, bound=BOUND, bits=10, hidden=hidden)
 
 
 def test_labels_of_others_are_answered_with_no() -> None:
@@ -105,7 +88,7 @@ def test_no_row_overflows(
         labels=model.labels,
         thresholds=model.thresholds,
     )
-    inputs = quantise_model(model, bound=BOUND, bits=bits, hidden=hidden)
+    inputs = quantise_model(model, bound=BOUND, bits=bits)
     assert worst_score(inputs, bits) < LIMIT
     corner = np.where(np.random.default_rng(seed).integers(0, 2, (8, 5)), 2**bits, -(2**bits))
     exact = corner.astype(object)
@@ -165,7 +148,7 @@ def test_extreme_weights_neither_overflow_nor_escape_the_check(
     shapes = [(4, 2)] if hidden is None else [(4, hidden), (hidden, 2)]
     layers = tuple((rng.normal(size=shape) * size, rng.normal(size=shape[1])) for shape in shapes)
     model = SiteModel(layers=layers, labels=("a", "b"), thresholds=np.full(2, 0.5))
-    inputs = quantise_model(model, bound=2.0, bits=20, hidden=hidden)
+    inputs = quantise_model(model, bound=2.0, bits=20)
     assert 0 < worst_score(inputs, 20) < LIMIT
     assert all(np.abs(array.astype(object)).max() < 2**63 for array in inputs.values())
 

@@ -15,7 +15,7 @@ from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Simulation, Terms
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Ready, decode
-from privote.capc.programs import AllowanceProgram, joined
+from privote.capc.programs import AllowanceProgram
 from privote.capc.roles.base import Compute
 
 PG, QP = ("pg", GUARDIAN), ("q0", QUERYING)
@@ -63,7 +63,7 @@ class Crashing(Simulation):
     def _join(self, seat: Any, compute: Compute) -> None:
         waiting = self._sessions.get(compute.session)
         if compute.session.endswith("decision") and waiting is not None:
-            self._watch(compute, *waiting.sides.values())
+            self._watch(compute, *waiting.values())
         super()._join(seat, compute)
 
     def _watch(self, *sides: Compute) -> None:
@@ -120,7 +120,7 @@ def at_once(_: Any, *sides: Compute) -> dict[str, Any]:
     by_side = {compute.side: compute for compute in sides}
     ours, theirs = by_side["querier"], by_side["peer"]
     outputs = [
-        program.compute(np, joined(program, mine, other))
+        program.compute(np, program.joined(mine, other))
         for program, mine, other in zip(ours.programs, ours.inputs, theirs.inputs, strict=True)
     ]
     return {"querier": outputs, "peer": None}

@@ -10,7 +10,6 @@ from tests.capc.coalitions import identity, models_for, terms_of
 
 import privote as pv
 from privote.capc import messages as m
-from privote.capc.charges import Charges
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.roles.answering import AnsweringParty
 from privote.capc.roles.base import (
@@ -28,7 +27,7 @@ from privote.capc.roles.base import (
     Tick,
     Timers,
 )
-from privote.capc.roles.guardian import Guardian
+from privote.capc.roles.guardian import PrivacyGuardian
 from privote.capc.roles.querying import QueryingParty
 from privote.entropy import Entropy
 
@@ -36,7 +35,7 @@ Q = 4  # queries
 NONCES = [f"{i:032x}" for i in range(20)]
 
 
-def told(actions: list[Any], kind: type[m.Message]) -> list[Any]:
+def sent(actions: list[Any], kind: type[m.Message]) -> list[Any]:
     return [a.message for a in actions if isinstance(a, Send) and isinstance(a.message, kind)]
 
 
@@ -61,7 +60,7 @@ class Bench:
     def greet(self, *seats: tuple[str, str]) -> None:
         for name, role in seats:
             hello = m.Hello(self.role.terms.digest(), "clear", role)
-            assert not told(self.hear(name, hello), m.Refused)
+            assert not sent(self.hear(name, hello), m.Refused)
 
 
 class AtGuardian(Bench):
@@ -69,21 +68,22 @@ class AtGuardian(Bench):
         self.terms = terms_of(features=Q, **({"queriers": ("q0", "q1", "p0")} | more))
         self.ledger = pv.Ledger.in_memory()
         self.journal = GuardianJournal(":memory:", self.terms.promise(), "pg")
-        charges = Charges(self.terms, self.ledger)
-        super().__init__(Guardian(self.terms, charges, self.journal, "clear", Entropy(1)))
+        super().__init__(
+            PrivacyGuardian(self.terms, self.ledger, self.journal, "clear", Entropy(1))
+        )
         self.greet(*((q, m.QUERYING) for q in self.terms.queriers))
         self.greet(*((p, m.ANSWERING) for p in self.terms.parties))
 
     def granted(self, querier: str = "q0", nonce: int = 0, **more: Any) -> str:
         actions = self.hear(querier, m.Ask(Q, more.pop("version", 0), NONCES[nonce], **more))
-        (grant,) = told(actions, m.Grant)
+        (grant,) = sent(actions, m.Grant)
         return str(grant.batch)
 
     def masked(self, batch: str, *parties: str, querier: str = "q0") -> None:
         for party in parties:
-            assert told(self.hear(party, m.Confirm(batch, querier, Q)), m.Confirmed)
+            assert sent(self.hear(party, m.Confirm(batch, querier, Q)), m.Confirmed)
             masks = np.full((Q, 2), 1000)
-            assert told(self.hear(party, m.Masks(batch, masks)), m.MasksTaken)
+            assert sent(self.hear(party, m.Masks(batch, masks)), m.MasksTaken)
 
 
 # -- the guardian ---------------------------------------------------------------------------------
@@ -98,8 +98,9 @@ def test_a_batch_at_the_guardian() -> None:
     assert isinstance(compute, Compute)
     assert (compute.session, compute.peer, compute.side) == (f"{batch}:decision", "q0", "peer")
     assert compute.seconds == at.terms.timeout
-    # Two parties' masks count, and no third: 2 masks - 2 present + N, N of sigma 2.
-    assert (np.abs(compute.inputs[0]["vote"] - 2 * 2000) <= 100).all()
+    # Two parties' masks count, and no third: 2 masks - 2 present; N of sigma 2.
+    assert (compute.inputs[0]["masks"] == 2 * 2000 - 2).all()
+    assert (np.abs(compute.inputs[0]["vote"]) <= 100).all()
     assert at.role.on(Computed(compute.session, None)) == []
     (closed,) = at.hear("q0", m.Done(batch, 1))
     assert closed.message == m.Closed(batch)
@@ -136,7 +137,7 @@ def test_requests_that_break_a_rule_charge_nothing() -> None:
     before = at.ledger.published()
     again = at.hear("q0", m.Ask(Q, 0, NONCES[1]))
     assert "made before" in refusal(again, "q0")
-    assert told(again, m.Refused)[0].code == "repeated"
+    assert sent(again, m.Refused)[0].code == "repeated"
     assert at.ledger.published() == before
 
 
@@ -144,7 +145,7 @@ def test_a_budget_that_does_not_allow_it_is_refused() -> None:
     at = AtGuardian(epsilon=0.5)
     actions = at.hear("q0", m.Ask(Q, 0, NONCES[0]))
     assert "allows 0 more" in refusal(actions, "q0")
-    assert told(actions, m.Refused)[0].code == "budget"
+    assert sent(actions, m.Refused)[0].code == "budget"
     assert at.ledger.published() == []
     assert at.journal.open_batch("q0") is None
 
@@ -175,7 +176,7 @@ def test_masks_are_taken_once_from_those_confirmed() -> None:
     assert "must be (4, 2)" in refusal(at.hear("p1", small), "p1")
     assert "too late" in refusal(at.hear("p1", m.Masks(batch, masks)), "p1")
     at.hear("p2", m.Confirm(batch, "q0", Q))
-    assert "at least 2" in told(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)[0].why
+    assert "at least 2" in sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)[0].why
 
 
 def test_a_decision_is_for_its_owner_and_once() -> None:
@@ -185,7 +186,7 @@ def test_a_decision_is_for_its_owner_and_once() -> None:
     assert "is not q1's" in refusal(at.hear("q1", m.Decide(batch, ("p0", "p1"), 0)), "q1")
     assert "does not answer" in refusal(at.hear("q0", m.Decide(batch, ("p0", "px"), 0)), "q0")
     actions = at.hear("q0", m.Decide(batch, ("p0", "p1"), 0))
-    assert told(actions, m.Ready)
+    assert sent(actions, m.Ready)
     again = at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
     assert "before" in refusal(again, "q0")
     for sender, done in (("q1", m.Done(batch, 1)), ("q0", m.Done(batch, 2))):
@@ -214,7 +215,7 @@ def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
             actions = at.role.on(Lost("p2", m.ANSWERING))
         else:
             actions = at.hear("p2", m.Refused(batch, "broken"))
-        (ready,) = told(actions, m.Ready)
+        (ready,) = sent(actions, m.Ready)
         assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
 
 
@@ -223,8 +224,8 @@ def test_querying_parties_do_not_disturb_each_other() -> None:
     one, two = at.granted("q0", 0), at.granted("q1", 0)
     at.masked(one, "p0", "p1")
     at.masked(two, "p0", "p1", querier="q1")
-    assert told(at.hear("q1", m.Decide(two, ("p0", "p1"), 0)), m.Ready)
-    assert told(at.hear("q0", m.Decide(one, ("p0", "p1"), 0)), m.Ready)
+    assert sent(at.hear("q1", m.Decide(two, ("p0", "p1"), 0)), m.Ready)
+    assert sent(at.hear("q0", m.Decide(one, ("p0", "p1"), 0)), m.Ready)
 
 
 def test_a_new_request_ends_the_old_batch() -> None:
@@ -241,7 +242,7 @@ def test_garbage_is_refused_and_complained_of() -> None:
     actions = at.role.on(Garbled("p0", m.ANSWERING, "a list"))
     assert "no message" in refusal(actions, "p0")
     assert "takes no message" in refusal(at.hear("q0", m.Closed(NONCES[0])), "q0")
-    assert not told(at.hear("p0", m.Refused(NONCES[0], "why")), m.Refused), "no refusing for ever"
+    assert not sent(at.hear("p0", m.Refused(NONCES[0], "why")), m.Refused), "no refusing for ever"
 
 
 @pytest.mark.parametrize("asked", [2**30 - 1, 2**30])
@@ -253,7 +254,7 @@ def test_a_version_that_is_asked_with_leaves_room_for_the_next(asked: int) -> No
     at.hear("p2", m.Confirm(batch, "q0", Q))
     at.role.on(Tick(100.0))
     at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
-    (ready,) = told(at.role.on(Tick(111.0)), m.Ready)
+    (ready,) = sent(at.role.on(Tick(111.0)), m.Ready)
     assert ready.version == asked + 1
     with pytest.raises(m.PeerError, match="version"):
         m.Ask(Q, 2**30 + 1, NONCES[1])
@@ -264,7 +265,7 @@ def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
     at.journal.settle("q0", 2**31, counted=False)
     batch = at.granted()
     at.masked(batch, "p0", "p1")
-    (refused,) = told(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
+    (refused,) = sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
     assert "version" in refused.why
     at.granted(nonce=1)
 
@@ -291,12 +292,12 @@ def broken_journal(*_: Any) -> Any:
 def test_an_answering_party_is_greeted_by_those_it_serves_and_its_guardian() -> None:
     """A site that asks and answers may be called p0 here: as an answering one it has no part."""
     at = AtParty()
-    assert told(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
+    assert sent(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
     for simulated in (True, False):
         hello = m.Hello(at.terms.digest(), "clear", m.ANSWERING, simulated)
         assert "nothing to say" in refusal(at.hear("p1", hello), "p1")
     hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN)
-    assert told(at.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
+    assert sent(at.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
 
 
 class AtParty(Bench):
@@ -307,9 +308,9 @@ class AtParty(Bench):
         self.greet(("q0", m.QUERYING), ("q1", m.QUERYING))
 
     def willing(self, batch: str = NONCES[0]) -> list[Any]:
-        assert told(self.hear("q0", m.Answer(batch, Q)), m.Hello)
+        assert sent(self.hear("q0", m.Answer(batch, Q)), m.Hello)
         hello = m.Hello(self.terms.digest(), "clear", m.GUARDIAN)
-        assert told(self.hear("pg", hello), m.Confirm) == [m.Confirm(batch, "q0", Q)]
+        assert sent(self.hear("pg", hello), m.Confirm) == [m.Confirm(batch, "q0", Q)]
         return self.hear("pg", m.Confirmed(batch, "q0", Q))
 
 
@@ -323,7 +324,7 @@ def test_a_batch_at_an_answering_party() -> None:
     assert np.array_equal(masks.message.masks, compute.inputs[0]["mask"])
     assert at.hear("pg", m.MasksTaken(NONCES[0])) == []
     # The guardian is known by then: the next batch goes straight to it.
-    assert told(at.hear("q1", m.Answer(NONCES[1], Q)), m.Confirm)
+    assert sent(at.hear("q1", m.Answer(NONCES[1], Q)), m.Confirm)
 
 
 def test_an_answering_party_checks_who_asks_for_what() -> None:
@@ -342,13 +343,13 @@ def test_an_answering_party_checks_who_asks_for_what() -> None:
 def test_an_answering_party_in_earnest_does_not_rely_on_noise_from_a_seed() -> None:
     at = AtParty()
     at.role.entropy = Entropy()
-    assert told(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
+    assert sent(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
     hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN, simulated=True)
     actions = at.hear("pg", hello)
     assert "comes from a seed" in refusal(actions, "q0")
-    assert not told(actions, m.Confirm)
+    assert not sent(actions, m.Confirm)
     # It is not greeted either: the next batch asks it again who it is.
-    assert told(at.hear("q0", m.Answer(NONCES[1], Q)), m.Hello)
+    assert sent(at.hear("q0", m.Answer(NONCES[1], Q)), m.Hello)
 
 
 def test_batches_that_nobody_confirmed_are_not_remembered() -> None:
@@ -368,7 +369,7 @@ def test_only_the_guardian_confirms_and_only_what_was_asked() -> None:
     at.greet(("pg", m.GUARDIAN))
     for other in (m.Confirmed(NONCES[0], "q1", Q), m.Confirmed(NONCES[0], "q0", Q + 1)):
         assert "somebody else" in refusal(at.hear("pg", other), "pg")
-    assert told(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), m.Willing)
+    assert sent(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), m.Willing)
 
 
 def test_an_answering_party_says_why_it_cannot_answer() -> None:
@@ -382,7 +383,7 @@ def test_an_answering_party_says_why_it_cannot_answer() -> None:
             actions = at.role.on(Lost("pg", m.GUARDIAN))
         else:
             actions = at.role.on(Tick(16.0))
-        (told_so,) = told(actions, m.Refused)
+        (told_so,) = sent(actions, m.Refused)
         assert told_so.batch == NONCES[0]
         assert "p0 cannot answer" in told_so.why
         assert any(isinstance(a, Complain) for a in actions)
@@ -434,14 +435,14 @@ class AtQuerier(Bench):
         (first,) = role.start()
         assert (first.to, first.role, first.message.kind) == ("pg", m.GUARDIAN, "hello")
         hello = m.Hello(self.terms.digest(), "clear", m.GUARDIAN)
-        (self.ask,) = told(self.hear("pg", hello), m.Ask)
+        (self.ask,) = sent(self.hear("pg", hello), m.Ask)
 
     def grant(self) -> list[Any]:
         return self.hear("pg", m.Grant(NONCES[0], self.ask.nonce, Q))
 
     def share(self, party: str) -> list[Any]:
         hello = m.Hello(self.terms.digest(), "clear", m.ANSWERING)
-        assert told(self.hear(party, hello), m.Answer) == [m.Answer(NONCES[0], Q)]
+        assert sent(self.hear(party, hello), m.Answer) == [m.Answer(NONCES[0], Q)]
         (compute,) = self.hear(party, m.Willing(NONCES[0]))
         shares = [{"share": np.ones((Q, 2), np.int64)}]
         return self.role.on(Computed(compute.session, shares))
@@ -451,14 +452,14 @@ class AtQuerier(Bench):
         for party in ("p0", "p1"):
             self.share(party)
         actions = self.share("p2")
-        assert told(actions, m.Decide) == [m.Decide(NONCES[0], ("p0", "p1", "p2"), 0)]
+        assert sent(actions, m.Decide) == [m.Decide(NONCES[0], ("p0", "p1", "p2"), 0)]
         return self.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
 
 
 def test_a_batch_at_the_querying_party() -> None:
     at = AtQuerier()
     (compute,) = at.decided()
-    assert np.array_equal(compute.inputs[0]["share"], np.full((Q, 2), 4))
+    assert np.array_equal(compute.inputs[0]["shares"], np.full((Q, 2), 4))
     (done,) = at.role.on(
         Computed(compute.session, [{"label": np.array([[1, 0], [0, 1], [1, 1], [0, 0]])}])
     )
@@ -550,7 +551,7 @@ def test_a_broken_journal_ends_the_batch_and_its_place_stays_at_home() -> None:
     actions = at.grant()
     (fail,) = [a for a in actions if isinstance(a, Fail)]
     assert isinstance(fail.error, pv.LedgerError)
-    assert ":memory:" not in told(actions, m.Refused)[0].why
+    assert ":memory:" not in sent(actions, m.Refused)[0].why
     pg = AtGuardian()
     pg.journal.close()
     actions = pg.hear("q0", m.Ask(Q, 0, NONCES[0]))

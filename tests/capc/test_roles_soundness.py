@@ -16,8 +16,8 @@ from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.audit.textbook import renyi
-from privote.capc.programs import AllowanceProgram, DecisionProgram
-from privote.capc.roles.sessions import allowance_programs, decision_programs, offsets
+from privote.capc.programs import DecisionProgram
+from privote.capc.roles.batches import decision_programs, offsets
 from privote.capc.terms import Terms
 
 ORDERS = np.array([1.1, 2.0, 5.0, 30.0])
@@ -34,12 +34,9 @@ def margins_of(program: Any, values: dict[str, Any], most: int) -> npt.NDArray[n
     """Return the margins a program compares with, found by comparing with every number."""
     found = np.full((program.rows, program.labels), -most - 1)
     for bar in range(-most, most + 1):
-        if isinstance(program, AllowanceProgram):
-            asked = {**values, "vote": np.full(found.shape, -bar), "gate": np.full(found.shape, 99)}
-        else:
-            vote = values["offset"] - bar
-            asked = {"share": values["share"], "vote": np.broadcast_to(vote, found.shape)}
-            asked |= {"above": asked["vote"] + 99, "below": asked["vote"] + 99}
+        asked = {**values, "vote": np.full(found.shape, -bar)}
+        if program.gated:
+            asked["gate"] = np.full(found.shape, 99)
         found[program.compute(np, asked)["label"] == 1] = bar
     return found
 
@@ -106,7 +103,7 @@ class Run:
             flip = self.rng.random((self.rows, self.labels)) < self.rng.choice([0.3, 1.0])
             ballots[:, 0] = np.where(flip, 1 - public["base"], public["base"])
         ballots = ballots * self.has
-        weights = self.terms.weights
+        weights = self.terms.counted.weights
         if weights is not None:
             ballots = ballots * np.array(weights)[ballots.sum(axis=2)][:, :, None]
         return np.asarray(ballots)
@@ -115,17 +112,17 @@ class Run:
         self, ballots: npt.NDArray[Any], public: dict[str, Any], left: npt.NDArray[Any]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any]]:
         parties = tuple(np.array(self.voters)[public["there"]].tolist())
-        most = len(self.voters) * self.terms.grid
+        most = len(self.voters) * self.terms.counted.unit
         rest = left.copy()
         there = public["there"]
         if self.terms.guarantee == "allowance":
-            (program,) = allowance_programs(
+            (program,) = decision_programs(
                 self.terms,
                 "q0",
                 self.rows,
                 parties,
-                bool(public["base"].any()),
-                dict.fromkeys(parties, self.allowance),
+                baseline=bool(public["base"].any()),
+                allowances=dict.fromkeys(parties, self.allowance),
             )
             values = {
                 "shares": ballots[:, there],
@@ -141,13 +138,13 @@ class Run:
             bound = self.rows * (1 if self.terms.by_ballot else self.has[there].sum(axis=1))
             rest[there] = left[there] - bound if public["lost"] else out["left"]
         else:
-            (decision,) = decision_programs(self.terms, self.rows)
+            (decision,) = decision_programs(self.terms, "q0", self.rows, parties, allowances={})
             assert isinstance(decision, DecisionProgram)
-            share = 2 * ballots[:, there].sum(axis=1)
+            shares = 2 * ballots[:, there].sum(axis=1)
             bar = offsets(self.terms, "q0", parties)
-            margins = margins_of(decision, {"share": share, "offset": -bar}, most)
-        grid = self.terms.grid
-        logs = self.terms.cells.log_probs(
+            margins = margins_of(decision, {"shares": shares, "masks": -bar}, most)
+        grid = self.terms.counted.unit
+        logs = self.terms.mechanism.log_probs(
             margins if grid == 1 else margins / grid, len(self.voters)
         )
         places = np.where(self.outcomes == -1, 2, self.outcomes)

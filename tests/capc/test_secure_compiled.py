@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
-from privote.capc.secure.compiled import check_code, compile_program, digest
-from privote.capc.secure.settings import check_settings, runtime_config
+from privote.capc.secure.compiled import (
+    check_code,
+    check_settings,
+    compile_program,
+    digest,
+    runtime_config,
+)
 from privote.errors import InputError
 
 SECRET = "tensor<4x3x!pphlo.secret<i64>>"

@@ -1,4 +1,4 @@
-"""Messages between an engine's process and its starter, and the local link."""
+"""Messages between an engine's process and its starter, and the local channel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privote.capc.secure import LocalLink
-from privote.capc.secure.base import OTHER, OWN, Clock, exchanged, link_closed
-from privote.capc.secure.frames import Ended, Frame, at_place, named, ready, receive, send
+from privote.capc.secure import LocalChannel
+from privote.capc.secure.base import OTHER, OWN
+from privote.capc.secure.cheetah import Ended, Frame, ready, receive, send
 from privote.errors import PeerError
 
 
@@ -20,16 +20,19 @@ def test_frames_there_and_back() -> None:
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(-(2**63)), "c": np.zeros((0, 4), int)}
     big = {"x": np.arange(300_000)}
     sender = threading.Thread(
-        target=lambda: (send(near, Frame("job", {"n": 1}, arrays)), send(near, Frame("x", {}, big)))
+        target=lambda: (
+            send(near, Frame("job", {"n": 1}, [{}, arrays])),
+            send(near, Frame("x", {}, [big])),
+        )
     )
     sender.start()
     frame, second = receive(far), receive(far)
     sender.join()
-    assert (frame.kind, frame.facts) == ("job", {"n": 1})
+    assert (frame.kind, frame.facts, frame.arrays[0]) == ("job", {"n": 1}, {})
     for key, value in arrays.items():
-        np.testing.assert_array_equal(frame.arrays[key], value)
-        assert frame.arrays[key].shape == value.shape
-    np.testing.assert_array_equal(second.arrays["x"], big["x"])
+        np.testing.assert_array_equal(frame.arrays[1][key], value)
+        assert frame.arrays[1][key].shape == value.shape
+    np.testing.assert_array_equal(second.arrays[0]["x"], big["x"])
     assert not ready(far, 0.0)
     near.sendall(b"\x01")
     near.close()
@@ -39,15 +42,8 @@ def test_frames_there_and_back() -> None:
     far.close()
 
 
-def test_names_with_places() -> None:
-    both = named({"x": np.ones(1, int)}, 1) | named({"x": np.zeros(1, int)}, 11)
-    assert at_place(both, 1)["x"] == 1
-    assert at_place(both, 11)["x"] == 0
-    assert not at_place(both, 2)
-
-
-def test_local_link(tmp_path: Path) -> None:
-    querier, peer = LocalLink.pair(tmp_path)
+def test_local_channel(tmp_path: Path) -> None:
+    querier, peer = LocalChannel.pair(tmp_path)
     got: list[bytes] = []
     other = threading.Thread(target=lambda: got.extend(peer.exchange(b"%d" % i) for i in range(2)))
     other.start()
@@ -57,9 +53,9 @@ def test_local_link(tmp_path: Path) -> None:
     for mine, theirs in ((querier, peer), (peer, querier)):
         assert mine.folder.stat().st_mode & 0o777 == 0o700
         assert (mine.folder / OTHER).readlink() == theirs.folder.resolve() / OWN
-    assert not link_closed(peer)
+    assert not peer.closed
     querier.close()
-    assert link_closed(peer)
+    assert peer.closed
     with pytest.raises(PeerError, match="closed"):
         peer.exchange(b"")
     peer.close()
@@ -67,9 +63,9 @@ def test_local_link(tmp_path: Path) -> None:
 
 
 def test_exchange_within_a_deadline(tmp_path: Path) -> None:
-    querier, peer = LocalLink.pair(tmp_path)
+    querier, peer = LocalChannel.pair(tmp_path)
     with pytest.raises(PeerError, match="within"):
-        exchanged(querier, b"", Clock(0.1))
+        querier.exchange(b"", 0.1)
     peer.close()
     with pytest.raises(PeerError, match="closed"):
-        exchanged(querier, b"", Clock(5.0))
+        querier.exchange(b"", 5.0)

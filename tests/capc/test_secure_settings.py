@@ -8,7 +8,7 @@ import pytest
 
 from privote.capc.secure import engine
 from privote.capc.secure.cheetah import CheetahEngine
-from privote.capc.secure.settings import FORBIDDEN, check_config, check_settings, runtime_config
+from privote.capc.secure.compiled import FORBIDDEN, check_config, check_settings, runtime_config
 from privote.errors import InputError, MissingExtraError
 
 

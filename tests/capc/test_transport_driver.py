@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Told, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, client_of, free_port, trusting, until
 
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
@@ -34,7 +34,6 @@ from privote.capc.roles.base import (
     Send,
 )
 from privote.capc.transport.certs import make, renew
-from privote.capc.transport.client import Client
 from privote.capc.transport.streams import ROLE_KEY, TALK, limits
 from privote.capc.transport.trust import pin, revoke
 from privote.errors import PeerError
@@ -69,7 +68,7 @@ def compute(
     return Compute(SESSION, peer, side, [program], [inputs], seconds)
 
 
-def server_side(inputs: Any, program: BallotProgram) -> Told:
+def server_side(inputs: Any, program: BallotProgram) -> Scripted:
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received):
             return [
@@ -78,10 +77,10 @@ def server_side(inputs: Any, program: BallotProgram) -> Told:
             ]
         return []
 
-    return Told("answering", on)
+    return Scripted("answering", on)
 
 
-def client_side(inputs: Any, program: BallotProgram) -> Told:
+def client_side(inputs: Any, program: BallotProgram) -> Scripted:
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received):
             return [compute("querier", "beta", inputs, program)]
@@ -91,7 +90,7 @@ def client_side(inputs: Any, program: BallotProgram) -> Told:
             return [Fail(PeerError(event.why))]
         return [Fail(PeerError("lost"))] if isinstance(event, Lost) else []
 
-    return Told("querying", on, [Send("beta", "answering", Answer(BATCH, 6))])
+    return Scripted("querying", on, [Send("beta", "answering", Answer(BATCH, 6))])
 
 
 @pytest.mark.parametrize("engine", ["clear", "spu"])
@@ -144,7 +143,7 @@ def open_beta(
     tmp_path: Path, callers: tuple[str, ...] = ("alpha", "mallory")
 ) -> tuple[Any, Running]:
     sites = trusting(tmp_path, ["alpha", "beta", "mallory"])
-    role = Told("answering")
+    role = Scripted("answering")
     beta = Running(
         role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(callers), sessions=2
     )
@@ -152,7 +151,7 @@ def open_beta(
 
 
 def caller(sites: Any, name: str, beta: Running, **more: Any) -> Running:
-    role = Told("querying", start=[Send("beta", "answering", Answer(BATCH, 6))])
+    role = Scripted("querying", start=[Send("beta", "answering", Answer(BATCH, 6))])
     return Running(role, *sites[name], addresses={"beta": beta.address}, **more)
 
 
@@ -181,7 +180,7 @@ def test_a_server_with_another_certificate_is_not_talked_to(tmp_path: Path) -> N
 
 def test_the_name_in_the_certificate_must_be_the_one_called(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
-    role = Told("querying", start=[Send("mallory", "answering", Answer(BATCH, 6))])
+    role = Scripted("querying", start=[Send("mallory", "answering", Answer(BATCH, 6))])
     # Pinned under mallory's name is mallory's certificate; beta cannot pass for it.
     with running(beta):
         alpha = Running(role, *sites["alpha"], addresses={"mallory": beta.address})
@@ -259,7 +258,7 @@ def test_a_session_nobody_expects_is_refused(
     program, asked, held = ballots()
     with running(beta):
         beta.driver.sessions.expect(compute("peer", "mallory", held, program))
-        role = Told("querying", start=[compute("querier", "beta", asked, program)])
+        role = Scripted("querying", start=[compute("querier", "beta", asked, program)])
         with running(alpha := Running(role, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: role.saw(Broken))
             # It is mallory's session: alpha cannot take it.
@@ -282,13 +281,13 @@ def test_a_peer_that_dies_in_a_session_breaks_it(tmp_path: Path) -> None:
     program, _, held = ballots()
     with running(beta):
         beta.driver.sessions.expect(compute("peer", "alpha", held, program))
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
-        link = client.tunnel(SESSION, patience=10)
+        channel = client.tunnel(SESSION, patience=10)
         client.close()
         until(lambda: beta.role.saw(Broken))
-        link.close()
+        channel.close()
     assert len(beta.role.saw(Broken)) == 1
 
 
@@ -299,7 +298,7 @@ def test_other_programs_are_noticed(tmp_path: Path) -> None:
         beta.driver.sessions.expect(compute("peer", "alpha", held, program))
         other = replace(program, rows=3)
         work = compute("querier", "beta", {"x": asked["x"][:3]}, other)
-        role = Told("querying", start=[work])
+        role = Scripted("querying", start=[work])
         with running(Running(role, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: role.saw(Broken))
             until(lambda: beta.role.saw(Broken))
@@ -308,7 +307,7 @@ def test_other_programs_are_noticed(tmp_path: Path) -> None:
 def test_garbage_is_told_to_the_role_and_then_cut_off(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         lost: list[str] = []
@@ -331,13 +330,13 @@ def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
         return []
 
     beta = Running(
-        Told("answering", on),
+        Scripted("answering", on),
         *sites["beta"],
         listen="127.0.0.1:0",
         callers=frozenset(["alpha"]),
     )
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         lost: list[str] = []
@@ -355,11 +354,11 @@ def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     """Whoever sends faster than the role deals with it fills its own stream, not our memory."""
     sites = trusting(tmp_path, ["alpha", "beta"])
     go = threading.Event()
-    role = Told("answering", lambda event: [][: go.wait(30)])
+    role = Scripted("answering", lambda event: [][: go.wait(30)])
     beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
     with running(beta):
         clients = [
-            Client("beta", beta.address, *sites["alpha"], role="querying", log=print,
+            client_of("beta", beta.address, *sites["alpha"], role="querying", log=print,
                    most_message=1 << 20)
             for _ in range(3)
         ]  # fmt: skip
@@ -390,7 +389,7 @@ def _waiting(driver: Any) -> list[Any]:
 def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 28
         )
         lost: list[str] = []
@@ -429,7 +428,7 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
-    as_other = Told("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
+    as_other = Scripted("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
     with running(beta), running(querying := caller(sites, "alpha", beta)):
         with running(Running(as_other, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: len(beta.role.saw(Received)) == 2)
@@ -453,7 +452,7 @@ def test_a_caller_that_comes_back_is_not_lost(tmp_path: Path) -> None:
 def test_too_many_streams_are_refused(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path, callers=("alpha",))
     with running(beta):
-        client = Client(
+        client = client_of(
             "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
         )
         beta.driver._lines.clear()

@@ -14,7 +14,7 @@ import numpy as np
 
 from privote.capc.programs import BallotProgram
 from privote.capc.secure import compiled
-from privote.capc.secure.settings import check_settings, runtime_config
+from privote.capc.secure.compiled import check_settings, runtime_config
 from privote.capc.secure.worker import Runner
 
 

@@ -1,4 +1,4 @@
-"""A local link whose sockets lead through a relay that keeps what passes."""
+"""A local channel whose sockets lead through a relay that keeps what passes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from privote.capc.secure.base import OTHER, OWN
-from privote.capc.secure.local import LocalLink
+from privote.capc.secure.base import OTHER, OWN, LocalChannel
 
 _SEALED = b"\x5e\xa1\x10\x04\x01\x02"  # how the engine marks what it packs: by zstd
 
 
 class Wiretap:
-    """Two ends of a link, and the bytes each side received from the other's engine."""
+    """Two ends of a channel, and the bytes each side received from the other's engine."""
 
     def __init__(self, folder: Path) -> None:
-        self.querier, self.peer = LocalLink.pair(folder)
+        self.querier, self.peer = LocalChannel.pair(folder)
         self.received: dict[str, list[bytes]] = {"querier": [], "peer": []}
         self._open: list[socket.socket] = []
         ends = {"querier": self.querier.folder, "peer": self.peer.folder}
@@ -33,7 +32,7 @@ class Wiretap:
             self._start(self._serve, listener, own, other, ends[other] / OWN)
 
     def close(self) -> None:
-        """End the relay and the link."""
+        """End the relay and the channel."""
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

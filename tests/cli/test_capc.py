@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import until
+from tests.capc.sites import client_of, until
 from tests.cli.conftest import Run
 
 from privote import BinaryVoting
@@ -24,7 +24,6 @@ from privote.capc.rehearsal import Rehearsal, lay_out
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make, read_one
-from privote.capc.transport.client import Client
 from privote.capc.transport.trust import Own, Trust
 from privote.cli.capc import warn_of_others
 from privote.cli.capc_log import Log
@@ -290,7 +289,7 @@ def _call_as_a_stranger(file: Path, folder: Path) -> None:
     own = Own("east", folder / "east.pem", folder / "east.key")
     site = Site.read(file)
     trust = Trust(file.parent.parent / "east" / "trust")
-    client = Client(
+    client = client_of(
         "guardian", str(site.listen), own, trust, role="querying", log=print, most_message=1 << 20
     )
     lost: list[str] = []

@@ -19,7 +19,6 @@ from scipy.stats import chisquare
 from tests.capc.sessions import any_inputs, both_sides
 from tests.capc.wiretap import Wiretap, ciphertexts, repeated
 
-from privote.capc.layout import responses
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -27,10 +26,9 @@ from privote.capc.programs import (
     BallotProgram,
     DecisionProgram,
     Program,
-    chunk_rows,
-    joined,
 )
-from privote.capc.secure import LocalLink, engine
+from privote.capc.programs.ballot import responses
+from privote.capc.secure import LocalChannel, engine
 from privote.errors import InputError, MissingExtraError, PeerError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -214,7 +212,7 @@ def outputs(name: str) -> dict[str, dict[str, Any]]:
 def test_same_bits_as_in_clear(outputs: dict[str, dict[str, Any]], case: str) -> None:
     program, querier, peer = CASES[case]
     peer = {**{key: np.zeros(s, np.int64) for key, s in program.inputs(PEER).items()}, **peer}
-    wanted = program.compute(np, joined(program, querier, peer))
+    wanted = program.compute(np, program.joined(querier, peer))
     assert set(outputs[case]) == set(wanted)
     for key, value in wanted.items():
         assert outputs[case][key].dtype == np.int64
@@ -238,7 +236,7 @@ def test_carried_from_chunk_to_chunk(outputs: dict[str, dict[str, Any]]) -> None
     """What is left after one chunk is what the next begins with; nobody sees it in between."""
     first, second = outputs["first chunk"], outputs["second chunk"]
     whole, querier, peer = chunked_case()
-    wanted = whole.compute(np, joined(whole, querier, peer))
+    wanted = whole.compute(np, whole.joined(querier, peer))
     np.testing.assert_array_equal(
         np.concatenate([first["label"], second["label"]]), wanted["label"]
     )
@@ -271,16 +269,16 @@ def small(side: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"share": np.zeros((2, 3), np.int64)}, "shape"),
-        ({"share": np.zeros((2, 2), np.int32)}, "int64"),
-        ({"share": np.zeros((2, 2))}, "int64"),
-        ({"share": [[0, 0], [0, 0]]}, "int64"),
-        ({"share": np.zeros((2, 2), np.uint64)}, "int64"),
+        ({"shares": np.zeros((2, 3), np.int64)}, "shape"),
+        ({"shares": np.zeros((2, 2), np.int32)}, "int64"),
+        ({"shares": np.zeros((2, 2))}, "int64"),
+        ({"shares": [[0, 0], [0, 0]]}, "int64"),
+        ({"shares": np.zeros((2, 2), np.uint64)}, "int64"),
         ({"strange": np.zeros((2, 2), np.int64)}, "strange"),
     ],
 )
 def test_wrong_inputs(name: str, tmp_path: Path, change: dict[str, Any], why: str) -> None:
-    ends = LocalLink.pair(tmp_path)
+    ends = LocalChannel.pair(tmp_path)
     with pytest.raises(InputError, match=why):
         engine(name).run([SMALL], QUERIER, [{**small(QUERIER), **change}], ends[0], deadline=5)
     ends[1]._patience = 0.01
@@ -289,8 +287,8 @@ def test_wrong_inputs(name: str, tmp_path: Path, change: dict[str, Any], why: st
 
 
 def test_missing_inputs(name: str, tmp_path: Path) -> None:
-    ends = LocalLink.pair(tmp_path)
-    with pytest.raises(InputError, match="share"):
+    ends = LocalChannel.pair(tmp_path)
+    with pytest.raises(InputError, match="shares"):
         engine(name).run([SMALL], QUERIER, [{}], ends[0], deadline=5)
     with pytest.raises(InputError, match="one mapping for each"):
         engine(name).run([SMALL], QUERIER, [], ends[0], deadline=5)
@@ -322,7 +320,7 @@ def test_different_programs(name: str) -> None:
 
 
 def test_peer_that_never_comes(name: str, tmp_path: Path) -> None:
-    ends = LocalLink.pair(tmp_path)
+    ends = LocalChannel.pair(tmp_path)
     started = time.monotonic()
     with pytest.raises(PeerError, match="within"):
         engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=2)
@@ -332,7 +330,7 @@ def test_peer_that_never_comes(name: str, tmp_path: Path) -> None:
 
 
 def test_closed_link(name: str, tmp_path: Path) -> None:
-    ends = LocalLink.pair(tmp_path)
+    ends = LocalChannel.pair(tmp_path)
     ends[1].close()
     with pytest.raises((PeerError, InputError)):
         engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=30)
@@ -369,11 +367,11 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
         import sys
         import numpy as np
         from privote.capc.programs import DecisionProgram
-        from privote.capc.secure import LocalLink, engine
-        link, _ = LocalLink.pair({str(tmp_path)!r})
-        share = {{"share": np.zeros((2, 2), np.int64)}}
+        from privote.capc.secure import LocalChannel, engine
+        channel, _ = LocalChannel.pair({str(tmp_path)!r})
+        share = {{"shares": np.zeros((2, 2), np.int64)}}
         program = DecisionProgram(rows=2, labels=2)
-        engine({secure!r}).run([program], "querier", [share], link, deadline=100)
+        engine({secure!r}).run([program], "querier", [share], channel, deadline=100)
         """
     )
     starter = subprocess.Popen([sys.executable, "-c", script])
@@ -390,7 +388,7 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
 
 
 def test_folder_must_be_private(secure: str, tmp_path: Path) -> None:
-    ends = LocalLink.pair(tmp_path)
+    ends = LocalChannel.pair(tmp_path)
     ends[0].folder.chmod(0o755)
     with pytest.raises(InputError, match="only its owner"):
         engine(secure).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
@@ -409,7 +407,7 @@ def tapped(name: str, folder: Path, x: Any) -> Wiretap:
         "bias": values.integers(-(2**20), 2**20, 16),
         "mask": values.integers(-(2**63), 2**63 - 1, (256, 16)),
     }
-    results = both_sides(name, [TAPPED], [{"x": x}], [peer], links=(wire.querier, wire.peer))
+    results = both_sides(name, [TAPPED], [{"x": x}], [peer], channels=(wire.querier, wire.peer))
     wire.close()
     assert isinstance(results[QUERIER], list), results
     return wire
@@ -444,7 +442,7 @@ def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
     assert responses(*sizes) == 2
     with pytest.raises(InputError, match="rows must be at most 512"):
         BallotProgram(rows=sizes[0], features=sizes[1], labels=sizes[2])
-    assert chunk_rows("ballot", 16, features=16) == 512
+    assert BallotProgram(rows=1, features=16, labels=16).most_rows == 512
     wire = Wiretap(tmp_path)
     environment = {**os.environ, "JAX_ENABLE_X64": "1"}
     sides = [
@@ -454,7 +452,7 @@ def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
                 "-m",
                 "tests.capc.unchecked",
                 side,
-                str(link.folder),
+                str(channel.folder),
                 *map(str, sizes),
             ],
             cwd=REPOSITORY,
@@ -462,7 +460,7 @@ def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for side, link in ((QUERIER, wire.querier), (PEER, wire.peer))
+        for side, channel in ((QUERIER, wire.querier), (PEER, wire.peer))
     ]
     for one in sides:
         one.wait(timeout=120)

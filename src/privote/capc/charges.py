@@ -25,7 +25,7 @@ from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
-from .shares import SharedNoise
+from .noise import SharedNoise
 from .terms import Terms
 
 # The curves of several querying parties add up to what was checked only up to rounding.
@@ -73,17 +73,13 @@ class Prices:
         may have learnt from labels that others received, and carries what those say of a party's
         data into these. Only the whole budget is true for everybody (ACCOUNTING, section 11).
         """
-        spent = [
-            _spent(
-                self.terms.priced,
-                *self._sizes(party, querier),
-                self.allowance(party, querier) if self.terms.guarantee == "allowance" else queries,
-                self.terms.guarantee,
-                self.terms.delta,
-            )
+        curves = [
+            FACTOR * self.allowance(party, querier) * self.surprise(party, querier)
+            if self.terms.allowance
+            else queries * self.query(party, querier)
             for party in self.terms.voters(querier)
         ]
-        return max(spent)
+        return max(float(np.max(epsilon(c, self.orders, self.terms.delta))) for c in curves)
 
     def if_known(self, querier: str, shares: int) -> float:
         """Return what the budget becomes towards whoever knows so many of the sites' shares.
@@ -94,7 +90,7 @@ class Prices:
         noise, terms = self.terms.shared, self.terms
         if noise is None:
             return math.inf
-        kind = "surprise_rdp" if terms.guarantee == "allowance" else "worst_case_rdp"
+        kind = "surprise_rdp" if terms.allowance else "worst_case_rdp"
         room = _settled(noise, terms.epsilon, terms.delta).filter(self.orders).fitting
         electorates = {
             frozenset(self._sizes(party, asker) for asker in terms.queriers if asker != party)
@@ -150,22 +146,6 @@ def _settled(mechanism: Mechanism | SharedNoise, budget: float, delta: float) ->
     return whole.settled("shared", DEFAULT_ORDERS, mechanism.own_order)
 
 
-@lru_cache(maxsize=1024)
-def _spent(
-    mechanism: Mechanism | SharedNoise,
-    voters: int,
-    labels: int,
-    times: int,
-    guarantee: str,
-    delta: float,
-) -> float:
-    if guarantee == "allowance":
-        curve = FACTOR * times * _curve(mechanism, "surprise_rdp", voters, labels)
-    else:
-        curve = times * _curve(mechanism, "worst_case_rdp", voters, labels)
-    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
-
-
 class Charges:
     """Authorises and charges batches at the guardian's ledger.
 
@@ -209,7 +189,7 @@ class Charges:
                     "voters": len(self.terms.voters(querier)),
                     "labels": len(self.terms.labels_of(party)),
                 }
-                if self.terms.guarantee == "allowance":
+                if self.terms.allowance:
                     self._open(accounts, totals, facts)
                 else:
                     each = self.prices.query(party, querier)

@@ -10,22 +10,20 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
 from ..entropy import Entropy
 from ..errors import InputError, PeerError, PrivoteError
 from ..ledger import Ledger
-from .charges import Charges
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, IntArray, decode, encode
 from .models import SiteModel
 from .quantise import quantise_rows
 from .roles.answering import AnsweringParty
-from .roles.answers import Answers
 from .roles.base import (
     Action,
     Broken,
@@ -42,14 +40,16 @@ from .roles.base import (
     Send,
     Tick,
 )
-from .roles.guardian import Guardian
+from .roles.batches import LabelledBatch
+from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
-from .secure.base import SecureEngine, engine
-from .secure.local import LocalLink
+from .secure.base import LocalChannel, SecureEngine
+from .secure.base import engine as engine_named
 from .terms import Terms, mechanism_of
 
 __all__ = ["Letter", "Simulation", "Terms", "mechanism_of"]
 
+Kept = TypeVar("Kept", GuardianJournal, QuerierJournal)
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
 
 
@@ -60,11 +60,6 @@ class Letter:
     sender: Seat
     to: Seat
     data: bytes
-
-
-@dataclass
-class _Session:
-    sides: dict[Seat, Compute] = field(default_factory=dict)
 
 
 class Simulation:
@@ -115,7 +110,8 @@ class Simulation:
         if set(models) != set(terms.parties):
             raise InputError("models", "must be those of the parties", sorted(models))
         self.terms, self.models, self.folder = terms, models, folder
-        self.engine, self.seed, self.post, self.abreast = _engine(engine), seed, post, abreast
+        self.engine, self.seed = engine_named(engine), seed
+        self.post, self.abreast = post, abreast
         self.ledger = Ledger.in_memory() if ledger is None else ledger
         self.letters: list[Letter] = []
         self.seen: dict[Seat, list[Event]] = {}
@@ -124,7 +120,7 @@ class Simulation:
         self.roles: dict[Seat, Role] = {}
         self._journals: dict[str, GuardianJournal | QuerierJournal] = {}
         self._queue: deque[tuple[Seat, Event]] = deque()
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, dict[Seat, Compute]] = {}
         self._now = 0.0
         self._end: Finish | Fail | None = None
         self.start((terms.guardian, GUARDIAN))
@@ -133,7 +129,7 @@ class Simulation:
 
     # -- what a user calls -------------------------------------------------------------------------
 
-    def ask(self, querier: str, X: Any, *, baseline: npt.ArrayLike | None = None) -> Answers:
+    def ask(self, querier: str, X: Any, *, baseline: npt.ArrayLike | None = None) -> LabelledBatch:
         """Ask one batch, and return its answers; the error of the querying party if it fails."""
         rows = quantise_rows(
             X, features=self.terms.features, bound=self.terms.bound, bits=self.terms.bits
@@ -142,7 +138,7 @@ class Simulation:
 
     def ask_rows(
         self, querier: str, rows: IntArray, *, baseline: npt.ArrayLike | None = None
-    ) -> Answers:
+    ) -> LabelledBatch:
         """Ask a batch of quantised rows."""
         seat = (querier, QUERYING)
         role = QueryingParty(
@@ -162,8 +158,8 @@ class Simulation:
         self.roles.pop(seat, None)  # one program, one batch
         end = self._end
         if isinstance(end, Finish):
-            answers: Answers = end.result
-            return answers
+            labelled: LabelledBatch = end.result
+            return labelled
         raise end.error if end is not None else PeerError(f"{querier} stopped before its batch did")
 
     def start(self, seat: Seat) -> None:
@@ -172,15 +168,9 @@ class Simulation:
         self.dead.discard(seat)
         entropy = self._entropy(name)
         if kind == GUARDIAN:
-            journal = self.guardian_journal()
-            charges = Charges(
-                self.terms,
-                self.ledger,
-                simulated=entropy.simulated,
-                insecure=not self.engine.secure,
-                journal=journal.identity,
+            self.roles[seat] = PrivacyGuardian(
+                self.terms, self.ledger, self.guardian_journal(), self.engine.name, entropy
             )
-            self.roles[seat] = Guardian(self.terms, charges, journal, self.engine.name, entropy)
         else:
             model = self.models[name]
             make = AnsweringParty.serving if isinstance(model, SiteModel) else AnsweringParty
@@ -191,31 +181,26 @@ class Simulation:
         self.roles.pop(seat, None)
         self.dead.add(seat)
         self._queue = deque(item for item in self._queue if item[0] != seat)
-        for session in self._sessions.values():
-            if seat in session.sides:
-                session.sides.pop(seat)
+        for sides in self._sessions.values():
+            sides.pop(seat, None)
         for other in list(self.roles):
             self._queue.append((other, Lost(*seat)))
 
     def guardian_journal(self) -> GuardianJournal:
         """Return the guardian's journal."""
-        journal = self._journal(GuardianJournal, self.terms.guardian)
-        assert isinstance(journal, GuardianJournal)
-        return journal
+        return self._journal(GuardianJournal, self.terms.guardian)
 
     def querier_journal(self, querier: str) -> QuerierJournal:
         """Return a querying party's journal."""
-        journal = self._journal(QuerierJournal, querier)
-        assert isinstance(journal, QuerierJournal)
-        return journal
+        return self._journal(QuerierJournal, querier)
 
-    def _journal(
-        self, kind: type[GuardianJournal] | type[QuerierJournal], name: str
-    ) -> GuardianJournal | QuerierJournal:
+    def _journal(self, kind: type[Kept], name: str) -> Kept:
         if name not in self._journals:
-            place = ":memory:" if self.folder is None else self.folder / f"{name}.journal"
-            self._journals[name] = kind(place, self.terms.promise(), name)
-        return self._journals[name]
+            path = ":memory:" if self.folder is None else self.folder / f"{name}.journal"
+            self._journals[name] = kind(path, self.terms.promise(), name)
+        kept = self._journals[name]
+        assert isinstance(kept, kind)
+        return kept
 
     def _entropy(self, name: str) -> Entropy:
         if self.seed is None:
@@ -280,35 +265,30 @@ class Simulation:
     # -- sessions ----------------------------------------------------------------------------------
 
     def _join(self, seat: Seat, compute: Compute) -> None:
-        session = self._sessions.setdefault(compute.session, _Session())
-        session.sides[seat] = compute
-        if len(session.sides) < 2:
+        sides = self._sessions.setdefault(compute.session, {})
+        sides[seat] = compute
+        if len(sides) < 2:
             return
         del self._sessions[compute.session]
-        (one, here), (two, there) = session.sides.items()
+        (one, here), (two, there) = sides.items()
         if (here.peer, there.peer) != (two[0], one[0]) or here.side == there.side:
-            self._broken(session, compute.session, "the two sides do not belong together")
+            self._broken(sides, compute.session, "the two sides do not belong together")
             return
         try:
             outputs = _computed(self.engine, here, there)
         except PrivoteError as error:
-            self._broken(session, compute.session, str(error))
+            self._broken(sides, compute.session, str(error))
             return
-        for side in session.sides:
-            self._queue.append((side, Computed(compute.session, outputs[session.sides[side].side])))
+        for side, work in sides.items():
+            self._queue.append((side, Computed(compute.session, outputs[work.side])))
 
-    def _broken(self, session: _Session, name: str, why: str) -> None:
-        for seat in session.sides:
-            self._queue.append((seat, Broken(name, why)))
+    def _broken(self, sides: Mapping[Seat, Compute], name: str, why: str) -> None:
+        self._queue.extend((seat, Broken(name, why)) for seat in sides)
 
     def _break_sessions(self) -> None:
-        for name, session in self._sessions.items():
-            self._broken(session, name, "the other side did not come in time")
+        for name, sides in self._sessions.items():
+            self._broken(sides, name, "the other side did not come in time")
         self._sessions = {}
-
-
-def _engine(name: str) -> SecureEngine:
-    return engine(name)
 
 
 def _computed(engine: SecureEngine, *sides: Compute) -> dict[str, Any]:
@@ -316,7 +296,7 @@ def _computed(engine: SecureEngine, *sides: Compute) -> dict[str, Any]:
     outputs: dict[str, Any] = {}
     errors: list[PrivoteError] = []
     with tempfile.TemporaryDirectory(prefix="privote-") as folder:
-        ends = dict(zip(("querier", "peer"), LocalLink.pair(folder), strict=True))
+        ends = dict(zip(("querier", "peer"), LocalChannel.pair(folder), strict=True))
 
         def run(compute: Compute) -> None:
             try:

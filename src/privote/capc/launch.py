@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from ..entropy import Entropy
 from ..ledger import Ledger
-from .charges import Charges
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .models import SiteModel
 from .quantise import quantise_rows
 from .roles.answering import AnsweringParty
-from .roles.guardian import Guardian
+from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
 from .secure.base import engine
 from .site import Site
@@ -27,19 +26,11 @@ def guardian(site: Site, log: Log) -> Driver:
     """Return the guardian's program; its journal lies beside the ledger, one for each promise."""
     site.check_for(GUARDIAN)
     assert site.ledger is not None
-    insecure = site.engine == "clear"
     ledger = Ledger.open(site.ledger)
     # Who goes back to earlier terms must find what was counted under them.
-    place = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
-    journal = GuardianJournal(place, site.terms.promise(), site.name)
-    charges = Charges(
-        site.terms,
-        ledger,
-        simulated=site.seed is not None,
-        insecure=insecure,
-        journal=journal.identity,
-    )
-    role = Guardian(site.terms, charges, journal, site.engine, _entropy(site))
+    path = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
+    journal = GuardianJournal(path, site.terms.promise(), site.name)
+    role = PrivacyGuardian(site.terms, ledger, journal, site.engine, Entropy(site.seed))
     return _driver(site, role, log)
 
 
@@ -48,7 +39,7 @@ def answering(site: Site, log: Log) -> Driver:
     site.check_for(ANSWERING)
     assert site.model is not None
     model = SiteModel.load(site.model)
-    role = AnsweringParty.serving(site.terms, site.name, model, site.engine, _entropy(site))
+    role = AnsweringParty.serving(site.terms, site.name, model, site.engine, Entropy(site.seed))
     return _driver(site, role, log)
 
 
@@ -65,7 +56,7 @@ def querying(site: Site, X: Any, log: Log, *, baseline: npt.ArrayLike | None = N
         rows,
         journal,
         site.engine,
-        _entropy(site),
+        Entropy(site.seed),
         baseline=baseline,
         abreast=site.sessions,
     )
@@ -76,10 +67,6 @@ def journal_of(site: Site) -> Path:
     """Return where a querying party keeps its answers and its half of the counts."""
     assert site.state is not None
     return site.state / "answers.db"
-
-
-def _entropy(site: Site) -> Entropy:
-    return Entropy(site.seed)
 
 
 def _driver(site: Site, role: Any, log: Log) -> Driver:

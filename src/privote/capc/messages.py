@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -56,10 +56,6 @@ def _int(least: int, most: int = _MOST) -> Check:
     return lambda value: type(value) is int and least <= value <= most
 
 
-def _maybe(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
 def _one_of(*known: str) -> Check:
     return lambda value: isinstance(value, str) and value in known
 
@@ -90,23 +86,53 @@ def _table(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2
 
 
-_batch = _matches("[0-9a-f]{32}")
-_digest = _matches("[0-9a-f]{64}")
+#: By kind: how a message is told apart on the wire.
+MESSAGES: dict[str, type[Message]] = {}
+
+# What a field may be: its type, and what is checked of it.
+BatchId = Annotated[str, _matches("[0-9a-f]{32}")]
+Digest = Annotated[str, _matches("[0-9a-f]{64}")]
+Name = Annotated[str, is_name]
+Names = Annotated[tuple[str, ...], _names]
+Flag = Annotated[bool, _flag]
+Count = Annotated[int, _int(1)]
+Version = Annotated[int, _int(0)]
+Table = Annotated[IntArray, _table]
 
 
 @dataclass(frozen=True)
 class Message:
-    """Something one party says to another; ``schema`` says what each field may be."""
+    """Something one party says to another; annotations of its fields say what they may be.
+
+    ``sender`` is the role it comes from; None if several roles say it.
+    """
 
     kind: ClassVar[str]
-    schema: ClassVar[dict[str, Check]]
+    sender: ClassVar[str | None]
+    checks: ClassVar[dict[str, Check]]
+
+    def __init_subclass__(cls, sender: str | None = None) -> None:
+        hints = get_type_hints(cls, include_extras=True)
+        cls.checks = {name: _check_of(hints[name]) for name in cls.__annotations__}
+        cls.kind = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+        cls.sender = sender
+        MESSAGES[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        for name, check in self.schema.items():
+        for name, check in self.checks.items():
             value = getattr(self, name)
             if not check(value):
                 shown = f"{value!r:.60}" if not isinstance(value, np.ndarray) else value.dtype
                 raise PeerError(f"{self.kind}: {name} is not what it must be, got {shown}")
+
+
+def _check_of(hint: Any) -> Check:
+    """Return the check in an annotation; where None is also allowed, it is not looked at."""
+    if hasattr(hint, "__metadata__"):
+        check: Check = hint.__metadata__[0]
+        return check
+    inner = _check_of(get_args(hint)[0])  # X | None
+    return lambda value: value is None or inner(value)
 
 
 @dataclass(frozen=True)
@@ -116,63 +142,44 @@ class Hello(Message):
     ``simulated`` says that the speaker's randomness has a seed, so that it protects nobody.
     """
 
-    kind = "hello"
-    schema = {  # noqa: RUF012
-        "coalition": _digest,
-        "engine": is_name,
-        "role": _one_of(*ROLES),
-        "simulated": _flag,
-    }
-    coalition: str
-    engine: str
-    role: str
-    simulated: bool = False
+    coalition: Digest
+    engine: Name
+    role: Annotated[str, _one_of(*ROLES)]
+    simulated: Flag = False
 
 
 @dataclass(frozen=True)
-class Ask(Message):
+class Ask(Message, sender=QUERYING):
     """Querying party to guardian: a batch of so many queries is wanted.
 
     ``version`` is the last decision whose outcome the querying party stored; ``resume`` an earlier
     batch that was charged but not decided; ``nonce`` makes a repeated message known as such.
     """
 
-    kind = "ask"
-    schema = {  # noqa: RUF012
-        "queries": _int(1),
-        "version": _int(0, _ASKED),
-        "nonce": _batch,
-        "baseline": _flag,
-        "resume": _maybe(_batch),
-    }
-    queries: int
-    version: int
-    nonce: str
-    baseline: bool = False
-    resume: str | None = None
+    queries: Count
+    version: Annotated[int, _int(0, _ASKED)]
+    nonce: BatchId
+    baseline: Flag = False
+    resume: BatchId | None = None
 
 
 @dataclass(frozen=True)
-class Grant(Message):
+class Grant(Message, sender=GUARDIAN):
     """Guardian to querying party: charged; ``resumed`` if with an earlier batch's charge."""
 
-    kind = "grant"
-    schema = {"batch": _batch, "nonce": _batch, "queries": _int(1), "resumed": _flag}  # noqa: RUF012
-    batch: str
-    nonce: str
-    queries: int
-    resumed: bool = False
+    batch: BatchId
+    nonce: BatchId
+    queries: Count
+    resumed: Flag = False
 
 
 @dataclass(frozen=True)
 class Refused(Message):
     """To whoever asked for what it cannot have: why, in words, and which kind of error."""
 
-    kind = "refused"
-    schema = {"batch": _maybe(_batch), "why": _text, "code": _one_of(*CODES)}  # noqa: RUF012
-    batch: str | None
-    why: str
-    code: str = "peer"
+    batch: BatchId | None
+    why: Annotated[str, _text]
+    code: Annotated[str, _one_of(*CODES)] = "peer"
 
     @classmethod
     def of(cls, batch: str | None, error: PrivoteError) -> Refused:
@@ -187,126 +194,93 @@ class Refused(Message):
 
 
 @dataclass(frozen=True)
-class Answer(Message):
+class Answer(Message, sender=QUERYING):
     """Querying party to answering party: please answer this batch."""
 
-    kind = "answer"
-    schema = {"batch": _batch, "queries": _int(1)}  # noqa: RUF012
-    batch: str
-    queries: int
+    batch: BatchId
+    queries: Count
 
 
 @dataclass(frozen=True)
-class Confirm(Message):
+class Confirm(Message, sender=ANSWERING):
     """Answering party to guardian: tell me whether this batch was charged, and for whom."""
 
-    kind = "confirm"
-    schema = {"batch": _batch, "querier": is_name, "queries": _int(1)}  # noqa: RUF012
-    batch: str
-    querier: str
-    queries: int
+    batch: BatchId
+    querier: Name
+    queries: Count
 
 
 @dataclass(frozen=True)
-class Confirmed(Message):
+class Confirmed(Message, sender=GUARDIAN):
     """Guardian to answering party: it is; said once per batch and party."""
 
-    kind = "confirmed"
-    schema = Confirm.schema
-    batch: str
-    querier: str
-    queries: int
+    batch: BatchId
+    querier: Name
+    queries: Count
 
 
 @dataclass(frozen=True)
-class Willing(Message):
+class Willing(Message, sender=ANSWERING):
     """Answering party to querying party: ready to compute; ``hidden`` units of its model.
 
     ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
     the sites draw it.
     """
 
-    kind = "willing"
-    schema = {  # noqa: RUF012
-        "batch": _batch,
-        "hidden": _maybe(_int(1, 1 << 20)),
-        "noise": _maybe(_table),
-    }
-    batch: str
-    hidden: int | None = None
-    noise: IntArray | None = None
+    batch: BatchId
+    hidden: Annotated[int, _int(1, 1 << 20)] | None = None
+    noise: Table | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Masks(Message):
+class Masks(Message, sender=ANSWERING):
     """Answering party to guardian: the masks (queries, labels) of its ballots.
 
     Where the sites draw the noise, the guardian's half of this party's follows to the right.
     """
 
-    kind = "masks"
-    schema = {"batch": _batch, "masks": _table}  # noqa: RUF012
-    batch: str
-    masks: IntArray
+    batch: BatchId
+    masks: Table
 
 
 @dataclass(frozen=True)
-class MasksTaken(Message):
+class MasksTaken(Message, sender=GUARDIAN):
     """Guardian to answering party: there is nothing more to do for this batch."""
 
-    kind = "masks_taken"
-    schema = {"batch": _batch}  # noqa: RUF012
-    batch: str
+    batch: BatchId
 
 
 @dataclass(frozen=True)
-class Decide(Message):
+class Decide(Message, sender=QUERYING):
     """Querying party to guardian: I have shares of these parties' ballots."""
 
-    kind = "decide"
-    schema = {"batch": _batch, "parties": _names, "version": _int(0)}  # noqa: RUF012
-    batch: str
-    parties: tuple[str, ...]
-    version: int
+    batch: BatchId
+    parties: Names
+    version: Version
 
 
 @dataclass(frozen=True)
-class Ready(Message):
+class Ready(Message, sender=GUARDIAN):
     """Guardian to querying party: these parties count; what we compute has this version."""
 
-    kind = "ready"
-    schema = Decide.schema
-    batch: str
-    parties: tuple[str, ...]
-    version: int
+    batch: BatchId
+    parties: Names
+    version: Version
 
 
 @dataclass(frozen=True)
-class Done(Message):
+class Done(Message, sender=QUERYING):
     """Querying party to guardian: the outcome of this version is stored."""
 
-    kind = "done"
-    schema = {"batch": _batch, "version": _int(0)}  # noqa: RUF012
-    batch: str
-    version: int
+    batch: BatchId
+    version: Version
 
 
 @dataclass(frozen=True)
-class Closed(Message):
+class Closed(Message, sender=GUARDIAN):
     """Guardian to querying party: the batch is over on both sides."""
 
-    kind = "closed"
-    schema = {"batch": _batch}  # noqa: RUF012
-    batch: str
-
-
-MESSAGES: dict[str, type[Message]] = {
-    kind.kind: kind
-    for kind in (
-        *(Hello, Ask, Grant, Refused, Answer, Confirm, Confirmed),
-        *(Willing, Masks, MasksTaken, Decide, Ready, Done, Closed),
-    )
-}
+    batch: BatchId
 
 
 def encode(message: Message) -> bytes:

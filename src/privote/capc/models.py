@@ -44,8 +44,8 @@ class SiteModel:
 
     def __post_init__(self) -> None:
         if len(self.layers) not in (1, 2):
-            raise InputError("layers", f"must be one or two, got {len(self.layers)}")
-        layers = tuple(_layer(place, *layer) for place, layer in enumerate(self.layers))
+            raise InputError("layers", "must be one or two", len(self.layers))
+        layers = tuple(_layer(index, *layer) for index, layer in enumerate(self.layers))
         if len(layers) == 2 and layers[0][0].shape[1] != layers[1][0].shape[0]:
             raise InputError(
                 "layers", f"must fit each other, got {layers[0][0].shape} and {layers[1][0].shape}"
@@ -104,8 +104,8 @@ class SiteModel:
         if not target.parent.is_dir():
             raise InputError(f"path {str(path)!r}: there is no folder {str(target.parent)!r}")
         arrays: dict[str, Any] = {"labels": np.array(self.labels), "thresholds": self.thresholds}
-        for place, (weights, bias) in enumerate(self.layers):
-            arrays[f"weights{place}"], arrays[f"bias{place}"] = weights, bias
+        for index, (weights, bias) in enumerate(self.layers):
+            arrays[f"weights{index}"], arrays[f"bias{index}"] = weights, bias
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **arrays)
@@ -117,7 +117,7 @@ class SiteModel:
             file = ArrayFile(path)
             layers = 1 + ("weights1" in file)
             wanted = {"labels", "thresholds"} | {
-                f"{kind}{place}" for kind in ("weights", "bias") for place in range(layers)
+                f"{kind}{index}" for kind in ("weights", "bias") for index in range(layers)
             }
             if set(file.names) != wanted:
                 raise InputError(f"it must hold {sorted(wanted)}, got {sorted(file.names)!r:.80}")
@@ -161,9 +161,9 @@ def rows_of(X: Any, features: int) -> Floats:
     except (TypeError, ValueError) as error:
         raise InputError("X", f"must hold numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[1] != features:
-        raise InputError("X", f"must have the shape (rows, {features}), got {rows.shape}")
+        raise InputError("X", f"must have the shape (rows, {features})", rows.shape)
     if not np.isfinite(rows).all():
-        row, column = (int(place) for place in np.argwhere(~np.isfinite(rows))[0])
+        row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
         raise InputError(
             "X", f"must be finite, got {rows[row, column]} at row {row}, column {column}"
         )
@@ -179,7 +179,7 @@ def _layers_of(estimator: Any) -> tuple[Layer, ...]:
     if hasattr(estimator, "coefs_"):
         return _perceptron(estimator)
     if hasattr(estimator, "estimators_"):
-        parts = [_one_label(place, one) for place, one in enumerate(estimator.estimators_)]
+        parts = [_one_label(index, one) for index, one in enumerate(estimator.estimators_)]
         width = max((len(weights) for weights, _ in parts), default=0)
         weights = [part if len(part) else np.zeros(width) for part, _ in parts]
         return (_linear(np.array(weights), np.array([bias for _, bias in parts])),)
@@ -202,17 +202,17 @@ def _linear(coef: Any, intercept: Any) -> Layer:
     return weights, _broadcast("intercept_", intercept, weights.shape[1])
 
 
-def _one_label(place: int, estimator: Any) -> tuple[Floats, float]:
+def _one_label(index: int, estimator: Any) -> tuple[Floats, float]:
     """Return (features,) and the bias of one label's classifier; constants have no weights."""
     constant = getattr(estimator, "y_", None)
     if constant is not None and not hasattr(estimator, "coef_"):
         return np.zeros(0), _SURE if bool(np.ravel(constant)[0]) else -_SURE
     if not hasattr(estimator, "coef_") or np.shape(estimator.coef_)[0] != 1:
         raise InputError(
-            f"label {place} of estimator must be a logistic regression of two classes, got "
+            f"label {index} of estimator must be a logistic regression of two classes, got "
             f"{type(estimator).__name__}"
         )
-    _check_binary(f"label {place} of estimator", estimator)
+    _check_binary(f"label {index} of estimator", estimator)
     return np.asarray(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0])
 
 
@@ -245,13 +245,13 @@ def _scaled(scaler: Any, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     return ((first, bias - np.asarray(mean) @ first), *layers[1:])
 
 
-def _layer(place: int, weights: Any, bias: Any) -> Layer:
+def _layer(index: int, weights: Any, bias: Any) -> Layer:
     matrix = np.array(weights, np.float64)
     if matrix.ndim != 2 or not 0 < matrix.size <= _MOST:
-        raise InputError(f"weights of layer {place} must be a matrix, got shape {matrix.shape}")
-    vector = _broadcast(f"bias of layer {place}", bias, matrix.shape[1])
+        raise InputError(f"weights of layer {index} must be a matrix, got shape {matrix.shape}")
+    vector = _broadcast(f"bias of layer {index}", bias, matrix.shape[1])
     if not (np.isfinite(matrix).all() and np.isfinite(vector).all()):
-        raise InputError(f"weights and bias of layer {place} must be finite, got nan or infinity")
+        raise InputError(f"weights and bias of layer {index} must be finite, got nan or infinity")
     return matrix, vector
 
 

@@ -43,7 +43,6 @@ def quantise_model(
     bound: float,
     bits: int,
     labels: Sequence[str] | None = None,
-    hidden: int | None = None,
 ) -> dict[str, IntArray]:
     """Return the peer's inputs of a ballot program, without the mask.
 
@@ -56,14 +55,12 @@ def quantise_model(
     labels
         The coalition's labels; one that the model does not have is answered with no. The model's
         own by default.
-    hidden
-        None for a program without a hidden layer (the model must be linear), else the units of the
-        program: unused ones are zero, and a linear model takes one unit a label.
 
     Returns
     -------
     dict
-        weights (features, labels) and bias (labels,), or weights1, bias1, weights2, bias2.
+        weights (features, labels) and bias (labels,), or with a hidden layer weights1, bias1,
+        weights2 and bias2.
     """
     bound, unit = positive("bound", bound), _unit(bits)
     names = tuple(model.labels if labels is None else labels)
@@ -76,23 +73,8 @@ def quantise_model(
     if model.hidden is None:
         weights, bias = _linear(model, bound, unit)
         weights, bias = _spread(weights, bias, columns, len(names))
-        if hidden is None:
-            return {"weights": weights, "bias": bias}
-        return _lifted(weights, bias, unit, whole("hidden", hidden))
-    if hidden is None or whole("hidden", hidden) < model.hidden:
-        raise InputError(
-            "hidden", f"must be at least the model's {model.hidden} units, got {hidden}"
-        )
-    return _perceptron(model, bound, unit, columns, len(names), hidden)
-
-
-def worst_score(inputs: dict[str, IntArray], bits: int) -> int:
-    """Return the largest |score| that any row within the bound can reach (Python integers)."""
-    unit = _unit(bits)
-    if "weights" in inputs:
-        return max(_reach(inputs["weights"], inputs["bias"], [unit] * len(inputs["weights"])))
-    first = _reach(inputs["weights1"], inputs["bias1"], [unit] * len(inputs["weights1"]))
-    return max(*first, *_reach(inputs["weights2"], inputs["bias2"], first))
+        return {"weights": weights, "bias": bias}
+    return _perceptron(model, bound, unit, columns, len(names))
 
 
 def _linear(model: SiteModel, bound: float, unit: int) -> tuple[IntArray, IntArray]:
@@ -105,7 +87,7 @@ def _linear(model: SiteModel, bound: float, unit: int) -> tuple[IntArray, IntArr
 
 
 def _perceptron(
-    model: SiteModel, bound: float, unit: int, columns: list[int], labels: int, hidden: int
+    model: SiteModel, bound: float, unit: int, columns: list[int], labels: int
 ) -> dict[str, IntArray]:
     (weights1, bias1), (weights2, bias2) = model.layers
     folded = bias2 - logit(model.thresholds)
@@ -126,12 +108,7 @@ def _perceptron(
         outer, last = _signed(weights2, folded, step, second_bits, max(first))
         if max(_reach(outer, last, first)) < LIMIT:
             outer, last = _spread(outer, last, columns, labels)
-            return {
-                "weights1": _wide(inner, hidden, axis=1),
-                "bias1": _wide(shift, hidden, axis=0),
-                "weights2": _wide(outer, hidden, axis=0),
-                "bias2": last,
-            }
+            return {"weights1": inner, "bias1": shift, "weights2": outer, "bias2": last}
     raise _too_large(bound, unit)
 
 
@@ -162,25 +139,6 @@ def _reach(weights: IntArray, bias: IntArray, most: Sequence[int]) -> list[int]:
     return [int(total) for total in np.array(most, object) @ sizes + shifts]
 
 
-def _lifted(weights: IntArray, bias: IntArray, unit: int, hidden: int) -> dict[str, IntArray]:
-    """Return a linear model as one with a hidden layer: a shift takes every score above 0."""
-    labels = weights.shape[1]
-    if hidden < labels:
-        raise InputError(
-            "hidden",
-            f"must be at least {labels} for a linear model of {labels} labels, got {hidden}",
-        )
-    reach = _reach(weights, bias, [unit] * len(weights))
-    # The shift at most doubles the reach: below 2^63, where signs are still right.
-    shift = np.array(reach, np.int64)
-    return {
-        "weights1": _wide(weights, hidden, axis=1),
-        "bias1": _wide(bias + shift, hidden, axis=0),
-        "weights2": _wide(np.eye(labels, dtype=np.int64), hidden, axis=0),
-        "bias2": -shift,
-    }
-
-
 def _spread(
     weights: IntArray, bias: IntArray, columns: list[int], labels: int
 ) -> tuple[IntArray, IntArray]:
@@ -191,16 +149,8 @@ def _spread(
     return wide, last
 
 
-def _wide(array: IntArray, size: int, *, axis: int) -> IntArray:
-    more = [(0, 0)] * array.ndim
-    more[axis] = (0, size - array.shape[axis])
-    return np.pad(array, more)
-
-
 def _unit(bits: int) -> int:
-    if whole("bits", bits) > _MOST_BITS:
-        raise InputError("bits", f"must be at most {_MOST_BITS}, got {bits}")
-    return int(1 << int(bits))
+    return 1 << whole("bits", bits, most=_MOST_BITS)
 
 
 def _check_scale(top: float) -> None:

@@ -51,7 +51,7 @@ def lay_out(
     servers = [terms.guardian, *terms.parties]
     addresses = dict(zip(servers, _free_addresses(len(servers)), strict=True))
     written = {}
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         home = folder / name
         for other in names:
             if other != name:
@@ -68,7 +68,7 @@ def lay_out(
         if insecure:
             plain["insecure"] = True
         if seed is not None:
-            plain["seed"] = seed + place  # sites draw apart from each other
+            plain["seed"] = seed + index  # sites draw apart from each other
         if name in addresses:
             plain["listen"] = addresses[name]
         if name == terms.guardian:

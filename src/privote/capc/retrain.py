@@ -91,7 +91,7 @@ def retrain_site(
     new = Records(X=X_new, Y=np.asarray(released, np.int8))
     if new.Y.shape[1] != records.Y.shape[1]:
         raise InputError(
-            "released", f"must have {records.Y.shape[1]} labels, as records, got {new.Y.shape[1]}"
+            "released", f"must have {records.Y.shape[1]} labels, as `records`", new.Y.shape[1]
         )
     return _site_model(records, labels, new)
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, PrivoteError
+from ..errors import InputError, PrivoteError, whole
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .terms import Terms
 from .transport.certs import check_name
 
 if TYPE_CHECKING:
-    from .transport.driver import Settings
+    from .transport.server import Settings
 
 ENGINES = {"spu": "spu-cheetah", "clear": "clear"}
 _MOST_BYTES = 1 << 20  # of a TOML file
@@ -88,7 +88,10 @@ class Site:
         """Read ``site.toml`` and the terms it names."""
         file = Path(path)
         plain = read_toml(file)
-        taken = {key: _checked(file, key, plain[key]) for key in plain if key in _KEYS}
+        try:
+            taken = {key: _KEYS[key](file, key, plain[key]) for key in plain if key in _KEYS}
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
         _complete(file, plain)
         terms = read_terms(taken.pop("coalition"))
         site = cls(file=file, terms=terms, **taken)
@@ -112,7 +115,7 @@ class Site:
             raise self._wrong("seed", "undoes masks and noise: it needs insecure = true", self.seed)
 
     def _wrong(self, key: str, rule: str, value: Any) -> InputError:
-        return _error(self.file, key, rule, value)
+        return InputError(f"{self.file}: {InputError(key, rule, value)}")
 
     def check_for(self, role: str) -> None:
         """Refuse to run a program that this site cannot be, or that lacks a key."""
@@ -146,7 +149,7 @@ class Site:
 
     def settings(self, role: str) -> Settings:
         """Return what drives a program of this site on the network."""
-        from .transport.driver import Settings
+        from .transport.server import Settings
         from .transport.trust import Own, Trust
 
         self.check_for(role)
@@ -213,85 +216,61 @@ def _complete(file: Path, plain: Mapping[str, Any]) -> None:
             raise InputError(f"{file}: {key} is missing")
 
 
-def _error(file: Path, key: str, rule: str, value: Any) -> InputError:
-    return InputError(f"{file}: {key} {rule}, got {value!r:.80}")
-
-
 def _list(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _checked(file: Path, key: str, value: Any) -> Any:
-    try:
-        return _KEYS[key](file, value)
-    except ValueError as error:
-        if isinstance(error, PrivoteError):
-            raise InputError(f"{file}: {key}: {error}") from None
-        raise _error(file, key, str(error), value) from None
+# -- what each key may hold: its file, key and value -> the value to use ------------------------
 
 
-def _name(file: Path, value: Any) -> str:
+def _name(file: Path, key: str, value: Any) -> str:
     return check_name(value)
 
 
-def _path(file: Path, value: Any) -> Path:
+def _path(file: Path, key: str, value: Any) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("must be a path")
+        raise InputError(key, "must be a path", value)
     return file.parent / Path(value).expanduser()
 
 
-def _listen(file: Path, value: Any) -> str:
+def _address(file: Path, key: str, value: Any) -> str:
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or int(found[1]) > 65535:
-        raise ValueError("must be HOST:PORT")
+        raise InputError(key, "must be HOST:PORT", value)
     return str(value)
 
 
-def _addresses(file: Path, value: Any) -> dict[str, str]:
+def _addresses(file: Path, key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise ValueError("must be a table of names and HOST:PORT")
+        raise InputError(key, "must be a table of names and HOST:PORT", value)
     for name, address in value.items():
-        check_name(name)
-        if _listen(file, address).endswith(":0"):
-            raise ValueError(f"must be HOST:PORT for {name}")
+        own = f"{key}.{check_name(name)}"
+        if _address(file, own, address).endswith(":0"):
+            raise InputError(own, "must be HOST:PORT, and another port than 0", address)
     return dict(value)
 
 
-def _engine(file: Path, value: Any) -> str:
-    if value not in ENGINES:
-        raise ValueError(f"must be one of {', '.join(ENGINES)}")
+def _engine(file: Path, key: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in ENGINES:
+        raise InputError(key, f"must be one of {', '.join(ENGINES)}", value)
     return ENGINES[value]
 
 
-def _flag(file: Path, value: Any) -> bool:
+def _flag(file: Path, key: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("must be true or false")
+        raise InputError(key, "must be true or false", value)
     return value
 
 
-def _whole(least: int, most: int) -> Callable[[Path, Any], int]:
-    def check(file: Path, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"must be an integer from {least} to {most}")
-        return value
-
-    return check
-
-
-_KEYS: dict[str, Callable[[Path, Any], Any]] = {
+_KEYS: dict[str, Callable[[Path, str, Any], Any]] = {
     "name": _name,
-    "coalition": _path,
-    "certificate": _path,
-    "key": _path,
-    "trust": _path,
-    "listen": _listen,
-    "model": _path,
-    "ledger": _path,
-    "state": _path,
+    **dict.fromkeys(("coalition", "certificate", "key", "trust"), _path),
+    "listen": _address,
+    **dict.fromkeys(("model", "ledger", "state"), _path),
     "addresses": _addresses,
     "engine": _engine,
     "insecure": _flag,
-    "seed": _whole(0, 2**63 - 1),
-    "sessions": _whole(1, 64),
+    "seed": lambda _, key, value: whole(key, value, 0, 2**63 - 1),
+    "sessions": lambda _, key, value: whole(key, value, 1, 64),
 }
 _REQUIRED = ("name", "coalition", "certificate", "key", "trust")

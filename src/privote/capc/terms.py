@@ -19,14 +19,13 @@ import numpy.typing as npt
 from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError, positive, whole
 from ..links import OptimalLink
-from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism, TauVoting
-from ..mechanisms.cells import CellMechanism
+from ..mechanisms import MECHANISMS, Gate, Mechanism
+from ..mechanisms.base import Counted
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
-from .shares import SharedNoise
+from .noise import SharedNoise
 
 _GUARANTEES = ("allowance", "worst-case")
 _NOISES = ("guardian", "sites")
-_LARGEST_GRID = 1 << 40
 _LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 _NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
@@ -42,7 +41,9 @@ class Terms:
     bound, bits
         The querying party clips its inputs to [-bound, bound] and rounds them to ``bits`` bits.
     mechanism
-        :class:`privote.BinaryVoting`, or :class:`privote.TauVoting` with a ``grid``.
+        One that can be counted in a coalition: :class:`privote.BinaryVoting`,
+        :class:`privote.TauVoting` with a ``grid``, or whatever else says how
+        (:meth:`privote.mechanisms.Mechanism.counted`).
     guarantee
         ``"allowance"`` (V surprises per answering party and querying party, for life) or
         ``"worst-case"`` (every query costs its worst case).
@@ -61,9 +62,9 @@ class Terms:
     hidden
         The largest hidden layer a model may have; None if models must be linear.
     noise
-        Who draws it: ``"sites"`` (the answering ones, in shares: nobody knows the sum; binary
-        voting with a sigma) or ``"guardian"``, who then knows it: whoever sees labels and its
-        noise knows tallies.
+        Who draws it: ``"sites"`` (the answering ones, in shares: nobody knows the sum; where the
+        mechanism's noise has shares, as binary voting with a sigma) or ``"guardian"``, who then
+        knows it: whoever sees labels and its noise knows tallies.
     timeout
         Seconds to wait for a peer, a session of the secure engine included.
     """
@@ -85,6 +86,10 @@ class Terms:
     hidden: int | None = None
     noise: str = "guardian"
     timeout: float = 120.0
+    #: How the mechanism's ballots are counted here.
+    counted: Counted = field(init=False, repr=False, compare=False)
+    #: The noise of the sites; None if it is the guardian's.
+    shared: SharedNoise | None = field(init=False, repr=False, compare=False)
     _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -142,22 +147,18 @@ class Terms:
             raise InputError("parties", "must fit a message's head: use fewer or shorter names")
 
     def _check_mechanism(self) -> None:
-        if not isinstance(self.mechanism, BinaryVoting | TauVoting):
+        if not isinstance(self.mechanism, Mechanism):
+            raise InputError("mechanism", "must be one of privote's", self.mechanism)
+        self._put("counted", self.mechanism.counted(len(self.labels)))
+        if self.allowance and not self.by_ballot and self.counted.weights:
             raise UnavailableError(
-                "mechanism", "must be binary or tau voting in a coalition", self.mechanism
+                "mechanism", "must count every vote as 1, or surprises by ballot", self.mechanism
             )
-        if isinstance(self.mechanism, TauVoting):
-            if self.mechanism.grid is None or self.mechanism.grid > _LARGEST_GRID:
-                raise InputError(
-                    "mechanism: tau voting needs grid (whole weights, at most 2^40) in a "
-                    f"coalition, got {self.mechanism.grid}"
-                )
-            self.mechanism.weights(len(self.labels))  # refuses a grid that is too coarse
-        if self.noise == "sites":
-            SharedNoise.of(self.mechanism)  # refuses what has no shares
+        shared = SharedNoise.of(self.mechanism, len(self.labels)) if self.noise == "sites" else None
+        self._put("shared", shared)
         for of in (self.mechanism, self.mechanism.gate):
             sigma = getattr(of, "sigma", None) or 0.0
-            if sigma * self.grid > _LARGEST_NOISE:
+            if sigma * self.counted.unit > _LARGEST_NOISE:
                 raise InputError(
                     "mechanism: sigma must be at most 2^50 steps of the grid in a coalition, so "
                     f"that noise fits 64 bits, got {sigma:g}"
@@ -190,20 +191,19 @@ class Terms:
     # -- how ---------------------------------------------------------------------------------------
 
     @property
-    def cells(self) -> CellMechanism:
-        """The mechanism, as what it is: one that decides each label on its own margin."""
-        assert isinstance(self.mechanism, CellMechanism)
-        return self.mechanism
-
-    @property
-    def shared(self) -> SharedNoise | None:
-        """The noise of the sites; None if it is the guardian's."""
-        return SharedNoise.of(self.mechanism) if self.noise == "sites" else None
-
-    @property
     def priced(self) -> Mechanism | SharedNoise:
         """What says what a query costs: the mechanism, or the noise that the sites draw for it."""
         return self.shared or self.mechanism
+
+    @property
+    def allowance(self) -> bool:
+        """Whether every answering party has an allowance of surprises."""
+        return self.guarantee == "allowance"
+
+    @property
+    def steps(self) -> int:
+        """Units of noise to one of the margin."""
+        return 1 if self.shared is None else self.shared.steps
 
     @property
     def parts(self) -> int:
@@ -211,21 +211,14 @@ class Terms:
         return 0 if self.shared is None else len(self.shared.links)
 
     @property
-    def grid(self) -> int:
-        """What a full yes counts: 1, or the grid of tau voting."""
-        return self.mechanism.grid or 1 if isinstance(self.mechanism, TauVoting) else 1
-
-    @property
     def by_ballot(self) -> bool:
         """Whether a surprise is a whole ballot (tau) rather than a vote (binary)."""
         return self.mechanism.surprise_unit == "ballot"
 
     @property
-    def weights(self) -> tuple[int, ...] | None:
-        """What a yes counts by the number of yeses of its ballot, as integers; None for binary."""
-        if not isinstance(self.mechanism, TauVoting):
-            return None
-        return tuple(int(w) for w in self.mechanism.grid_weights(len(self.labels)))
+    def takes_baseline(self) -> bool:
+        """Whether a querying party may bring a guess of its own."""
+        return self.allowance and not self.by_ballot
 
     @property
     def most_bytes(self) -> int:

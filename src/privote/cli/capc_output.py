@@ -15,7 +15,7 @@ from .output import say
 
 if TYPE_CHECKING:
     from privote.capc.charges import Prices
-    from privote.capc.roles.querying import Answers
+    from privote.capc.roles.batches import LabelledBatch
     from privote.capc.terms import Terms
 
 FILES = ("labels.npz", "statement.txt", "statement.json")
@@ -37,7 +37,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 def facts_of(
-    terms: Terms, name: str, answers: Answers, *, stamp: str, prices: Prices | None = None
+    terms: Terms, name: str, answers: LabelledBatch, *, stamp: str, prices: Prices | None = None
 ) -> dict[str, Any]:
     """Return all that may be said about a batch, as JSON; the labels are elsewhere.
 
@@ -75,7 +75,7 @@ def facts_of(
     }
 
 
-def _if_known(terms: Terms, name: str, answers: Answers, prices: Prices) -> dict[str, Any]:
+def _if_known(terms: Terms, name: str, answers: LabelledBatch, prices: Prices) -> dict[str, Any]:
     """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain.
 
     No epsilon (None) where somebody else who may ask has no more voters than that.
@@ -179,7 +179,7 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
     return f"{least} {unit}s a site, for life; {least / facts['queries']:.2g} a row of this batch"
 
 
-def write(output: Path, facts: dict[str, Any], terms: Terms, answers: Answers) -> None:
+def write(output: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
     """Write labels, statement and the statement's JSON."""
     import numpy as np
 

@@ -139,10 +139,7 @@ def _check_extras() -> None:
 
 
 def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
-    from dataclasses import replace
-
     from privote.capc.terms import Terms
-    from privote.mechanisms import BinaryVoting, TauVoting
 
     if asked.parties < 2:
         raise InputError(f"--parties must be at least 2, got {asked.parties}")
@@ -150,14 +147,13 @@ def _terms(mechanism: MechanismFlags, asked: SimulationFlags) -> Terms:
         raise InputError(f"--queries must be at least 1, got {asked.queries}")
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
     sigma = None if mechanism.noisy else max(2.0, 0.14 * asked.parties)
-    built = mechanism.build(sigma=sigma)
-    if isinstance(built, TauVoting):
-        built = replace(built, grid=_GRID)
-    shareable = isinstance(built, BinaryVoting) and built.sigma is not None
+    built = mechanism.build(sigma=sigma).with_grid(_GRID)
+    labels = tuple(f"digit {d}" for d in range(10))
+    shareable = built.counted(len(labels)).shares is not None
     minimum = asked.parties // 2 + 1 if asked.minimum is None else asked.minimum
     return Terms(
         name="rehearsal",
-        labels=tuple(f"digit {d}" for d in range(10)),
+        labels=labels,
         features=256,
         bound=1.0,
         bits=16,

@@ -16,6 +16,7 @@ from ..ballots import MOST, Ballots, BallotSource
 from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, whole
+from ..links import GaussianLink, Link
 from .gate import Gate
 
 if TYPE_CHECKING:
@@ -29,6 +30,36 @@ Bools = npt.NDArray[np.bool_]
 
 _OURS: set[str] = set()  # names that are taken
 _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """How parties who hide their ballots from each other count them: in whole numbers.
+
+    Attributes
+    ----------
+    vote
+        The link of a label's margin, in votes: twice what its yeses count, less the voters.
+    unit
+        What a full yes counts, and so the most by which a ballot moves what yeses count.
+    weights
+        What a yes counts by the number of yeses of its ballot, (labels + 1,); None: always 1.
+    neutral
+        Whether a missing vote counts for neither side; else it is a no.
+    shares
+        The link whose noise the parties can draw in shares of their own; None if it has no shares
+        that add up.
+    """
+
+    vote: Link
+    unit: int = 1
+    weights: tuple[int, ...] | None = None
+    neutral: bool = False
+    shares: GaussianLink | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is None and self.unit != 1:
+            raise InputError("unit", "must be 1 without `weights`", self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +226,27 @@ class Mechanism(ABC):
         """Return the logarithms of :meth:`joint_probabilities`: (queries, outcomes)."""
         with np.errstate(divide="ignore"):
             return np.log(self.joint_probabilities(votes))
+
+    # -- what a coalition asks of it ---------------------------------------------------------------
+
+    def counted(self, labels: int) -> Counted:
+        """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
+        raise UnavailableError(
+            "mechanism",
+            "must decide each label on its own margin in a coalition, as binary and tau voting do",
+            self,
+        )
+
+    def with_grid(self, steps: int) -> Mechanism:
+        """Return the same mechanism with weights of ballots in whole steps: itself if it has none.
+
+        Parameters
+        ----------
+        steps
+            How many of them a full vote has.
+        """
+        del steps
+        return self
 
     # -- what every user calls -------------------------------------------------------------------
 

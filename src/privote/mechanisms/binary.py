@@ -15,7 +15,7 @@ from ..accounting.renyi import Floats
 from ..accounting.worst_case import supremum
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
-from .base import Mechanism
+from .base import Counted, Mechanism
 from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
@@ -116,6 +116,13 @@ class BinaryVoting(VoteMechanism):
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
         return missing and self.quota is None and self.false_alarm is None
+
+    def counted(self, labels: int) -> Counted:
+        """Return how a coalition counts: each yes is one; Gaussian noise also comes in shares."""
+        del labels
+        link = self._link
+        shares = link if isinstance(link, GaussianLink) else None
+        return Counted(vote=link, neutral=self.counts_missing(True), shares=shares)
 
     def _cell_cost(
         self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str

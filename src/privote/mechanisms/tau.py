@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -17,11 +17,12 @@ from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
 from ..errors import InputError, positive, whole
-from ..links import GaussianLink
-from .base import Mechanism, check_electorate
+from ..links import GaussianLink, Link
+from .base import Counted, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate
 
+_LARGEST_GRID = 1 << 40  # in a coalition: sums of ballots stay within 64 bits
 _EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, a bound on both
 _RUNS = 200  # of sizes of a ballot, where there are very many
 _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
@@ -110,6 +111,19 @@ class TauVoting(CellMechanism):
         assert self.grid is not None
         bound = Fraction(self.tau) * self.grid
         return min(self.grid, bound // size if self.norm == 1 else math.isqrt(bound**2 // size))
+
+    def with_grid(self, steps: int) -> Mechanism:
+        """Return the same mechanism with whole weights; itself if it has a grid already."""
+        return self if self.grid is not None else replace(self, grid=steps)
+
+    def counted(self, labels: int) -> Counted:
+        """Return how a coalition counts: each yes by its ballot's whole weight."""
+        if self.grid is None or self.grid > _LARGEST_GRID:
+            raise InputError(
+                "grid", "must be given, and at most 2^40, for tau voting in a coalition", self.grid
+            )
+        weights = tuple(int(weight) for weight in self.grid_weights(labels))
+        return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""

@@ -29,7 +29,7 @@ from ..programs import PEER, BallotProgram
 from ..quantise import quantise_model
 from ..terms import Terms
 from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .sessions import ballot_programs, ballot_session, slices, words
+from .batches import ballot_programs, ballot_session, sliced, words
 
 
 @dataclass
@@ -66,15 +66,8 @@ class AnsweringParty(Role):
         if name not in terms.parties:
             raise InputError("name", "must be an answering party of the coalition", name)
         self.hidden, self._model = _check_model(model, terms)
-        self._batches: dict[str, _Batch] = {}
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
-        self._handlers |= {
-            Answer: self._on_answer,
-            Confirmed: self._on_confirmed,
-            MasksTaken: self._on_taken,
-            Refused: self._on_refused,
-        }
 
     @classmethod
     def serving(
@@ -93,10 +86,8 @@ class AnsweringParty(Role):
                 f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}",
             )
         if model.features != terms.features:
-            raise InputError("model", f"must have {terms.features} features, got {model.features}")
-        inputs = quantise_model(
-            model, bound=terms.bound, bits=terms.bits, labels=terms.labels, hidden=model.hidden
-        )
+            raise InputError("model", f"must have {terms.features} features", model.features)
+        inputs = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
         return cls(terms, name, inputs, engine, entropy)
 
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
@@ -110,18 +101,14 @@ class AnsweringParty(Role):
             return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
-    def _on_answer(self, sender: str, answer: Answer) -> list[Action]:
+    def _hear_answer(self, sender: str, answer: Answer) -> list[Action]:
         terms = self.terms
         if sender == self.name:
             raise PeerError(f"{sender} cannot ask itself")
-        if answer.queries > terms.most_queries:
-            raise PeerError(
-                f"a batch has at most {terms.most_queries} queries here, got {answer.queries}"
-            )
+        self._check_queries(answer.queries)
         if answer.batch in self._seen or answer.batch in self._batches:
             raise RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
-        for old in [b for b, held in self._batches.items() if held.querier == sender]:
-            self._forget(old)  # one batch at a time: whoever asks for another gave up the first
+        self._forget_all_of(sender)
         self._batches[answer.batch] = _Batch(sender, answer.queries)
         self.timers.set(answer.batch, terms.timeout)
         if (terms.guardian, GUARDIAN) in self._greeted:
@@ -133,7 +120,7 @@ class AnsweringParty(Role):
         message = Confirm(batch, held.querier, held.queries)
         return Send(self.terms.guardian, GUARDIAN, message)
 
-    def _on_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
+    def _hear_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
         held = self._held(sender, confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
@@ -144,6 +131,7 @@ class AnsweringParty(Role):
         labels = len(self.terms.labels)
         held.masks = words(self.entropy, held.queries, labels * (1 + self.terms.parts))
         programs = ballot_programs(self.terms, held.queries, self.hidden)
+        mask = {"mask": held.masks[:, :labels]}
         willing = Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
         return [
             Send(held.querier, QUERYING, willing),
@@ -152,7 +140,7 @@ class AnsweringParty(Role):
                 held.querier,
                 PEER,
                 programs,
-                [{**self._model, "mask": held.masks[rows, :labels]} for rows in slices(programs)],
+                [{**self._model, **mask} for mask in sliced(programs, mask)],
                 self.terms.timeout,
             ),
         ]
@@ -182,12 +170,12 @@ class AnsweringParty(Role):
         error = PeerError(f"the computation with {held.querier} broke: {event.why}")
         return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
 
-    def _on_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
+    def _hear_masks_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
         self._held(sender, taken.batch)
         self._forget(taken.batch)
         return []
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         error = refused.error(sender)
         if sender != self.terms.guardian:
             return [Complain(error)]
@@ -212,21 +200,16 @@ class AnsweringParty(Role):
         for batch in batches:
             held = self._batches.get(batch)
             if held is not None:
-                self._forget(batch)
                 error = PeerError(f"{self.name} cannot answer: {why}")
-                actions += [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
+                actions += self._refused_batch(held.querier, batch, error)
         return actions
 
     def _held(self, sender: str, batch: str) -> _Batch:
-        if sender != self.terms.guardian:
-            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
+        self._from_guardian(sender)
         if batch not in self._batches:
             raise PeerError(f"batch {batch} is not known here")
-        return self._batches[batch]
-
-    def _forget(self, batch: str) -> None:
-        self._batches.pop(batch, None)
-        self.timers.drop(batch)
+        held: _Batch = self._batches[batch]
+        return held
 
 
 def _check_model(

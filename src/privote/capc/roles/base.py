@@ -152,7 +152,7 @@ class Timers:
 
 
 class Role(ABC):
-    """A state machine of the protocol.
+    """A state machine of the protocol: it takes the messages for which it has a ``_hear_KIND``.
 
     Parameters
     ----------
@@ -171,9 +171,7 @@ class Role(ABC):
         self.entropy = Entropy() if entropy is None else entropy
         self.timers = Timers()
         self._greeted: dict[tuple[str, str], Hello] = {}
-        self._handlers: dict[type[Message], Callable[[str, Any], list[Action]]] = {
-            Hello: self._on_hello
-        }
+        self._batches: dict[str, Any] = {}  # what this role holds of batches that are not over
 
     def start(self) -> list[Action]:
         """Return what to do first."""
@@ -236,12 +234,14 @@ class Role(ABC):
         if isinstance(message, Refused) and message.code == "repeated":
             return [Complain(message.error(sender))]  # the first of the two is under way
         try:
-            handler = self._handlers.get(type(message))
-            if handler is None:
+            hear: Callable[[str, Message], list[Action]] | None = getattr(
+                self, f"_hear_{message.kind}", None
+            )
+            if hear is None:
                 raise PeerError(f"{self.role} role takes no message of kind {message.kind!r}")
             if not isinstance(message, Hello | Refused):
                 self._check_greeted(sender, message)
-            return handler(sender, message)
+            return hear(sender, message)
         except PrivoteError as error:
             if isinstance(message, Refused):  # two parties must not refuse each other for ever
                 return [Complain(error)]
@@ -250,7 +250,7 @@ class Role(ABC):
     def _hello(self) -> Hello:
         return Hello(self.terms.digest(), self.engine, self.role, self.entropy.simulated)
 
-    def _on_hello(self, sender: str, hello: Hello) -> list[Action]:
+    def _hear_hello(self, sender: str, hello: Hello) -> list[Action]:
         self._greeted.pop((sender, hello.role), None)
         if hello.coalition != self.terms.digest():
             raise PeerError(
@@ -271,12 +271,28 @@ class Role(ABC):
 
     def _role_of(self, sender: str, message: Message) -> str:
         """Return in which role the sender of a message acts."""
-        if isinstance(message, Hello):
-            return message.role
-        if message.kind in ("ask", "answer", "decide", "done"):
-            return QUERYING
-        if message.kind in ("confirm", "masks", "willing"):
-            return ANSWERING
-        if message.kind in ("grant", "confirmed", "masks_taken", "ready", "closed"):
-            return GUARDIAN
-        return GUARDIAN if sender == self.terms.guardian else ANSWERING
+        role = message.role if isinstance(message, Hello) else message.sender
+        return role or (GUARDIAN if sender == self.terms.guardian else ANSWERING)
+
+    def _from_guardian(self, sender: str) -> None:
+        if sender != self.terms.guardian:
+            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
+
+    def _check_queries(self, queries: int) -> None:
+        most = self.terms.most_queries
+        if queries > most:
+            raise PeerError(f"a batch has at most {most} queries here, got {queries}")
+
+    def _forget(self, batch: str) -> None:
+        self._batches.pop(batch, None)
+        self.timers.drop(batch)
+
+    def _forget_all_of(self, querier: str) -> None:
+        """Forget a querying party's batches: whoever asks for another gave up the first."""
+        for old in [batch for batch, held in self._batches.items() if held.querier == querier]:
+            self._forget(old)
+
+    def _refused_batch(self, querier: str, batch: str, error: PrivoteError) -> list[Action]:
+        """Forget a batch, and tell its querying party why."""
+        self._forget(batch)
+        return [Send(querier, QUERYING, Refused.of(batch, error)), Complain(error)]

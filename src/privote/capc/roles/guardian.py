@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...entropy import Entropy
 from ...errors import InputError, PeerError, PrivoteError
+from ...ledger import Ledger
 from ..charges import Charges
 from ..journal import CHARGED, DONE, GuardianJournal, to_words
 from ..messages import (
@@ -32,17 +32,11 @@ from ..messages import (
     RepeatedError,
 )
 from ..noise import gate_noise, vote_noise
-from ..programs import PEER, Program
+from ..programs import PEER
+from ..secure.base import CLEAR
 from ..terms import Terms
-from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send, Values
-from .sessions import (
-    allowance_programs,
-    decision_programs,
-    decision_session,
-    offsets,
-    slices,
-    words,
-)
+from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
+from .batches import decision_programs, decision_session, offsets, sliced, words
 
 
 @dataclass
@@ -57,7 +51,7 @@ class _Batch:
     decided: bool = False
 
 
-class Guardian(Role):
+class PrivacyGuardian(Role):
     """Keeps the ledger of a coalition and the noise of its decisions.
 
     Masks and open batches are in memory only: after a restart a batch that was charged and not
@@ -66,7 +60,7 @@ class Guardian(Role):
 
     Parameters
     ----------
-    charges, journal
+    ledger, journal
         The durable parts.
     """
 
@@ -75,22 +69,20 @@ class Guardian(Role):
     def __init__(
         self,
         terms: Terms,
-        charges: Charges,
+        ledger: Ledger,
         journal: GuardianJournal,
         engine: str,
         entropy: Entropy | None = None,
     ) -> None:
         super().__init__(terms, terms.guardian, engine, entropy)
-        self._charges, self._journal = charges, journal
-        self._batches: dict[str, _Batch] = {}
-        self._handlers |= {
-            Ask: self._on_ask,
-            Confirm: self._on_confirm,
-            Masks: self._on_masks,
-            Decide: self._on_decide,
-            Done: self._on_done,
-            Refused: self._on_refused,
-        }
+        self._journal = journal
+        self._charges = Charges(
+            terms,
+            ledger,
+            simulated=self.entropy.simulated,
+            insecure=engine == CLEAR,
+            journal=journal.identity,
+        )
 
     def start(self) -> list[Action]:
         """Work out the prices, which may take a while, before anybody asks."""
@@ -107,17 +99,14 @@ class Guardian(Role):
 
     # -- a batch is charged ------------------------------------------------------------------------
 
-    def _on_ask(self, sender: str, ask: Ask) -> list[Action]:
+    def _hear_ask(self, sender: str, ask: Ask) -> list[Action]:
         terms, journal = self.terms, self._journal
-        if ask.queries > terms.most_queries:
-            raise PeerError(
-                f"a batch has at most {terms.most_queries} queries here, got {ask.queries}"
-            )
-        if ask.baseline and (terms.guarantee != "allowance" or terms.by_ballot):
-            raise InputError("baseline", "goes with an allowance and binary voting only")
+        self._check_queries(ask.queries)
+        if ask.baseline and not terms.takes_baseline:
+            raise InputError("baseline", "goes with an allowance of single votes only")
         if journal.known(sender, ask.nonce):
             raise RepeatedError("this request was made before: nothing was charged for it again")
-        journal.settle(sender, ask.version, counted=terms.guarantee == "allowance")
+        journal.settle(sender, ask.version, counted=terms.allowance)
         batch = secrets.token_hex(16)
         still = journal.open_batch(sender)
         resumed = still is not None and (still.batch, still.queries) == (ask.resume, ask.queries)
@@ -129,16 +118,15 @@ class Guardian(Role):
             ask.nonce,
             ask.queries,
             resumed=ask.resume if resumed else None,
-            allowances=self._charges.prices.allowances(sender) if self._counted else None,
+            allowances=self._charges.prices.allowances(sender) if terms.allowance else None,
         )
-        for old in [b for b, held in self._batches.items() if held.querier == sender]:
-            self._forget(old)
+        self._forget_all_of(sender)
         self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
         return [Send(sender, QUERYING, Grant(batch, ask.nonce, ask.queries, resumed))]
 
     # -- answering parties -------------------------------------------------------------------------
 
-    def _on_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
+    def _hear_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
         held = self._held(confirm.batch)
         if (confirm.querier, confirm.queries) != (held.querier, held.queries):
             raise PeerError(
@@ -152,7 +140,7 @@ class Guardian(Role):
         message = Confirmed(confirm.batch, held.querier, held.queries)
         return [Send(sender, ANSWERING, message)]
 
-    def _on_masks(self, sender: str, message: Masks) -> list[Action]:
+    def _hear_masks(self, sender: str, message: Masks) -> list[Action]:
         held = self._held(message.batch)
         if sender not in held.confirmed:
             raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
@@ -168,7 +156,7 @@ class Guardian(Role):
         taken: list[Action] = [Send(sender, ANSWERING, MasksTaken(message.batch))]
         return taken + self._decide_if_ready(message.batch, held)
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         actions: list[Action] = [Complain(refused.error(sender))]
         held = self._batches.get(refused.batch or "")
         if held is not None and sender in held.confirmed - set(held.masks):
@@ -178,13 +166,13 @@ class Guardian(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _on_decide(self, sender: str, decide: Decide) -> list[Action]:
+    def _hear_decide(self, sender: str, decide: Decide) -> list[Action]:
         held = self._held(decide.batch)
         if sender != held.querier:
             raise PeerError(f"batch {decide.batch} is not {sender}'s")
         if held.asked is not None:
             raise RepeatedError(f"batch {decide.batch} was given to be decided before")
-        if decide.version != self._journal.version(sender) and self._counted:
+        if decide.version != self._journal.version(sender) and self.terms.allowance:
             raise PeerError(f"{sender} holds version {decide.version} of the running counts")
         strange = sorted(set(decide.parties) - set(self.terms.voters(sender)))
         if strange:
@@ -207,77 +195,51 @@ class Guardian(Role):
             p for p in self.terms.voters(held.querier) if p in asked and p in held.masks
         )
         if len(parties) < self.terms.minimum:
-            self._forget(batch)
             error = PeerError(
                 f"{len(parties)} parties take part, and at least {self.terms.minimum} must; the "
                 "charge stands"
             )
-            return [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
+            return self._refused_batch(held.querier, batch, error)
         held.decided = True
-        fresh = words(self.entropy, len(parties)) if self._counted else np.zeros(0, np.int64)
+        counting = parties if self.terms.allowance else ()
+        fresh = words(self.entropy, len(counting))
         try:
             before = self._journal.half(held.querier)
             version = self._journal.deciding(
                 batch,
-                dict(zip(parties, fresh.tolist(), strict=True)) if self._counted else {},
-                self._most(parties, held.queries) if self._counted else {},
+                dict(zip(counting, fresh.tolist(), strict=True)),
+                self._most(counting, held.queries),
             )
             ready = Ready(batch, parties, version)
         except PrivoteError as error:
-            self._forget(batch)
-            return [Send(held.querier, QUERYING, Refused.of(batch, error)), Complain(error)]
-        compute = (
-            self._allowance(batch, held, parties, to_words(before, parties, 0), fresh)
-            if self._counted
-            else self._worst_case(batch, held, parties)
-        )
+            return self._refused_batch(held.querier, batch, error)
+        compute = self._compute(batch, held, parties, to_words(before, counting, 0), fresh)
         held.masks = {}
         return [Send(held.querier, QUERYING, ready), compute]
-
-    @property
-    def _counted(self) -> bool:
-        return self.terms.guarantee == "allowance"
 
     def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
         """Return how many surprises each party can spend in a batch at most."""
         each = {p: 1 if self.terms.by_ballot else len(self.terms.labels_of(p)) for p in parties}
         return {party: queries * count for party, count in each.items()}
 
-    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> tuple[IntArray, IntArray | None]:
+    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
         terms, shape = self.terms, (held.queries, len(self.terms.labels))
-        voters = len(terms.voters(held.querier))
-        noise = terms.shared
+        voters, noise, gate = len(terms.voters(held.querier)), terms.shared, terms.mechanism.gate
         if noise is not None:
             halves = [held.masks[party][:, shape[1] :] for party in parties]
             # It was charged before it was known who takes part: no share may be missing.
             missing = range(voters - len(parties))
             halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
-            both = zip(noise.gathered(halves), noise.bars(voters), strict=True)
-            vote, *gate = (part - bar for part, bar in both)
-            return vote, gate[0] if gate else None
-        vote = vote_noise(terms.cells, voters, shape, self.entropy, terms.grid)
-        if terms.mechanism.gate is None:
-            return vote, None
-        return vote, gate_noise(terms.cells, voters, shape, self.entropy, terms.grid)
-
-    def _worst_case(self, batch: str, held: _Batch, parties: tuple[str, ...]) -> Compute:
-        vote, gate = self._noise(held, parties)
-        masks = np.zeros_like(vote)
-        for party in parties:
-            masks += held.masks[party][:, : masks.shape[1]]  # modulo 2^64
-        steps = 1 if self.terms.shared is None else self.terms.shared.steps
-        doubled = steps * (2 * masks - offsets(self.terms, held.querier, parties))
-        values = {"vote": doubled + vote}
+            both = zip(noise.gathered(halves).items(), noise.bars(voters), strict=True)
+            return {name: part - bar for (name, part), bar in both}
+        link, unit = terms.counted.vote, terms.counted.unit
+        drawn = {"vote": vote_noise(link, voters, shape, self.entropy, unit)}
         if gate is not None:
-            values |= {"above": doubled + gate, "below": gate - doubled}
-        programs = decision_programs(self.terms, held.queries)
-        inputs = [
-            {name: value[rows] for name, value in values.items()} for rows in slices(programs)
-        ]
-        return self._compute(batch, held, programs, inputs)
+            drawn["gate"] = gate_noise(gate, voters, shape, self.entropy, unit)
+        return drawn
 
-    def _allowance(
+    def _compute(
         self,
         batch: str,
         held: _Batch,
@@ -285,29 +247,27 @@ class Guardian(Role):
         left: IntArray,
         fresh: IntArray,
     ) -> Compute:
-        vote, gate = self._noise(held, parties)
-        labels = len(self.terms.labels)
+        terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
-        allowances = self._charges.prices.allowances(held.querier)
-        programs = allowance_programs(
-            self.terms, held.querier, held.queries, parties, held.baseline, allowances
+        if not terms.allowance:  # sums modulo 2^64
+            bar = offsets(terms, held.querier, parties)
+            masks = terms.steps * (2 * masks.sum(axis=1) - bar)
+        programs = decision_programs(
+            terms,
+            held.querier,
+            held.queries,
+            parties,
+            baseline=held.baseline,
+            allowances=self._charges.prices.allowances(held.querier) if terms.allowance else {},
         )
-        # Between chunks the halves are of this session only; the last one is the journal's.
-        halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
-        inputs = []
-        for chunk, rows in enumerate(slices(programs)):
-            values = {"masks": masks[rows], "left": halves[chunk], "fresh": halves[chunk + 1]}
-            values["vote"] = vote[rows]
-            if gate is not None:
-                values["gate"] = gate[rows]
-            inputs.append(values)
-        return self._compute(batch, held, programs, inputs)
-
-    def _compute(
-        self, batch: str, held: _Batch, programs: Sequence[Program], inputs: Sequence[Values]
-    ) -> Compute:
+        inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
+        if terms.allowance:
+            # Between chunks the halves are of this session only; the last one is the journal's.
+            halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
+            for values, before, after in zip(inputs, halves, halves[1:], strict=False):
+                values |= {"left": before, "fresh": after}
         session = decision_session(batch)
-        return Compute(session, held.querier, PEER, programs, inputs, self.terms.timeout)
+        return Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -319,7 +279,7 @@ class Guardian(Role):
         self._forget(batch)
         return [Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
 
-    def _on_done(self, sender: str, done: Done) -> list[Action]:
+    def _hear_done(self, sender: str, done: Done) -> list[Action]:
         still = self._journal.open_batch(sender)
         if still is None or still.batch != done.batch:
             if self._journal.phase(done.batch) == DONE:
@@ -350,8 +310,5 @@ class Guardian(Role):
             if phase == CHARGED:
                 known = "charged, but not open since the guardian was restarted: ask to resume it"
             raise PeerError(f"batch {batch} is {known}")
-        return self._batches[batch]
-
-    def _forget(self, batch: str) -> None:
-        self._batches.pop(batch, None)
-        self.timers.drop(batch)
+        held: _Batch = self._batches[batch]
+        return held

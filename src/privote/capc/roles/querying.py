@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,8 @@ from ..messages import (
     RepeatedError,
     Willing,
 )
-from ..programs import QUERIER, Program
+from ..programs import QUERIER
 from ..terms import Terms
-from .answers import Answers, check_baseline, check_rows
 from .base import (
     Action,
     Broken,
@@ -49,18 +47,17 @@ from .base import (
     Lost,
     Role,
     Send,
-    Values,
 )
-from .sessions import (
-    allowance_programs,
+from .batches import (
+    LabelledBatch,
     ballot_programs,
     ballot_session,
+    check_baseline,
+    check_rows,
     decision_programs,
     decision_session,
-    slices,
+    sliced,
 )
-
-__all__ = ["Answers", "QueryingParty"]
 
 _WAITING, _ASKING, _CHOSEN, _STORED, _OVER = "waiting", "asking", "chosen", "stored", "over"
 
@@ -109,14 +106,7 @@ class QueryingParty(Role):
         self._noise: dict[str, IntArray] = {}  # this side's halves
         self._out: dict[str, str] = {}
         self._ready: Ready | None = None
-        self._answers: Answers | None = None
-        self._handlers |= {
-            Grant: self._on_grant,
-            Willing: self._on_willing,
-            Ready: self._on_ready,
-            Closed: self._on_closed,
-            Refused: self._on_refused,
-        }
+        self._labelled: LabelledBatch | None = None
 
     @property
     def _batch(self) -> str:
@@ -150,7 +140,7 @@ class QueryingParty(Role):
 
     # -- ballots -----------------------------------------------------------------------------------
 
-    def _on_grant(self, sender: str, grant: Grant) -> list[Action]:
+    def _hear_grant(self, sender: str, grant: Grant) -> list[Action]:
         self._from_guardian(sender)
         if self._stage != _WAITING or grant.nonce != self._nonce:
             raise PeerError(f"batch {grant.batch} was not asked for")
@@ -188,7 +178,7 @@ class QueryingParty(Role):
         decide = Decide(self._batch, parties, self._journal.version())
         return [Send(self.terms.guardian, GUARDIAN, decide)]
 
-    def _on_willing(self, sender: str, willing: Willing) -> list[Action]:
+    def _hear_willing(self, sender: str, willing: Willing) -> list[Action]:
         self._check_batch(willing.batch)
         if self._stage != _ASKING or sender not in self._busy:
             raise PeerError(f"{sender} was not asked for batch {willing.batch}")
@@ -204,7 +194,7 @@ class QueryingParty(Role):
             self._noise[sender] = willing.noise
         self.timers.drop(sender)
         programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
-        inputs = [{"x": self.rows[rows]} for rows in slices(programs)]
+        inputs = sliced(programs, {"x": self.rows})
         session = ballot_session(self._batch, sender)
         return [Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
 
@@ -243,7 +233,7 @@ class QueryingParty(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _on_ready(self, sender: str, ready: Ready) -> list[Action]:
+    def _hear_ready(self, sender: str, ready: Ready) -> list[Action]:
         self._from_guardian(sender)
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
@@ -256,58 +246,34 @@ class QueryingParty(Role):
             return self._fail(error)
         self.timers.drop(GUARDIAN)
         self._ready = ready
-        allowance = self.terms.guarantee == "allowance"
-        return [self._allowance(ready) if allowance else self._worst_case(ready)]
+        return [self._decision(ready)]
 
-    def _worst_case(self, ready: Ready) -> Compute:
-        total = np.zeros((len(self.rows), len(self.terms.labels)), np.int64)
-        for party in ready.parties:
-            total += self._shares[party]  # modulo 2^64
-        programs = decision_programs(self.terms, len(self.rows))
-        steps = 1 if self.terms.shared is None else self.terms.shared.steps
-        values = {"share": 2 * steps * total}
-        for half, names in zip(self._halves(ready), (("vote",), ("above", "below")), strict=False):
-            values |= dict.fromkeys(names, half)
-        inputs = [
-            {name: value[rows] for name, value in values.items()} for rows in slices(programs)
-        ]
-        return self._compute(programs, inputs)
-
-    def _halves(self, ready: Ready) -> list[IntArray]:
-        """Return this side's halves of the noise of all who count: the vote's, perhaps the gate's.
-
-        Of nobody else: a half without its other half would drown the sum.
-        """
-        noise = self.terms.shared
-        return [] if noise is None else noise.gathered(self._noise[p] for p in ready.parties)
-
-    def _allowance(self, ready: Ready) -> Compute:
+    def _decision(self, ready: Ready) -> Compute:
+        terms = self.terms
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
-        programs = allowance_programs(
-            self.terms,
+        if not terms.allowance:
+            shares = 2 * terms.steps * shares.sum(axis=1)  # modulo 2^64
+        values = {"shares": shares}
+        if terms.shared is not None:
+            # Of nobody else: a half without its other half would drown the sum.
+            values |= terms.shared.gathered(self._noise[party] for party in ready.parties)
+        if self._base is not None:
+            values["base"] = self._base
+        programs = decision_programs(
+            terms,
             self.name,
             len(self.rows),
             ready.parties,
-            self._base is not None,
-            self._prices.allowances(self.name),
+            baseline=self._base is not None,
+            allowances=self._prices.allowances(self.name) if terms.allowance else {},
         )
-        inputs: list[dict[str, IntArray]] = [{"shares": shares[rows]} for rows in slices(programs)]
-        inputs[0]["left"] = self._left(ready.parties)  # later chunks go on from the one before
-        more = dict(zip(("vote", "gate"), self._halves(ready), strict=False))
-        if self._base is not None:
-            more["base"] = self._base
-        for values, rows in zip(inputs, slices(programs), strict=True):
-            values |= {name: value[rows] for name, value in more.items()}
-        return self._compute(programs, inputs)
-
-    def _left(self, parties: tuple[str, ...]) -> IntArray:
-        # At first nothing: the whole allowance is the guardian's half, as it was charged.
-        return to_words(self._journal.half(), parties, 0)
-
-    def _compute(self, programs: Sequence[Program], inputs: Sequence[Values]) -> Compute:
+        inputs = sliced(programs, values)
+        if terms.allowance:
+            # At first nothing: the whole allowance is the guardian's half, as it was charged.
+            # Later chunks go on from the one before.
+            inputs[0]["left"] = to_words(self._journal.half(), ready.parties, 0)
         session = decision_session(self._batch)
-        guardian, seconds = self.terms.guardian, self.terms.timeout
-        return Compute(session, guardian, QUERIER, programs, inputs, seconds)
+        return Compute(session, terms.guardian, QUERIER, programs, inputs, terms.timeout)
 
     def _store(self, event: Computed) -> list[Action]:
         """Keep labels and counts on disk, both or neither, before anybody is told."""
@@ -318,19 +284,19 @@ class QueryingParty(Role):
         if not np.isin(labels, (0, 1, ABSTAIN)).all():
             return self._fail(PeerError("the decision gave something that is no label"))
         half: dict[str, int] = {}
-        if self.terms.guarantee == "allowance":
+        if self.terms.allowance:
             last = np.asarray(event.outputs[-1]["left"], np.int64).tolist()
             half = dict(zip(ready.parties, last, strict=True))
-        answers = self._result(labels.astype(np.int8), ready)
+        labelled = self._result(labels.astype(np.int8), ready)
         try:
-            self._journal.store(ready.batch, ready.version, answers.labels, half, answers.facts())
+            self._journal.store(ready.batch, ready.version, labelled.labels, half, labelled.facts())
         except PrivoteError as error:
             return self._fail(error)
-        self._answers, self._stage = answers, _STORED
+        self._labelled, self._stage = labelled, _STORED
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, Done(ready.batch, ready.version))]
 
-    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> Answers:
+    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> LabelledBatch:
         assert self._grant is not None
         others = {
             party: self._out.get(party, "its masks did not reach the guardian")
@@ -338,7 +304,7 @@ class QueryingParty(Role):
             if party not in ready.parties
         }
         simulated = [hello.simulated for hello in self._greeted.values()]
-        return Answers(
+        return LabelledBatch(
             batch=ready.batch,
             labels=labels,
             parties=ready.parties,
@@ -352,7 +318,7 @@ class QueryingParty(Role):
             engine=self.engine,
         )
 
-    def _on_closed(self, sender: str, closed: Closed) -> list[Action]:
+    def _hear_closed(self, sender: str, closed: Closed) -> list[Action]:
         self._from_guardian(sender)
         self._check_batch(closed.batch)
         if self._stage != _STORED:
@@ -362,11 +328,11 @@ class QueryingParty(Role):
     def _finish(self) -> list[Action]:
         self._stage = _OVER
         self.timers.drop(GUARDIAN)
-        return [Finish(self._answers)]
+        return [Finish(self._labelled)]
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
-    def _on_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         if sender != self.terms.guardian:
             return self._leave_out(sender, refused.why)
         # Once stored, the labels are ours; the guardian settles the rest at the next batch.
@@ -375,27 +341,27 @@ class QueryingParty(Role):
         return self._fail(refused.error(sender))
 
     def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
-        told = super()._on_failed(sender, message, error)
+        actions = super()._on_failed(sender, message, error)
         if isinstance(error, RepeatedError):
-            return told
+            return actions
         if isinstance(message, Hello | Willing) and sender != self.terms.guardian:
             # Greeted as it should not be, or with other terms: it cannot take part.
-            return [*told, *self._leave_out(sender, str(error))]
+            return [*actions, *self._leave_out(sender, str(error))]
         broken = isinstance(error, LedgerError)  # our own journal
         if broken or (isinstance(message, Hello) and message.role == GUARDIAN):
-            return [*told, *self._fail(error)]
-        return told
+            return [*actions, *self._fail(error)]
+        return actions
 
     def _on_trouble(self, error: PrivoteError) -> list[Action]:
         return self._fail(error)  # nobody else would end it
 
     def _on_garbled(self, event: Garbled) -> list[Action]:
-        told = super()._on_garbled(event)
+        actions = super()._on_garbled(event)
         if event.sender != self.terms.guardian:
-            return [*told, *self._leave_out(event.sender, "it sent what is no message")]
+            return [*actions, *self._leave_out(event.sender, "it sent what is no message")]
         if self._stage == _STORED:
-            return [*told, *self._finish()]
-        return [*told, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
+            return [*actions, *self._finish()]
+        return [*actions, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role == ANSWERING:
@@ -417,10 +383,6 @@ class QueryingParty(Role):
     def _fail(self, error: PrivoteError) -> list[Action]:
         self._stage = _OVER
         return [Fail(error)]
-
-    def _from_guardian(self, sender: str) -> None:
-        if sender != self.terms.guardian:
-            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
 
     def _check_batch(self, batch: str) -> None:
         if self._grant is None or batch != self._batch:

@@ -1,6 +1,5 @@
 """Engines for two-party computation: one that is secure, and a reference in clear."""
 
-from .base import engine
-from .local import LocalLink
+from .base import LocalChannel, engine
 
-__all__ = ["LocalLink", "engine"]
+__all__ = ["LocalChannel", "engine"]

@@ -1,28 +1,34 @@
-"""What every engine offers, the link between two of them, and their names."""
+"""What every engine does, the channel between its two sides, and the reference engine in clear."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import queue
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import InputError, PeerError
-from ..inputs import checked
-from ..programs import QUERIER, Program
+from ...errors import InputError, PeerError, positive
+from ..programs import PEER, QUERIER, IntArray, Program
 
-IntArray = npt.NDArray[np.int64]
+Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
 Progress = Callable[[int], None]  # called with how many programs are done
+Shapes = Mapping[str, Sequence[int]]
 
 OWN, OTHER = "self.sock", "peer.sock"
+CLEAR = "clear"  # the name of the engine that hides nothing
 
 
-class Link(Protocol):
+class Channel(Protocol):
     """How the two sides of one session reach each other.
 
     Attributes
@@ -31,22 +37,44 @@ class Link(Protocol):
         A folder only this user may enter. The engine listens on ``self.sock`` in it; whoever
         connects to ``peer.sock`` in it reaches the other side's ``self.sock``.
     closed
-        Optional: whether the link was closed. An engine that sees it ends at once instead of at
-        its deadline.
+        Whether the channel was closed. An engine that sees it ends at once instead of at its
+        deadline.
     """
 
     @property
     def folder(self) -> Path:
         """The folder of the two sockets."""
 
-    def exchange(self, data: bytes) -> bytes:
-        """Send ``data`` and return what the other side gave to its own call; PeerError if not."""
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+
+    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+        """Send ``data`` and return what the other side gave to its own call.
+
+        PeerError if nothing comes within so many seconds.
+        """
 
     def close(self) -> None:
-        """End the link; a waiting exchange of either side fails."""
+        """End the channel; a waiting exchange of either side fails."""
 
 
-class SecureEngine(Protocol):
+class Clock:
+    """The seconds that are left of a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self.seconds = seconds
+
+    def left(self) -> float:
+        """Return the seconds left; PeerError if there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise PeerError(f"the computation did not end within {self.seconds:g} s")
+        return left
+
+
+class SecureEngine(ABC):
     """Runs programs between two sides.
 
     Attributes
@@ -57,25 +85,20 @@ class SecureEngine(Protocol):
         False for one that hides nothing.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the engine."""
-
-    @property
-    def secure(self) -> bool:
-        """Whether the inputs stay with their owners."""
+    name: ClassVar[str]
+    secure: ClassVar[bool] = True
 
     def run(
         self,
         programs: Sequence[Program],
         side: str,
-        inputs: Sequence[Mapping[str, IntArray]],
-        link: Link,
+        inputs: Inputs,
+        channel: Channel,
         *,
         deadline: float,
         progress: Progress | None = None,
     ) -> Outputs | None:
-        """Run the programs one after the other on one link.
+        """Run the programs one after the other on one channel.
 
         Parameters
         ----------
@@ -86,7 +109,7 @@ class SecureEngine(Protocol):
         inputs
             This side's inputs, one mapping for each program. What a program lets a side leave out
             is taken from the outputs of the program before.
-        link
+        channel
             To the other side. The engine does not close it.
         deadline
             Seconds for all of it.
@@ -105,91 +128,184 @@ class SecureEngine(Protocol):
         PeerError
             The other side is gone, stalls, or runs something else; nothing is returned.
         """
+        if not programs or len(programs) != len(inputs):
+            raise InputError(
+                "inputs",
+                f"must be one mapping for each of at least one program, got {len(inputs)} for "
+                f"{len(programs)} programs",
+            )
+        clock = Clock(positive("deadline", deadline))
+        _check_all(programs, side, inputs)
+
+        def agree(digest: bytes) -> None:
+            if channel.exchange(digest, clock.left()) != digest:
+                raise PeerError(
+                    "the peer runs other programs, or another engine or version; nothing was "
+                    "computed"
+                )
+
+        outputs: Outputs = []
+        with closing(self._steps(programs, side, inputs, channel, clock, agree)) as steps:
+            for found in steps:
+                outputs.append(found)
+                if progress:
+                    progress(len(outputs))
+        return outputs if side == QUERIER else None
+
+    @abstractmethod
+    def _steps(
+        self,
+        programs: Sequence[Program],
+        side: str,
+        inputs: Inputs,
+        channel: Channel,
+        clock: Clock,
+        agree: Callable[[bytes], None],
+    ) -> Generator[dict[str, IntArray], None, None]:
+        """Yield the outputs of each program; for the peer, nothing in their place.
+
+        ``agree`` is called first, with a digest of all that must be the same on both sides.
+        """
+
+
+def _check_all(programs: Sequence[Program], side: str, inputs: Inputs) -> None:
+    """Check all inputs of a side before anything is sent; what is carried counts as given."""
+    carried = None
+    for program, given in zip(programs, inputs, strict=True):
+        program.checked(side, given, carried)
+        shapes = program.outputs() if side == QUERIER else {}
+        carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
 def engine(name: str) -> SecureEngine:
     """Return the engine of that name: "spu-cheetah" (or "spu"), or "clear", which is insecure."""
-    if name == "clear":
-        from .clear import ClearEngine
-
+    if name == CLEAR:
         return ClearEngine()
     if name in ("spu-cheetah", "spu"):
         from .cheetah import CheetahEngine
 
         return CheetahEngine()
-    raise InputError(f"engine must be spu-cheetah or clear, got {name!r:.60}")
+    raise InputError("engine", "must be spu-cheetah or clear", name)
 
 
-class Clock:
-    """The seconds that are left of a deadline."""
+class ClearEngine(SecureEngine):
+    """Computes in clear: INSECURE, the peer sends its inputs to the querier, who computes alone.
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-        self.seconds = seconds
+    It exists to say what the secure engine must give, bit for bit, and for large studies on one
+    machine.
+    """
 
-    def left(self) -> float:
-        """Return the seconds left; PeerError if there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise PeerError(f"the computation did not end within {self.seconds:g} s")
-        return left
+    name = CLEAR
+    secure = False
+
+    def _steps(
+        self,
+        programs: Sequence[Program],
+        side: str,
+        inputs: Inputs,
+        channel: Channel,
+        clock: Clock,
+        agree: Callable[[bytes], None],
+    ) -> Generator[dict[str, IntArray], None, None]:
+        public = [[self.name], *([program.name, program.parameters()] for program in programs)]
+        agree(hashlib.sha256(json.dumps(public, sort_keys=True).encode()).digest())
+        carried: dict[str, IntArray] = {}
+        for program, given in zip(programs, inputs, strict=True):
+            if side == PEER:
+                channel.exchange(packed([program.checked(PEER, given)]), clock.left())
+                yield {}
+                continue
+            sent = channel.exchange(b"", clock.left())
+            shapes = program.inputs(PEER)
+            wanted = 8 * sum(int(np.prod(shape)) for shape in shapes.values())
+            if len(sent) != wanted:
+                raise PeerError(f"the peer must send {wanted} bytes of inputs, got {len(sent)}")
+            querier = program.checked(QUERIER, given, carried)
+            result = program.compute(np, program.joined(querier, *unpacked([shapes], sent)))
+            carried = {name: np.asarray(value, np.int64) for name, value in result.items()}
+            yield carried
 
 
-def session_digest(programs: Sequence[Program], *parts: Any) -> bytes:
-    """Return a SHA-256 of the programs, in order, and of whatever else must agree."""
-    import hashlib
-    import json
-
-    text = json.dumps(
-        [[program.name, program.parameters()] for program in programs] + [list(parts)],
-        sort_keys=True,
+def packed(arrays: Inputs) -> bytes:
+    """Return the numbers of arrays, one after the other."""
+    return b"".join(
+        np.ascontiguousarray(a, "<i8").tobytes() for one in arrays for a in one.values()
     )
-    return hashlib.sha256(text.encode()).digest()
 
 
-def same_length(programs: Sequence[Program], inputs: Sequence[Any]) -> None:
-    """Refuse a session without programs, or with inputs for another number of them."""
-    if not programs or len(programs) != len(inputs):
-        raise InputError(
-            "inputs",
-            f"must be one mapping for each of at least one program, got {len(inputs)} for "
-            f"{len(programs)} programs",
+def unpacked(shapes: Sequence[Shapes], data: bytes) -> Outputs:
+    """Return the arrays of these shapes that :func:`packed` made bytes of."""
+    found: Outputs = []
+    start = 0
+    for one in shapes:
+        found.append({})
+        for name, shape in one.items():
+            size = int(np.prod(shape))
+            array = np.frombuffer(data, "<i8", size, start).astype(np.int64)
+            found[-1][name] = array.reshape(shape)
+            start += 8 * size
+    return found
+
+
+class LocalChannel:
+    """A channel between two threads of one process; the sockets are symbolic links.
+
+    Make both ends with :meth:`pair`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        outbox: queue.Queue[bytes | None],
+        inbox: queue.Queue[bytes | None],
+        gone: threading.Event,
+        patience: float,
+    ) -> None:
+        self.folder, self._gone = folder, gone
+        self._outbox, self._inbox, self._patience = outbox, inbox, patience
+
+    @classmethod
+    def pair(
+        cls, folder: str | Path, *, patience: float = 600.0
+    ) -> tuple[LocalChannel, LocalChannel]:
+        """Return the querier's and the peer's end, with folders of their own inside ``folder``.
+
+        An exchange waits ``patience`` seconds for the other side unless it is told another time.
+        """
+        folders = [Path(folder) / name for name in ("querier", "peer")]
+        for each in folders:
+            each.mkdir(mode=0o700)
+        for mine, other in (folders, folders[::-1]):
+            (mine / OTHER).symlink_to((other / OWN).resolve())
+        there: queue.Queue[bytes | None] = queue.Queue()
+        back: queue.Queue[bytes | None] = queue.Queue()
+        gone = threading.Event()
+        return (
+            cls(folders[0], there, back, gone, patience),
+            cls(folders[1], back, there, gone, patience),
         )
 
-
-def check_all(
-    programs: Sequence[Program], side: str, inputs: Sequence[Mapping[str, IntArray]]
-) -> list[dict[str, IntArray]]:
-    """Check all inputs of a side before anything is sent; what is carried counts as given."""
-    own, carried = [], None
-    for program, given in zip(programs, inputs, strict=True):
-        own.append(checked(program, side, given, carried))
-        shapes = program.outputs() if side == QUERIER else {}
-        carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
-    return own
-
-
-def exchanged(link: Link, data: bytes, clock: Clock) -> bytes:
-    """Exchange over the link, but wait no longer than the clock allows."""
-    answer: list[bytes | BaseException] = []
-
-    def wait() -> None:
+    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+        """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
+        wait = self._patience if seconds is None else seconds
+        self._outbox.put(data)
         try:
-            answer.append(link.exchange(data))
-        except BaseException as error:
-            answer.append(error)
+            got = self._inbox.get(timeout=wait)
+        except queue.Empty:
+            raise PeerError(f"the peer sent nothing within {wait:g} s") from None
+        if got is None:
+            self._inbox.put(None)
+            raise PeerError("the peer closed the channel")
+        return got
 
-    # A thread, because a link need not know of deadlines; it ends when the link is closed.
-    waiting = threading.Thread(target=wait, name="privote-exchange", daemon=True)
-    waiting.start()
-    waiting.join(clock.left())
-    if not answer:
-        raise PeerError(f"the peer sent nothing within {clock.seconds:g} s")
-    if isinstance(answer[0], BaseException):
-        raise answer[0]
-    return answer[0]
+    def close(self) -> None:
+        """End both directions and remove this end's folder."""
+        self._gone.set()
+        self._outbox.put(None)
+        self._inbox.put(None)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-
-def link_closed(link: Link) -> bool:
-    """Say whether a link that can tell (an attribute ``closed``) has been closed."""
-    return bool(getattr(link, "closed", False))
+    @property
+    def closed(self) -> bool:
+        """Whether either end was closed."""
+        return self._gone.is_set()

@@ -2,47 +2,41 @@
 
 Each session runs in a process of its own (:mod:`privote.capc.secure.worker`), which speaks only
 over unix sockets in a folder that nobody else may enter. Both sides compile the programs
-themselves and compare digests through the link before anything is run.
+themselves and compare digests through the channel before anything is run.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...errors import InputError, PeerError, missing_extra, positive
-from ..programs import PEER, QUERIER, Program
-from .base import (
-    OWN,
-    Clock,
-    IntArray,
-    Link,
-    Outputs,
-    Progress,
-    check_all,
-    exchanged,
-    link_closed,
-    same_length,
-)
-from .frames import Ended, Frame, at_place, named, ready, receive, send
-from .settings import check_settings
+from ...errors import InputError, PeerError, missing_extra
+from ..programs import PEER, QUERIER, IntArray, Program
+from .base import OWN, Channel, Clock, Inputs, SecureEngine, packed, unpacked
+from .compiled import check_settings
 
 _LONGEST_SOCKET = 100  # characters: the system takes about 107
-_GLANCE = 0.2  # seconds between looks at whether the link still stands
+_GLANCE = 0.2  # seconds between looks at whether the channel still stands
 _FAREWELL = 5.0  # seconds for the peer to say that it is done too
+_HEAD = struct.Struct("<IQ")
+_MOST_HEAD, _MOST_BODY = 1 << 26, 1 << 34  # bytes of a message between the two processes
 # What the engine's process may inherit; anything of JAX or XLA could dump or change programs.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
 
 
-class CheetahEngine:
+class CheetahEngine(SecureEngine):
     """Two-party computation with SPU-CHEETAH: each side's inputs stay with it.
 
     Parameters
@@ -52,77 +46,56 @@ class CheetahEngine:
     """
 
     name = "spu-cheetah"
-    secure = True
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.settings = check_settings(settings or {})
         if find_spec("spu") is None or find_spec("jax") is None:
             raise missing_extra("capc", "the secure engine (spu, Python 3.11 only)")
 
-    def run(
+    def _steps(
         self,
         programs: Sequence[Program],
         side: str,
-        inputs: Sequence[Mapping[str, IntArray]],
-        link: Link,
-        *,
-        deadline: float,
-        progress: Progress | None = None,
-    ) -> Outputs | None:
-        """Run the programs; see :class:`privote.capc.secure.base.SecureEngine`."""
-        same_length(programs, inputs)
-        clock = Clock(positive("deadline", deadline))
-        check_all(programs, side, inputs)
-        folder = _private_folder(link.folder)
-        job = Frame(
-            "job",
-            {
-                "side": side,
-                "programs": [[program.name, program.parameters()] for program in programs],
-                "settings": self.settings,
-                "folder": str(folder),
-                "patience": deadline,
-            },
-            {k: v for place, given in enumerate(inputs) for k, v in named(given, place).items()},
-        )
+        inputs: Inputs,
+        channel: Channel,
+        clock: Clock,
+        agree: Callable[[bytes], None],
+    ) -> Generator[dict[str, IntArray], None, None]:
+        folder = _private_folder(channel.folder)
+        facts = {
+            "side": side,
+            "programs": [[program.name, program.parameters()] for program in programs],
+            "settings": self.settings,
+            "folder": str(folder),
+            "patience": clock.seconds,
+        }
         try:
-            with tempfile.TemporaryFile() as log, _Session(link, clock, log) as session:
-                return _followed(session, job, side, len(programs), progress)
+            with tempfile.TemporaryFile() as log, _Session(channel, clock, log) as session:
+                session.tell(Frame("job", facts, inputs))
+                agree(bytes.fromhex(session.heard("compiled").facts["digest"]))
+                session.tell(Frame("go"))
+                for _ in programs:
+                    yield dict(session.heard("done").arrays[0])
+                _part(channel, side, clock)
         finally:
             (folder / OWN).unlink(missing_ok=True)
 
 
-def _followed(
-    session: _Session, job: Frame, side: str, count: int, progress: Progress | None
-) -> Outputs | None:
-    """Start the job, compare digests, and collect what is found."""
-    session.tell(job)
-    digest = bytes.fromhex(session.heard("compiled").facts["digest"])
-    if exchanged(session.link, digest, session.clock) != digest:
-        raise PeerError(
-            "the peer runs other programs, or another engine or version; nothing was computed"
-        )
-    session.tell(Frame("go"))
-    outputs: Outputs = []
-    for place in range(count):
-        outputs.append(at_place(session.heard("done").arrays, place))
-        if progress:
-            progress(place + 1)
+def _part(channel: Channel, side: str, clock: Clock) -> None:
+    """Keep the peer's process until the querier has everything; the querier need not wait long."""
     try:
-        # The peer's process must live until the querier has everything.
-        exchanged(session.link, b"done", Clock(_FAREWELL) if side == QUERIER else session.clock)
+        channel.exchange(b"done", _FAREWELL if side == QUERIER else clock.left())
     except PeerError:
         if side == PEER:
             raise
-    return outputs if side == QUERIER else None
 
 
 class _Session:
     """The process of one session, ended in all cases."""
 
-    def __init__(self, link: Link, clock: Clock, log: BinaryIO) -> None:
-        self.link, self.clock, self._log = link, clock, log
-        self._channel, theirs = socket.socketpair()
+    def __init__(self, channel: Channel, clock: Clock, log: BinaryIO) -> None:
+        self._channel, self._clock = channel, clock
+        self._wire, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment.update(
             JAX_ENABLE_X64="1",
@@ -144,24 +117,24 @@ class _Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._channel.close()
+        self._wire.close()
         self._process.kill()
         self._process.wait()
 
     def tell(self, frame: Frame) -> None:
         """Send the process a message."""
         try:
-            send(self._channel, frame)
+            send(self._wire, frame)
         except Ended:
             raise self._gone() from None
 
     def heard(self, kind: str) -> Frame:
         """Return the next message, which must be of that kind."""
-        while not ready(self._channel, min(_GLANCE, self.clock.left())):
-            if link_closed(self.link):
-                raise PeerError("the link to the peer was closed during the computation")
+        while not ready(self._wire, min(_GLANCE, self._clock.left())):
+            if self._channel.closed:
+                raise PeerError("the channel to the peer was closed during the computation")
         try:
-            frame = receive(self._channel)
+            frame = receive(self._wire)
         except Ended:
             raise self._gone() from None
         if frame.kind == "failed":
@@ -172,19 +145,75 @@ class _Session:
         return frame
 
     def _gone(self) -> PeerError:
-        return PeerError("the engine ended without a result: the peer is gone or its link broke")
+        return PeerError("the engine ended without a result: the peer is gone or its channel broke")
 
 
 def _private_folder(folder: Path) -> Path:
     """Return the folder for the sockets; nobody else may enter it."""
-    place = Path(folder).resolve()
-    if not place.is_dir() or stat.S_IMODE(place.stat().st_mode) & 0o077:
+    home = Path(folder).resolve()
+    if not home.is_dir() or stat.S_IMODE(home.stat().st_mode) & 0o077:
         raise InputError(
-            f"the folder of a link must be one that only its owner enters, got {place}"
+            f"the folder of a channel must be one that only its owner enters, got {home}"
         )
-    if len(str(place / OWN)) > _LONGEST_SOCKET:
+    if len(str(home / OWN)) > _LONGEST_SOCKET:
         raise InputError(
-            f"the folder of a link must be at most {_LONGEST_SOCKET} characters long with its "
-            f"socket, got {place}"
+            f"the folder of a channel must be at most {_LONGEST_SOCKET} characters long with its "
+            f"socket, got {home}"
         )
-    return place
+    return home
+
+
+# -- messages between an engine's process and the one that started it -----------------------------
+
+
+class Ended(Exception):  # noqa: N818 - it is an event, not a fault
+    """The other end of the socket is gone."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message: what it is, what goes with it, and arrays by name, for each program."""
+
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: Inputs = ()
+
+
+def send(wire: socket.socket, frame: Frame) -> None:
+    """Send one message."""
+    shapes = [{name: array.shape for name, array in one.items()} for one in frame.arrays]
+    head = json.dumps([frame.kind, frame.facts, shapes]).encode()
+    body = packed(frame.arrays)
+    try:
+        wire.sendall(_HEAD.pack(len(head), len(body)) + head)
+        wire.sendall(body)
+    except OSError as error:
+        raise Ended from error
+
+
+def receive(wire: socket.socket) -> Frame:
+    """Return the next message; Ended if there is none."""
+    head_size, body_size = _HEAD.unpack(_exactly(wire, _HEAD.size))
+    if head_size > _MOST_HEAD or body_size > _MOST_BODY:
+        raise Ended
+    kind, facts, shapes = json.loads(_exactly(wire, head_size))
+    return Frame(kind, facts, unpacked(shapes, _exactly(wire, body_size)))
+
+
+def ready(wire: socket.socket, seconds: float) -> bool:
+    """Say whether something can be read within so many seconds (the end counts as something)."""
+    return bool(select.select([wire], [], [], seconds)[0])
+
+
+def _exactly(wire: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view, got = memoryview(data), 0
+    while got < size:
+        try:
+            count = wire.recv_into(view[got:])
+        except OSError as error:
+            raise Ended from error
+        if not count:
+            raise Ended
+        got += count
+    return bytes(data)

@@ -1,8 +1,8 @@
 """The process of one session of the secure engine.
 
-The engine ends its process by C's ``exit`` when the link breaks, so every session has a process of
-its own, started by :mod:`privote.capc.secure.cheetah`. It is told its job over a socket that only
-the two share, and says what it found there; whatever the engine prints goes elsewhere.
+The engine ends its process by C's ``exit`` when its connection breaks, so every session has a
+process of its own, started by :mod:`privote.capc.secure.cheetah`. It gets its job over a socket
+that only the two share, and says what it found there; whatever the engine prints goes elsewhere.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, PeerError, PrivoteError
-from ..inputs import checked
 from ..programs import PEER, QUERIER, SIDES, IntArray, Program, program_of
 from .base import OTHER, OWN
-from .compiled import Compiled, compile_program, digest
-from .frames import Ended, Frame, at_place, named, receive, send
-from .settings import VERSION, link_description, runtime_config
+from .cheetah import Ended, Frame, receive, send
+from .compiled import VERSION, Compiled, compile_program, digest, link_description, runtime_config
 
 _ARITHMETIC = "cheetah.AShr<FM64>"
 _PRIVATE = ("Priv2k<FM64,0>", "Priv2k<FM64,1>")  # by the rank of the owner
@@ -38,21 +36,21 @@ def main(descriptor: int) -> None:
     """Do the one job that arrives, then wait to be ended."""
     _end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows and masks
-    channel = socket.socket(fileno=descriptor)
+    wire = socket.socket(fileno=descriptor)
     try:
-        work(channel, receive(channel))
-        receive(channel)  # until the other end closes: the peer may still need this process
+        work(wire, receive(wire))
+        receive(wire)  # until the other end closes: the peer may still need this process
     except Ended:
         pass
     except PrivoteError as error:
-        _report(channel, type(error).__name__, str(error))
+        _report(wire, type(error).__name__, str(error))
     except Exception as error:
-        _report(channel, "PeerError", f"the engine failed: {str(error).splitlines()[:1]}")
+        _report(wire, "PeerError", f"the engine failed: {str(error).splitlines()[:1]}")
     finally:
         os._exit(0)  # the engine's own teardown waits for a peer that may be gone
 
 
-def work(channel: socket.socket, job: Frame) -> None:
+def work(wire: socket.socket, job: Frame) -> None:
     """Compile, let the other side's digest be compared, run program after program."""
     side = str(job.facts["side"])
     programs = [program_of(name, parameters) for name, parameters in job.facts["programs"]]
@@ -67,27 +65,25 @@ def work(channel: socket.socket, job: Frame) -> None:
         if form not in ready:
             ready[form] = compile_program(form)
     session = [ready[program.padded()] for program in programs]
-    send(channel, Frame("compiled", {"digest": digest(session, config)}))
-    if receive(channel).kind != "go":
+    send(wire, Frame("compiled", {"digest": digest(session, config)}))
+    if receive(wire).kind != "go":
         return
     folder = Path(job.facts["folder"])
     runner = Runner(side, config, folder, float(job.facts["patience"]))
     carried: dict[str, IntArray] | None = None
-    for place, program in enumerate(programs):
-        inputs = checked(program, side, at_place(job.arrays, place), carried)
+    for program, given in zip(programs, job.arrays, strict=True):
+        inputs = program.checked(side, given, carried)
         outputs = runner.run(ready[program.padded()], _padded(program, side, inputs))
-        if outputs is None:
-            send(channel, Frame("done", {"place": place}))
-            continue
-        carried = {
-            name: np.ascontiguousarray(outputs[name][tuple(slice(size) for size in shape)])
-            for name, shape in program.outputs().items()
-        }
-        send(channel, Frame("done", {"place": place}, named(carried, place)))
+        if outputs is not None:
+            carried = {
+                name: np.ascontiguousarray(outputs[name][tuple(slice(size) for size in shape)])
+                for name, shape in program.outputs().items()
+            }
+        send(wire, Frame("done", {}, [carried or {}]))
 
 
 class Runner:
-    """One link and one runtime, for program after program."""
+    """One connection and one runtime, for program after program."""
 
     def __init__(self, side: str, config: Any, folder: Path, patience: float) -> None:
         import spu
@@ -95,8 +91,8 @@ class Runner:
 
         self.side, self.rank = side, SIDES.index(side)
         description = link_description(str(folder / OWN), str(folder / OTHER), self.rank, patience)
-        self._link = libspu.link.create_brpc(description, self.rank)
-        self._runtime = spu.Runtime(self._link, config)
+        self._connection = libspu.link.create_brpc(description, self.rank)
+        self._runtime = spu.Runtime(self._connection, config)
         self._io = spu.Io(2, config)
 
     def run(self, compiled: Compiled, inputs: dict[str, IntArray]) -> dict[str, IntArray] | None:
@@ -144,9 +140,9 @@ class Runner:
         if meta.storage_type != _ARITHMETIC:
             raise InputError(f"an output must be an arithmetic share, got {meta.storage_type}")
         if self.side == PEER:
-            self._link.send(SIDES.index(QUERIER), _share_bytes(share))
+            self._connection.send(SIDES.index(QUERIER), _share_bytes(share))
             return None
-        theirs = _share_like(share, self._link.recv(SIDES.index(PEER)))
+        theirs = _share_like(share, self._connection.recv(SIDES.index(PEER)))
         value = self._io.reconstruct([share, theirs])
         if value.dtype != np.int64 or value.shape != shape:
             raise PeerError(f"an output must be int64 of shape {shape}, got {value.shape}")
@@ -205,9 +201,9 @@ def _padded(program: Program, side: str, inputs: dict[str, IntArray]) -> dict[st
     return padded
 
 
-def _report(channel: socket.socket, kind: str, why: str) -> None:
+def _report(wire: socket.socket, kind: str, why: str) -> None:
     with contextlib.suppress(Ended):
-        send(channel, Frame("failed", {"kind": kind, "why": why}))
+        send(wire, Frame("failed", {"kind": kind, "why": why}))
 
 
 def _end_with_parent() -> None:

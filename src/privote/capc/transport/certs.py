@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from privote.errors import InputError, missing_extra
+from privote.errors import InputError, missing_extra, whole
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 REVOKED = "revoked"
@@ -87,12 +87,9 @@ def make(
 
     Refuses to replace a key or a certificate that is there.
     """
-    check_name(name)
-    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
-    for file in (key, certificate):
-        if file.exists():
-            raise InputError(f"{str(file)!r} exists: `certs renew` makes the next one beside it")
-    return _write_pair(key, certificate, name, days, starts)
+    return _make_pair(
+        folder, name, check_name(name), days, starts, "`certs renew` makes the next one"
+    )
 
 
 def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
@@ -100,13 +97,9 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
 
     Give ``NAME.next.pem`` to the others, who pin it too; then `switch`.
     """
-    check_name(name)
-    read_one(folder / f"{name}.pem")
-    key, certificate = folder / f"{name}.next.key", folder / f"{name}.next.pem"
-    for file in (key, certificate):
-        if file.exists():
-            raise InputError(f"{str(file)!r} exists: switch to it first, or remove it")
-    return _write_pair(key, certificate, name, days, None)
+    read_one(folder / f"{check_name(name)}.pem")
+    stem = f"{name}.next"
+    return _make_pair(folder, stem, name, days, None, "switch to it first, or remove it")
 
 
 def switch(folder: Path, name: str) -> Certificate:
@@ -122,11 +115,14 @@ def switch(folder: Path, name: str) -> Certificate:
     return made
 
 
-def _write_pair(
-    key_file: Path, certificate_file: Path, name: str, days: int, starts: datetime | None
+def _make_pair(
+    folder: Path, stem: str, name: str, days: int, starts: datetime | None, instead: str
 ) -> Certificate:
-    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
-        raise InputError("days", f"must be an integer from 1 to {_MOST_DAYS}", days)
+    key_file, certificate_file = folder / f"{stem}.key", folder / f"{stem}.pem"
+    for file in (key_file, certificate_file):
+        if file.exists():
+            raise InputError(f"{str(file)!r} exists: {instead}")
+    whole("days", days, most=_MOST_DAYS)
     key, pem = _signed(name, days, starts)
     try:
         key_file.parent.mkdir(parents=True, exist_ok=True)
@@ -250,5 +246,5 @@ def _day(moment: datetime) -> str:
 def pinned_files(folder: Path) -> Iterator[Path]:
     """Yield the files of pinned certificates in a trust folder, by name."""
     if not folder.is_dir():
-        raise InputError(f"trust must be a folder with pinned certificates, got {str(folder)!r}")
+        raise InputError("trust", "must be a folder with pinned certificates", str(folder))
     yield from sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem))

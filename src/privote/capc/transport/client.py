@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from privote.errors import PeerError, PrivoteError
 
-from .outbox import Outbox
-from .server import Line
-from .streams import ROLE_KEY, SESSION_KEY, TALK, TUNNEL, Log, bounds, grpc_module, told
-from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, TunnelLink
+from .server import Settings
+from .streams import (
+    ROLE_KEY,
+    SESSION_KEY,
+    TALK,
+    TUNNEL,
+    Line,
+    Log,
+    Outbox,
+    bounds,
+    cause,
+    grpc_module,
+)
+from .tunnel import FRAME, Tunnel
 
 _LINGER = 5.0  # seconds for the peer to end its side of a session
 
@@ -22,33 +31,22 @@ class Client:
 
     Parameters
     ----------
-    peer, address
-        Its name, which its certificate must bear, and where it listens: ``HOST:PORT``.
-    own, trust
-        Our certificate, and the pinned ones.
+    peer
+        Its name, which its certificate must bear.
+    settings
+        As whom we call, whom we trust, and where the peer listens.
     role
         As what we call.
     log
         Gets one line for each stream that fails.
     """
 
-    def __init__(
-        self,
-        peer: str,
-        address: str,
-        own: Own,
-        trust: Trust,
-        *,
-        role: str,
-        log: Log,
-        most_message: int,
-    ) -> None:
-        self.peer, self.address = peer, address
-        self._grpc, self._own, self._trust = grpc_module(), own, trust
-        self._role, self._log, self._most = role, log, most_message
+    def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
+        self.peer, self._role, self._log = peer, role, log
+        self._grpc, self._trust = grpc_module(), settings.trust
         self._tunnels: set[Any] = set()
-        key, certificate, _ = own.read()
-        pinned = trust.of(peer)
+        key, certificate, _ = settings.own.read()
+        pinned = self._trust.of(peer)
         self.fingerprints = {each.fingerprint for each in pinned}
         credentials = self._grpc.ssl_channel_credentials(
             root_certificates=b"".join(each.pem for each in pinned),
@@ -56,7 +54,9 @@ class Client:
             certificate_chain=certificate,
         )
         self._channel = self._grpc.secure_channel(
-            address, credentials, [*bounds(most_message), ("grpc.ssl_target_name_override", peer)]
+            settings.addresses[peer],
+            credentials,
+            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
         )
 
     @property
@@ -101,7 +101,7 @@ class Client:
                 why = f"what it sent was refused: {error}"
                 call.cancel()
             except self._grpc.RpcError as error:
-                why = told(error)
+                why = cause(error)
             except Exception as error:  # whoever waits for this peer must hear that it is gone
                 why = f"what it sent could not be read: {type(error).__name__}"
                 call.cancel()
@@ -115,15 +115,8 @@ class Client:
         self._log(f"messages with {self.peer} ended: {why}")
         call.cancel()
 
-    def tunnel(
-        self,
-        session: str,
-        *,
-        patience: float,
-        most_bytes: int = MOST_BYTES,
-        most_exchange: int = MOST_EXCHANGE,
-    ) -> TunnelLink:
-        """Open a session's tunnel and wait until the peer is ready for it."""
+    def tunnel(self, session: str, *, patience: float, **most: int) -> Tunnel:
+        """Open a session's tunnel, with its bounds, and wait until the peer is ready for it."""
         outbox = Outbox(4 * FRAME)
         call = self._channel.stream_stream(TUNNEL)(
             outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
@@ -136,24 +129,22 @@ class Client:
                 raise PeerError(f"{self.peer} did not open session {session!r}")
         except self._grpc.RpcError as error:
             late = error.code() == self._grpc.StatusCode.CANCELLED
-            why = f"not ready after {patience:g} s" if late else told(error)
+            why = f"not ready after {patience:g} s" if late else cause(error)
             raise PeerError(f"session {session} with {self.peer}: {why}") from None
         finally:
             ready.cancel()
         self._tunnels.add(call)
         call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _ClientLink(
-            call, outbox, patience=patience, most_bytes=most_bytes, most_exchange=most_exchange
-        )
+        return _CallersTunnel(call, outbox, patience=patience, **most)
 
 
-class _ClientLink(TunnelLink):
+class _CallersTunnel(Tunnel):
     """A tunnel that ends its call when both sides are done."""
 
     def __init__(self, call: Any, outbox: Outbox, **bounds: Any) -> None:
         self._call, self._over = call, threading.Event()
         call.add_done_callback(lambda _: self._over.set())
-        super().__init__(outbox, _frames(call), first=True, **bounds)
+        super().__init__(outbox, call, first=True, **bounds)
 
     def close(self) -> None:
         super().close()
@@ -164,12 +155,3 @@ class _ClientLink(TunnelLink):
     def fail(self, why: str) -> None:
         super().fail(why)
         self._call.cancel()
-
-
-def _frames(call: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the peer's frames; a broken call is told in our words."""
-    grpc = grpc_module()
-    try:
-        yield from call
-    except grpc.RpcError as error:
-        raise PeerError(told(error)) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,46 +33,12 @@ from ..roles.base import (
 )
 from ..secure.base import SecureEngine
 from .client import Client
-from .server import Handlers, Line, Server
+from .server import Handlers, Server, Settings
 from .sessions import Sessions
-from .streams import Log
-from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES
+from .streams import Line, Log
 
 _TICK = 1.0  # seconds
 _GARBLED = 3  # a peer's messages that are none, before its stream is cut off
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a role needs of its site to run on a network.
-
-    Attributes
-    ----------
-    own, trust
-        Our certificate, the pinned ones.
-    addresses
-        Where those are whom this role calls: name to ``HOST:PORT``.
-    listen
-        ``HOST:PORT`` for those who call; None if nobody does.
-    callers
-        Who may call.
-    most_message
-        Bytes of the longest message.
-    sessions
-        Secure sessions at a time.
-    most_bytes
-        Bytes of the longest session, both ways.
-    """
-
-    own: Own
-    trust: Trust
-    addresses: Mapping[str, str]
-    listen: str | None = None
-    callers: frozenset[str] = frozenset()
-    most_message: int = 16 << 20
-    sessions: int = 2
-    most_bytes: int = MOST_BYTES
 
 
 @dataclass(eq=False)
@@ -116,22 +82,7 @@ class Driver(Handlers):
             log=log,
             most_bytes=settings.most_bytes,
         )
-        self.server = None if settings.listen is None else self._serve(settings.listen)
-
-    def _serve(self, listen: str) -> Server:
-        settings = self.settings
-        return Server(
-            listen,
-            settings.own,
-            settings.trust,
-            allowed=settings.callers.__contains__,
-            handlers=self,
-            log=self._log,
-            most_message=max(settings.most_message, 2 * FRAME),
-            # Each caller may answer and query, and have sessions open beside.
-            most_each=2 * settings.sessions + 4,
-            most_streams=(2 * settings.sessions + 4) * len(settings.callers) + 8,
-        )
+        self.server = None if settings.listen is None else Server(settings, self, log)
 
     def run(self) -> Any:
         """Run the role; returns its result, or None if it was stopped.
@@ -268,19 +219,12 @@ class Driver(Handlers):
         return line
 
     def _client(self, peer: str) -> Client:
-        settings = self.settings
         with self._lock:
             if peer not in self._clients:
-                if peer not in settings.addresses:
+                if peer not in self.settings.addresses:
                     raise PeerError(f"no address of {peer} is known")
                 self._clients[peer] = Client(
-                    peer,
-                    settings.addresses[peer],
-                    settings.own,
-                    settings.trust,
-                    role=self.role.role,
-                    log=self._log,
-                    most_message=max(settings.most_message, 2 * FRAME),
+                    peer, self.settings, role=self.role.role, log=self._log
                 )
             return self._clients[peer]
 

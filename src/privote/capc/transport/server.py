@@ -3,45 +3,66 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from privote.errors import InputError, PeerError, PrivoteError
 
 from ..messages import ROLES
-from .outbox import Outbox
 from .streams import (
     ROLE_KEY,
     SERVICE,
     SESSION_KEY,
     TALK,
-    TALK_BUFFER,
     TUNNEL,
+    Line,
     Log,
     bounds,
     grpc_module,
     limits,
 )
 from .trust import Own, Trust
+from .tunnel import FRAME, MOST_BYTES
 
 
-@dataclass(eq=False)
-class Line:
-    """A stream of messages with one peer, from either side."""
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a role needs of its site to run on a network.
 
-    peer: str
-    role: str
-    fingerprint: str
-    end: Callable[[str], None]  # cuts it off, with the reason
-    garbled: int = 0
-    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
+    Attributes
+    ----------
+    own, trust
+        Our certificate, the pinned ones.
+    addresses
+        Where those are whom this role calls: name to ``HOST:PORT``.
+    listen
+        ``HOST:PORT`` for those who call; None if nobody does.
+    callers
+        Who may call.
+    most_message
+        Bytes of the longest message.
+    sessions
+        Secure sessions at a time.
+    most_bytes
+        Bytes of the longest session, both ways.
+    """
 
-    def send(self, data: bytes) -> None:
-        """Send a message without waiting; a peer that takes nothing is as good as gone."""
-        self.outbox.put(data, wait=0.0)
+    own: Own
+    trust: Trust
+    addresses: Mapping[str, str]
+    listen: str | None = None
+    callers: frozenset[str] = frozenset()
+    most_message: int = 16 << 20
+    sessions: int = 2
+    most_bytes: int = MOST_BYTES
+
+    @property
+    def most_frame(self) -> int:
+        """Bytes of the longest thing that a stream carries: a message, or a tunnel's frame."""
+        return max(self.most_message, 2 * FRAME)
 
 
 class Handlers:
@@ -64,41 +85,26 @@ class Handlers:
 class Server:
     """Listens with mutual TLS and serves only peers whose certificate is pinned.
 
+    Certificates are read anew when their files change. Sites that may not call are refused even if
+    they are pinned, and so is a caller with too many streams.
+
     Parameters
     ----------
-    listen
-        ``HOST:PORT``; port 0 takes a free one, see `port`.
-    own, trust
-        Our certificate and the pinned ones; both are read anew when their files change.
-    allowed
-        Sites that may call; others are refused even if pinned. A function, asked at every call.
+    settings
+        Where to listen, as whom, and for whom; with port 0 a free one, see `port`.
     handlers
         What to do with streams.
     log
         Gets one line for each refusal.
-    most_each
-        Streams that one caller may have open at a time; more are refused.
-    most_streams
-        Streams of all callers together.
     """
 
-    def __init__(
-        self,
-        listen: str,
-        own: Own,
-        trust: Trust,
-        *,
-        allowed: Callable[[str], bool],
-        handlers: Handlers,
-        log: Log,
-        most_message: int,
-        most_each: int,
-        most_streams: int,
-    ) -> None:
-        self._grpc, self._own, self._trust = grpc_module(), own, trust
-        self._allowed, self._handlers, self._log = allowed, handlers, log
+    def __init__(self, settings: Settings, handlers: Handlers, log: Log) -> None:
+        self._grpc, self._own, self._trust = grpc_module(), settings.own, settings.trust
+        self._callers, self._handlers, self._log = settings.callers, handlers, log
+        # Each caller may answer and query, and have sessions open beside.
+        self._most_each = 2 * settings.sessions + 4
+        most_streams = self._most_each * len(settings.callers) + 8
         self._open: set[Line] = set()
-        self._most_each = most_each
         self._lock = threading.Lock()
         self._given = self._files()
         self._fault: str | None = None
@@ -109,13 +115,15 @@ class Server:
         self._server = self._grpc.server(
             futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
             handlers=(_generic(self, self._grpc),),
-            options=[*bounds(most_message), *limits()],
+            options=[*bounds(settings.most_frame), *limits()],
             maximum_concurrent_rpcs=most_streams,
         )
         try:
-            self.port = self._server.add_secure_port(listen, credentials)
+            self.port = self._server.add_secure_port(settings.listen, credentials)
         except RuntimeError:
-            raise InputError("listen", "must be a free HOST:PORT of this machine", listen) from None
+            raise InputError(
+                "listen", "must be a free HOST:PORT of this machine", settings.listen
+            ) from None
         self._server.start()
 
     def _configuration(self) -> Any:
@@ -167,25 +175,15 @@ class Server:
         except PrivoteError:
             peer, fingerprint = None, "none"
         if peer is None:
-            self._refuse(
-                context,
-                self._grpc.StatusCode.UNAUTHENTICATED,
-                f"{what} refused: certificate {fingerprint[:16]} is not pinned here",
-            )
-        if not self._allowed(str(peer)):
-            self._refuse(
-                context,
-                self._grpc.StatusCode.PERMISSION_DENIED,
-                f"{what} refused: {peer} has no part with {self._own.name} in this coalition",
-            )
-        metadata = dict(context.invocation_metadata())
-        role = str(metadata.get(ROLE_KEY, ""))
+            why = f"{what} refused: certificate {fingerprint[:16]} is not pinned here"
+            self._refuse(context, "UNAUTHENTICATED", why)
+        if peer not in self._callers:
+            why = f"{what} refused: {peer} has no part with {self._own.name} in this coalition"
+            self._refuse(context, "PERMISSION_DENIED", why)
+        role = _said(context, ROLE_KEY)
         if role not in ROLES:
-            self._refuse(
-                context,
-                self._grpc.StatusCode.INVALID_ARGUMENT,
-                f"{what} of {peer} refused: its role must be one of {', '.join(ROLES)}",
-            )
+            why = f"{what} of {peer} refused: its role must be one of {', '.join(ROLES)}"
+            self._refuse(context, "INVALID_ARGUMENT", why)
 
         def end(why: str) -> None:
             self._log(f"{what} with {peer} ended: {why}")
@@ -193,9 +191,9 @@ class Server:
 
         return Line(str(peer), role, fingerprint, end)
 
-    def _refuse(self, context: Any, code: Any, why: str) -> None:
+    def _refuse(self, context: Any, code: str, why: str) -> None:
         self._log(why)
-        context.abort(code, why)
+        context.abort(getattr(self._grpc.StatusCode, code), why)
 
     def talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Serve a stream of messages: ours go out while a thread takes the peer's."""
@@ -233,16 +231,13 @@ class Server:
     def tunnel(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Serve a session's tunnel."""
         line = self._caller(context, "tunnel")
-        session = str(dict(context.invocation_metadata()).get(SESSION_KEY, ""))
+        session = _said(context, SESSION_KEY)
         with self._watched(line, context):
             try:
                 yield from self._handlers.tunnel(line.peer, session, requests)
             except PeerError as error:
-                self._refuse(
-                    context,
-                    self._grpc.StatusCode.FAILED_PRECONDITION,
-                    f"tunnel of {line.peer} for session {session!r:.80} refused: {error}",
-                )
+                why = f"tunnel of {line.peer} for session {session!r:.80} refused: {error}"
+                self._refuse(context, "FAILED_PRECONDITION", why)
 
     @contextmanager
     def _watched(self, line: Line, context: Any) -> Iterator[None]:
@@ -252,16 +247,18 @@ class Server:
             if not full:
                 self._open.add(line)
         if full:
-            self._refuse(
-                context,
-                self._grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"stream refused: {line.peer} has {self._most_each} open, and may have no more",
-            )
+            why = f"stream refused: {line.peer} has {self._most_each} open, and may have no more"
+            self._refuse(context, "RESOURCE_EXHAUSTED", why)
         try:
             yield
         finally:
             with self._lock:
                 self._open.discard(line)
+
+
+def _said(context: Any, key: str) -> str:
+    """Return what a caller sent with its call under a key."""
+    return str(dict(context.invocation_metadata()).get(key, ""))
 
 
 def _generic(server: Server, grpc: Any) -> Any:

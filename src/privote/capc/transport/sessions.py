@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from privote.errors import PeerError, PrivoteError
@@ -14,9 +13,8 @@ from privote.scratch import sweep
 from ..roles.base import Compute
 from ..secure.base import SecureEngine
 from .client import Client
-from .outbox import Outbox
-from .streams import Log
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, SOCKETS, TunnelLink
+from .streams import Log, Outbox
+from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, SOCKETS, Tunnel
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
 _REMEMBERED = 1000  # sessions whose bytes are known
@@ -25,20 +23,11 @@ _EARLY = 10.0  # seconds that a tunnel may come before our own side is ready for
 Report = Callable[[str, Any, str | None], None]  # session, outputs, why it broke
 
 
-@dataclass
-class _Expected:
-    """A session that our role is ready for and whose tunnel has not come."""
-
-    peer: str
-    work: Compute
-    since: float = field(default_factory=time.monotonic)
-
-
 class Sessions:
     """Runs the Compute actions of a role.
 
-    The querier takes a place, then opens the tunnel; the other side takes a place when the tunnel
-    has come. Whoever holds a place of the second kind computes at once, so nobody waits in a ring.
+    The querier takes a slot, then opens the tunnel; the other side takes a slot when the tunnel
+    has come. Whoever holds a slot of the second kind computes at once, so nobody waits in a ring.
 
     Parameters
     ----------
@@ -63,10 +52,11 @@ class Sessions:
         exchanged = _DIGESTS if engine.secure else MOST_EXCHANGE
         self._bounds = {"most_bytes": most_bytes, "most_exchange": exchanged}
         self._report, self._log = report, log
-        self._places = threading.Semaphore(at_a_time)
+        self._slots = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
-        self._expected: dict[str, _Expected] = {}
-        self._links: set[TunnelLink] = set()
+        # Sessions that our role is ready for and whose tunnel has not come: work, and until when.
+        self._expected: dict[str, tuple[Compute, float]] = {}
+        self._tunnels: set[Tunnel] = set()
         self._stopped = False
         self.bytes: dict[str, int] = {}  # by session, both ways
         sweep(None, SOCKETS)
@@ -75,86 +65,86 @@ class Sessions:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
-            with self._places:
+            with self._slots:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
-                    link = client().tunnel(work.session, patience=work.seconds, **self._bounds)
+                    tunnel = client().tunnel(work.session, patience=work.seconds, **self._bounds)
                 except PrivoteError as error:
                     self._broken(work.session, work.peer, str(error))
                     return
-                self._compute(work, link)
+                self._compute(work, tunnel)
 
         threading.Thread(target=run, daemon=True, name=f"session-{work.session}").start()
 
     def expect(self, work: Compute) -> None:
         """Be ready to compute as the peer, when the querier's tunnel comes."""
         with self._changed:
-            self._expected[work.session] = _Expected(work.peer, work)
+            self._expected[work.session] = (work, time.monotonic() + work.seconds)
             self._changed.notify_all()
 
     def serve(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
         """Serve a tunnel that came: yields our frames; PeerError refuses it."""
         work = self._claim(peer, session)
-        if not self._places.acquire(timeout=work.seconds):
-            self._broken(session, peer, "no place became free")
+        if not self._slots.acquire(timeout=work.seconds):
+            self._broken(session, peer, "no slot became free")
             raise PeerError("too many sessions at a time")
         outbox = Outbox(4 * FRAME)
         try:
             yield b""  # ready
-            link = TunnelLink(outbox, incoming, first=False, patience=work.seconds, **self._bounds)
+            tunnel = Tunnel(outbox, incoming, first=False, patience=work.seconds, **self._bounds)
         except BaseException:
-            self._places.release()
+            self._slots.release()
             self._broken(session, peer, "the tunnel ended before anything was computed")
             raise
 
         def run() -> None:
             try:
-                self._compute(work, link)
+                self._compute(work, tunnel)
             finally:
-                self._places.release()
+                self._slots.release()
 
         threading.Thread(target=run, daemon=True, name=f"session-{session}").start()
         try:
             yield from outbox
         finally:  # the peer is gone: no more frames are wanted
-            link.fail("the peer's stream ended early")
+            tunnel.fail("the peer's stream ended early")
 
     def _claim(self, peer: str, session: str) -> Compute:
         """Return the work of an expected session; waits a little for our own side to be ready."""
 
         def there() -> bool:
             found = self._expected.get(session)
-            return self._stopped or (found is not None and found.peer == peer)
+            return self._stopped or (found is not None and found[0].peer == peer)
 
         with self._changed:
             if not self._changed.wait_for(there, timeout=_EARLY):
                 raise PeerError(f"no such session is expected from {peer}")
             if self._stopped:
                 raise PeerError("this program is stopping")
-            return self._expected.pop(session).work
+            return self._expected.pop(session)[0]
 
-    def _compute(self, work: Compute, link: TunnelLink) -> None:
+    def _compute(self, work: Compute, tunnel: Tunnel) -> None:
         began, why = time.monotonic(), None
         with self._changed:
-            self._links.add(link)
+            self._tunnels.add(tunnel)
         try:
             outputs = self._engine.run(
-                work.programs, work.side, work.inputs, link, deadline=work.seconds
+                work.programs, work.side, work.inputs, tunnel, deadline=work.seconds
             )
         except PrivoteError as error:
-            why = link.why or str(error)
+            why = tunnel.why or str(error)
         except Exception as error:  # its text may hold what nobody should see in a log
             why = f"the engine failed: {type(error).__name__}"
         finally:
-            link.close()  # before the report: what was sent last has then arrived
+            tunnel.close()  # before the report: what was sent last has then arrived
             with self._changed:
-                self._links.discard(link)
+                self._tunnels.discard(tunnel)
                 self._changed.notify_all()
         if why is not None:
             self._broken(work.session, work.peer, why)
             return
-        spent, moved = time.monotonic() - began, link.sent + link.received
+        spent, moved = time.monotonic() - began, tunnel.sent + tunnel.received
         self.bytes[work.session] = moved
         while len(self.bytes) > _REMEMBERED:
             self.bytes.pop(next(iter(self.bytes)))
@@ -169,18 +159,19 @@ class Sessions:
         """Give up on sessions whose tunnel never came."""
         with self._changed:
             now = time.monotonic()
-            late = [s for s, e in self._expected.items() if now - e.since > e.work.seconds]
-            gone = [(session, self._expected.pop(session).peer) for session in late]
-        for session, peer in gone:
-            self._broken(session, peer, "its tunnel did not come in time")
+            late = [work for work, until in self._expected.values() if now > until]
+            for work in late:
+                del self._expected[work.session]
+        for work in late:
+            self._broken(work.session, work.peer, "its tunnel did not come in time")
 
     def stop(self) -> None:
         """End every session."""
         with self._changed:
             self._stopped = True
-            links = list(self._links)
+            tunnels = list(self._tunnels)
             self._changed.notify_all()
-        for link in links:
-            link.fail("this program is stopping")
-        with self._changed:  # engines end their processes, links remove their folders
-            self._changed.wait_for(lambda: not self._links, timeout=_GRACE)
+        for tunnel in tunnels:
+            tunnel.fail("this program is stopping")
+        with self._changed:  # engines end their processes, tunnels remove their folders
+            self._changed.wait_for(lambda: not self._tunnels, timeout=_GRACE)

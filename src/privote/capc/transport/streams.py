@@ -1,12 +1,15 @@
-"""What server and client share: names of the two calls, bounds, and how a broken call is told."""
+"""What server and client share: two calls, their bounds, their streams, and why one broke."""
 
 from __future__ import annotations
 
 import resource
+import threading
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from privote.errors import missing_extra
+from privote.errors import PeerError, missing_extra
 
 from ..messages import printable
 
@@ -61,6 +64,10 @@ def limits() -> list[tuple[str, int]]:
     ]
 
 
+_CLOSED = (
+    "it closed the connection: it may not have pinned our certificate, have revoked it, or have "
+    "stopped; its log says which"
+)
 #: What gRPC's words mean, for whoever connected: (part of its text, our sentence).
 _MEANINGS = (
     ("certificate has expired", "its certificate has expired"),
@@ -71,16 +78,13 @@ _MEANINGS = (
     ("No address", "there is no such address"),
     ("name resolution", "there is no such address"),
     ("Name or service not known", "there is no such address"),
-    ("Socket closed", "it closed the connection: it may not have pinned our certificate, have "
-     "revoked it, or have stopped; its log says which"),
-    ("Connection reset", "it closed the connection: it may not have pinned our certificate, have "
-     "revoked it, or have stopped; its log says which"),
-    ("Broken pipe", "it closed the connection: it may not have pinned our certificate, have "
-     "revoked it, or have stopped; its log says which"),
+    ("Socket closed", _CLOSED),
+    ("Connection reset", _CLOSED),
+    ("Broken pipe", _CLOSED),
 )  # fmt: skip
 
 
-def told(error: Any) -> str:
+def cause(error: Any) -> str:
     """Return what went wrong with a call, in one line for a log."""
     details = error.details() if callable(getattr(error, "details", None)) else str(error)
     code = error.code().name if callable(getattr(error, "code", None)) else type(error).__name__
@@ -89,3 +93,92 @@ def told(error: Any) -> str:
             if part in str(details):
                 return meaning
     return printable(f"{details or code}")[:300]
+
+
+class Outbox:
+    """Frames on their way: gRPC takes them at the peer's pace, and whoever puts waits for room.
+
+    Parameters
+    ----------
+    most_bytes
+        How much may wait in memory.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._held = most_bytes, 0
+        self._frames: deque[bytes] = deque()
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, frame: bytes, *, wait: float | None = None) -> None:
+        """Add a frame; waits ``wait`` seconds (None: as long as it takes) for room.
+
+        Raises
+        ------
+        PeerError
+            If the stream has ended, or the peer took nothing for that long.
+        """
+        with self._changed:
+            room = self._changed.wait_for(
+                lambda: self._closed or not self._frames or self._held + len(frame) <= self._most,
+                timeout=wait,
+            )
+            if self._closed:
+                raise PeerError("the stream to the peer has ended")
+            if not room:
+                raise PeerError(f"the peer took nothing for {wait:g} s")
+            self._frames.append(frame)
+            self._held += len(frame)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let what is waiting go out, and nothing after it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def drop(self) -> None:
+        """End at once: what is waiting goes nowhere."""
+        with self._changed:
+            self._frames.clear()
+            self._held = 0
+            self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True once nothing more can be put."""
+        return self._closed
+
+    @property
+    def waiting(self) -> bool:
+        """True while something has not gone out."""
+        return bool(self._frames)
+
+    def __iter__(self) -> Outbox:
+        return self
+
+    def __next__(self) -> bytes:
+        with self._changed:
+            self._changed.wait_for(lambda: self._frames or self._closed)
+            if not self._frames:
+                raise StopIteration
+            frame = self._frames.popleft()
+            self._held -= len(frame)
+            self._changed.notify_all()
+            return frame
+
+
+@dataclass(eq=False)
+class Line:
+    """A stream of messages with one peer, from either side."""
+
+    peer: str
+    role: str
+    fingerprint: str
+    end: Callable[[str], None]  # cuts it off, with the reason
+    garbled: int = 0
+    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
+
+    def send(self, data: bytes) -> None:
+        """Send a message without waiting; a peer that takes nothing is as good as gone."""
+        self.outbox.put(data, wait=0.0)

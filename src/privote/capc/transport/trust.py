@@ -45,19 +45,19 @@ def pin(folder: Path, file: Path, *, name: str | None = None, alone: bool = Fals
         raise InputError(
             f"this certificate of {given.name!r} was revoked and stays so: {given.fingerprint}"
         )
-    place = folder / f"{given.name}.pem"
-    held = [] if alone or not place.exists() else read_all(place)
+    pinned = folder / f"{given.name}.pem"
+    held = [] if alone or not pinned.exists() else read_all(pinned)
     kept = [each for each in held if each.fingerprint != given.fingerprint]
-    _replace(place, b"".join(each.pem for each in [*kept, given]))
+    _replace(pinned, b"".join(each.pem for each in [*kept, given]))
     return given
 
 
 def revoke(folder: Path, name: str, *, fingerprint: str | None = None) -> list[Certificate]:
     """Remove a site's pins (or one of them) and note their fingerprints as revoked for good."""
-    place = folder / f"{check_name(name)}.pem"
-    if not place.exists():
+    pinned = folder / f"{check_name(name)}.pem"
+    if not pinned.exists():
         raise InputError(f"no certificate of {name!r} is pinned in {str(folder)!r}")
-    held = read_all(place)
+    held = read_all(pinned)
     gone = [each for each in held if fingerprint in (None, each.fingerprint)]
     if not gone:
         raise InputError(f"{name!r} has no pinned certificate with fingerprint {fingerprint!r}")
@@ -65,7 +65,7 @@ def revoke(folder: Path, name: str, *, fingerprint: str | None = None) -> list[C
     noted = revoked(folder) | {each.fingerprint for each in gone}
     _replace(folder / REVOKED, "".join(f"{each}\n" for each in sorted(noted)).encode())
     kept = [each for each in held if each not in gone]
-    _replace(place, b"".join(each.pem for each in kept)) if kept else place.unlink()
+    _replace(pinned, b"".join(each.pem for each in kept)) if kept else pinned.unlink()
     return gone
 
 

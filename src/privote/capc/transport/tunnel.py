@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from privote.errors import PeerError
 from privote.scratch import Scratch
 
-from ..messages import printable
-from .outbox import Outbox
+from .streams import Outbox, cause
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
 PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
@@ -33,8 +32,8 @@ _CONNECTIONS = 32
 _HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
 
 
-class TunnelLink:
-    """One side of a session, as the engine knows it (`secure.base.Link`).
+class Tunnel:
+    """One side of a session, as the engine knows it (`secure.base.Channel`).
 
     Parameters
     ----------
@@ -85,28 +84,25 @@ class TunnelLink:
         return self._why
 
     @property
-    def over(self) -> bool:
+    def closed(self) -> bool:
         """True once the session is closed or broken."""
         return self._closed or self._why is not None
 
-    @property
-    def closed(self) -> bool:
-        """The same, for an engine: it ends at once instead of at its deadline."""
-        return self.over
-
-    def exchange(self, data: bytes) -> bytes:
-        """Send ours, return the peer's."""
+    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+        """Send ours, return the peer's; PeerError if that takes longer than so many seconds."""
+        wait = self._patience if seconds is None else seconds
+        until = time.monotonic() + wait
         if len(data) > self._most_exchange:
             raise PeerError(
                 f"an exchange must have at most {self._most_exchange} bytes, ours has more"
             )
         for start in range(0, max(len(data), 1), PIECE):
             last = start + PIECE >= len(data)
-            self.send(EXCHANGE, int(last), data[start : start + PIECE])
+            self.send(EXCHANGE, int(last), data[start : start + PIECE], until - time.monotonic())
         try:
-            theirs = self._blobs.get(timeout=self._patience)
+            theirs = self._blobs.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
-            raise PeerError(f"the peer sent nothing for {self._patience:g} s") from None
+            raise PeerError(f"the peer sent nothing within {wait:g} s") from None
         if theirs is None:
             self._blobs.put(None)
             raise PeerError(self._why or "the peer ended the session early")
@@ -134,10 +130,10 @@ class TunnelLink:
         with contextlib.suppress(queue.Full):
             self._blobs.put_nowait(None)
 
-    def send(self, kind: int, number: int, data: bytes = b"") -> None:
-        """Send a frame; waits while the peer is slow."""
+    def send(self, kind: int, number: int, data: bytes = b"", wait: float | None = None) -> None:
+        """Send a frame; waits while the peer is slow, no longer than ``wait`` seconds if given."""
         self._count(sent=_HEAD.size + len(data))
-        self._outbox.put(_HEAD.pack(kind, number) + data)
+        self._outbox.put(_HEAD.pack(kind, number) + data, wait=wait)
 
     def _count(self, *, sent: int = 0, received: int = 0) -> None:
         with self._lock:
@@ -192,7 +188,7 @@ class TunnelLink:
         except PeerError as error:
             why = str(error)
         except Exception as error:  # whatever gRPC raises when a stream breaks
-            why = f"the stream broke: {_short(error)}"
+            why = f"the stream broke: {cause(error)}"
         if not self._bye:
             self.fail(why)
             return
@@ -238,9 +234,9 @@ class TunnelLink:
 class _Connection:
     """One connection of the engine: a thread for each direction, and a bounded buffer inwards."""
 
-    def __init__(self, link: TunnelLink, number: int, end: socket.socket, patience: float) -> None:
+    def __init__(self, tunnel: Tunnel, number: int, end: socket.socket, patience: float) -> None:
         self.socket = end
-        self._link, self._number, self._patience = link, number, patience
+        self._tunnel, self._number, self._patience = tunnel, number, patience
         self._inward = Outbox(_BUFFER)
 
     def start(self, *, connected: bool) -> None:
@@ -274,25 +270,19 @@ class _Connection:
 
     def _connect(self) -> None:
         """Reach our engine, which may still be on its way up."""
-        path, until = str(self._link.folder / "self.sock"), time.monotonic() + self._patience
+        path, until = str(self._tunnel.folder / "self.sock"), time.monotonic() + self._patience
         while True:
             try:
                 self.socket.connect(path)
                 return
             except OSError:
-                if time.monotonic() > until or self._link.over:
+                if time.monotonic() > until or self._tunnel.closed:
                     raise
                 time.sleep(0.02)
 
     def _read(self) -> None:
         with contextlib.suppress(OSError, PeerError):
             while data := self.socket.recv(PIECE):
-                self._link.send(DATA, self._number, data)
+                self._tunnel.send(DATA, self._number, data)
         with contextlib.suppress(PeerError):
-            self._link.send(SHUT, self._number)
-
-
-def _short(error: Exception) -> str:
-    details = getattr(error, "details", None)
-    said = details() if callable(details) else str(error)
-    return printable(str(said or type(error).__name__))[:200]
+            self._tunnel.send(SHUT, self._number)

@@ -18,8 +18,8 @@ from privote.ballots import Ballots
 from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
+from privote.capc.noise import SharedNoise
 from privote.capc.roles.base import Received
-from privote.capc.shares import SharedNoise
 from privote.cli.capc_output import facts_of, statement
 from privote.entropy import Entropy
 from privote.links import skellam
@@ -81,7 +81,7 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
 
 @pytest.mark.parametrize("name", ["plain", "gate"])
 def test_a_share_is_drawn_from_its_pmf(name: str) -> None:
-    noise = SharedNoise.of(MECHANISMS[name])
+    noise = SharedNoise.of(MECHANISMS[name], 1)
     drawn = noise.draw(4, 20_000, 1, Entropy(3))
     assert drawn.shape == (20_000, len(noise.links))
     for column, link in zip(drawn.T, noise.links, strict=True):
@@ -194,7 +194,7 @@ def test_no_neighbour_costs_more_than_is_charged_wherever_known_shares_put_the_b
     name: str, voters: int
 ) -> None:
     """An answering site knows its own share x of the vote and y of the gate: all are enumerated."""
-    noise, orders = SharedNoise.of(MECHANISMS[name]), np.array([1.5, 4.0, 18.0, 64.0])
+    noise, orders = SharedNoise.of(MECHANISMS[name], 1), np.array([1.5, 4.0, 18.0, 64.0])
     charged = noise.surprise_rdp(voters, 1, orders)
     worst = np.zeros(len(orders))
     margins = np.arange(-voters, voters + 1)
@@ -219,7 +219,7 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
     orders = pv.DEFAULT_ORDERS
     for sigma in (0.5, 2.0, 7.0, 40.0):
         mechanism = pv.BinaryVoting(sigma=sigma)
-        found = SharedNoise.of(mechanism).surprise_rdp(50, 1, orders)
+        found = SharedNoise.of(mechanism, 1).surprise_rdp(50, 1, orders)
         assert (found <= orders / sigma**2).all()
         low = orders <= 15
         if sigma >= 2:  # with less, the legal margins lie too far apart to meet the costliest bar
@@ -227,7 +227,7 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
 
 
 def test_pricing_keeps_no_long_tables() -> None:
-    noise = SharedNoise.of(pv.BinaryVoting(sigma=1.03125))
+    noise = SharedNoise.of(pv.BinaryVoting(sigma=1.03125), 1)
     tracemalloc.start()
     try:
         noise.surprise_rdp(10, 1)  # from a table of 2^21 places
@@ -242,7 +242,7 @@ def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_muc
     orders = pv.DEFAULT_ORDERS
     for voters, gate, factor in ((2, None, 1.4), (50, pv.Gate(threshold=35.0, sigma=2.0), 3.2)):
         mechanism = pv.BinaryVoting(sigma=2.0, gate=gate)
-        found = SharedNoise.of(mechanism).surprise_rdp(voters, 1, orders)
+        found = SharedNoise.of(mechanism, 1).surprise_rdp(voters, 1, orders)
         known = mechanism.surprise_rdp(voters, 1, orders)
         at = np.searchsorted(orders, 4.0)
         assert 0.95 * factor < found[at] / known[at] <= factor

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.capc import programs
-from privote.capc.layout import SLOTS, responses, single_response, single_response_rows
-from privote.capc.programs import BallotProgram, chunk_rows
+from privote.capc.programs import BallotProgram, ballot
+from privote.capc.programs.ballot import SLOTS, responses, single_response, single_response_rows
 from privote.errors import InputError
+
+
+def most_rows(**sizes: int | None) -> int:
+    return BallotProgram(rows=1, **sizes).most_rows  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ def test_rows_within_one_polynomial_are_not_enough() -> None:
 )
 @pytest.mark.parametrize("features", [3, 294, 512])
 def test_chunk_is_a_power_of_two(labels: int, hidden: int | None, rows: int, features: int) -> None:
-    assert chunk_rows("ballot", labels, features=features, hidden=hidden) == rows
+    assert most_rows(features=features, labels=labels, hidden=hidden) == rows
 
 
 @given(
@@ -50,7 +53,7 @@ def test_chunk_is_a_power_of_two(labels: int, hidden: int | None, rows: int, fea
     share=st.floats(0.001, 1.0),
 )
 def test_padded_rows_are_safe(features: int, labels: int, hidden: int | None, share: float) -> None:
-    most = chunk_rows("ballot", labels, features=features, hidden=hidden)
+    most = most_rows(features=features, labels=labels, hidden=hidden)
     rows = max(1, int(share * most))
     padded = BallotProgram(rows=rows, features=features, labels=labels, hidden=hidden).padded()
     assert rows <= padded.rows <= most
@@ -67,9 +70,9 @@ def test_padding_looks_at_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -
         looks.append(sizes)
         return single_response(*sizes)
 
-    monkeypatch.setattr(programs, "single_response", counted)
+    monkeypatch.setattr(ballot, "single_response", counted)
     padded = BallotProgram(rows=1111, features=8, labels=3, hidden=3).padded()
-    assert 1111 < padded.rows <= chunk_rows("ballot", 3, features=8, hidden=3)
+    assert 1111 < padded.rows <= most_rows(features=8, labels=3, hidden=3)
     assert len(looks) < 30
 
 

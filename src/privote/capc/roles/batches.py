@@ -1,0 +1,173 @@
+"""A batch: what a querying party brings, the programs both sides build, what it takes home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...entropy import Entropy
+from ...errors import InputError
+from ..messages import DECISION, IntArray
+from ..programs import AllowanceProgram, BallotProgram, DecisionProgram, Program
+from ..terms import Terms
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelledBatch:
+    """What a querying party takes home: released labels, and what may be said about them.
+
+    Attributes
+    ----------
+    labels
+        (queries, labels) int8: 1, 0 or ABSTAIN (-1).
+    parties, voters
+        Who took part, and how many were registered.
+    left_out
+        Why, of everybody who did not take part.
+    epsilon, delta, guarantee
+        For each answering party's data: the whole budget, of all batches of all querying parties
+        together. No smaller number is true of one querying party alone, because answering models
+        may have learnt from labels that others received.
+    resumed
+        Whether an earlier batch's charge paid for it.
+    simulated, engine
+        Whether somebody's randomness had a seed; which engine ("clear" hides nothing).
+    """
+
+    batch: str
+    labels: npt.NDArray[np.int8]
+    parties: tuple[str, ...]
+    voters: int
+    left_out: Mapping[str, str]
+    epsilon: float
+    delta: float
+    guarantee: str
+    resumed: bool
+    simulated: bool
+    engine: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return all but the labels, as JSON."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in vars(self).items()
+            if key != "labels"
+        }
+
+
+def check_rows(rows: IntArray, terms: Terms) -> IntArray:
+    """Return the rows (queries, features), if they are quantised as the terms say."""
+    rows = np.asarray(rows)
+    if rows.dtype.kind not in "iu" or rows.ndim != 2 or rows.shape[1] != terms.features:
+        raise InputError(
+            "rows",
+            f"must be whole numbers (queries, {terms.features}), got {rows.dtype} {rows.shape}",
+        )
+    if not 1 <= len(rows) <= terms.most_queries:
+        raise InputError("rows", f"must be 1 to {terms.most_queries} queries", len(rows))
+    if np.abs(rows).max() > 2**terms.bits:
+        raise InputError("rows", f"must lie within 2^{terms.bits}", int(np.abs(rows).max()))
+    return rows.astype(np.int64)
+
+
+def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -> IntArray | None:
+    """Return the private guess (queries, labels), if the terms allow one."""
+    if baseline is None:
+        return None
+    if not terms.takes_baseline:
+        raise InputError("baseline", "goes with an allowance of single votes only")
+    guess = np.asarray(baseline)
+    shape = (queries, len(terms.labels))
+    if guess.shape != shape:
+        raise InputError("baseline", f"must be (queries, labels) = {shape}", guess.shape)
+    strange = ~np.isin(guess, (0, 1))
+    if strange.any():
+        raise InputError("baseline", "must hold 0 and 1 only", guess[strange][0])
+    return guess.astype(np.int64)
+
+
+# -- what both sides of a session build from public numbers ----------------------------------------
+
+
+def ballot_session(batch: str, party: str) -> str:
+    """Return the id of the session in which a party's ballots are computed."""
+    return f"{batch}:{party}"
+
+
+def decision_session(batch: str) -> str:
+    """Return the id of the session in which the labels are decided."""
+    return f"{batch}:{DECISION}"
+
+
+def sliced(
+    programs: Sequence[Program], values: Mapping[str, IntArray]
+) -> list[dict[str, IntArray]]:
+    """Return the values of each program: those of the queries it takes."""
+    ends = np.cumsum([program.rows for program in programs])
+    return [
+        {name: value[end - program.rows : end] for name, value in values.items()}
+        for program, end in zip(programs, ends, strict=True)
+    ]
+
+
+def ballot_programs(terms: Terms, queries: int, hidden: int | None) -> list[BallotProgram]:
+    """Return the programs of one party's ballots on a batch."""
+    return BallotProgram(
+        rows=1,
+        features=terms.features,
+        labels=len(terms.labels),
+        hidden=hidden,
+        weights=terms.counted.weights,
+    ).split(queries)
+
+
+def decision_programs(
+    terms: Terms,
+    querier: str,
+    queries: int,
+    parties: tuple[str, ...],
+    *,
+    baseline: bool = False,
+    allowances: Mapping[str, int],
+) -> list[DecisionProgram] | list[AllowanceProgram]:
+    """Return the programs that decide a batch; with allowances, what is left goes from one on."""
+    labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
+    gated = terms.mechanism.gate is not None
+    if not terms.allowance:
+        shared = noise is not None
+        return DecisionProgram(rows=1, labels=labels, gated=gated, shared=shared).split(queries)
+    return AllowanceProgram(
+        rows=1,
+        parties=len(parties),
+        voters=len(terms.voters(querier)),
+        labels=labels,
+        gated=gated,
+        steps=None if noise is None else noise.steps,
+        grid=terms.counted.unit,
+        by_ballot=terms.by_ballot,
+        baseline=baseline,
+        has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
+        charged=tuple(allowances[party] for party in parties),
+    ).split(queries)
+
+
+def offsets(terms: Terms, querier: str, parties: tuple[str, ...]) -> IntArray:
+    """Return what twice the yes-votes (or weights) stand against, by label: (labels,).
+
+    As the mechanisms tally: a missing vote is neither side for binary voting, and not a yes where
+    a bar was placed, for tau voting, and with an allowance (where it counts as the baseline).
+    """
+    voters, labels = len(terms.voters(querier)), len(terms.labels)
+    if not terms.allowance and terms.counted.neutral:
+        return np.asarray(terms.counted.unit * terms.has(parties).sum(axis=0), np.int64)
+    return np.full(labels, terms.counted.unit * voters, np.int64)
+
+
+def words(entropy: Entropy, *shape: int) -> IntArray:
+    """Return uniform 64-bit words."""
+    count = int(np.prod(shape))
+    return np.frombuffer(entropy.bytes(8 * count), np.int64).reshape(shape).copy()
