@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privote.errors import InputError
-from privote.links import OptimalLink
-from privote.mechanisms import (
-    MECHANISMS,
-    BinaryVoting,
-    Gate,
-    Mechanism,
-    PluralityVoting,
-    PowersetVoting,
-    TauVoting,
-)
 
 from . import options
 from .output import say
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 
 def audit(
@@ -30,7 +23,7 @@ def audit(
         typer.Option(
             "--mechanism",
             metavar="NAME",
-            help=f"Audit this one only (may be repeated): {', '.join(MECHANISMS)}.",
+            help="Audit this one only (may be repeated): binary, tau, powerset or plurality.",
         ),
     ] = None,
     elections: Annotated[int, typer.Option(help="How many random elections each.")] = 100,
@@ -57,6 +50,8 @@ def audit(
 
         privote audit --mechanism binary --elections 500
     """
+    from privote.mechanisms import MECHANISMS
+
     for name in mechanism or ():
         if name not in MECHANISMS:
             known = ", ".join(MECHANISMS)
@@ -87,6 +82,15 @@ class _Size:
 
 def _subjects(voters: int) -> list[Mechanism]:
     """Return every mechanism with each of its features; little noise, so that flaws would show."""
+    from privote.links import OptimalLink
+    from privote.mechanisms import (
+        BinaryVoting,
+        Gate,
+        PluralityVoting,
+        PowersetVoting,
+        TauVoting,
+    )
+
     gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
     return [
         BinaryVoting(sigma=2.0),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import rounded_up
 from privote.errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
 
 from . import options
@@ -234,6 +233,8 @@ def _in_clear(output: Path, terms: Terms, scenes: Any, seed: int | None) -> dict
 def _finish(output: Path, terms: Terms, scenes: Any, facts: dict[str, Any], *, json: bool) -> None:
     """Write what was found and show it."""
     import numpy as np
+
+    from privote.accounting.renyi import rounded_up
 
     from .capc_output import allowance_said
     from .output import print_json, print_table

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import check_delta, rounded_up
 from privote.errors import InputError, positive
 
 from . import options
@@ -44,6 +43,8 @@ def demo(
 
         privote demo --output privote-demo
     """
+    from privote.accounting.renyi import check_delta
+
     from .files import check_folder, made_folder
 
     for name, value in (("teachers", teachers), ("queries", queries), ("private", private)):
@@ -81,6 +82,8 @@ def _is_demo(folder: Path) -> bool:
 
 def _commands(output: Path, outcome: Any) -> list[str]:
     """Return three things to try, ready to be pasted."""
+    from privote.accounting.renyi import rounded_up
+
     request = outcome.request
     votes, mine = (shlex.quote(str(output / name)) for name in ("votes.npz", "my-labels.csv"))
     sigma = outcome.mechanisms["binary"].sigma
@@ -99,6 +102,7 @@ def _write(output: Path, outcome: Any) -> dict[str, Any]:
     """Write votes, labels, summary and report; return where they are and what to try next."""
     import json
 
+    from privote.accounting.renyi import rounded_up
     from privote.votefiles import write_packed
 
     from .demo_page import write_report
@@ -147,6 +151,7 @@ def _show_json(outcome: Any, written: dict[str, Any]) -> None:
 
 
 def _show(outcome: Any, written: dict[str, Any]) -> None:
+    from privote.accounting.renyi import rounded_up
     from privote.report import OWNER_ONLY
 
     from .demo_page import COMPARED, MODELS, READING, SEALED, TERMINAL

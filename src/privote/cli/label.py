@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 from . import options
@@ -267,6 +266,7 @@ def _show_json(
 
 
 def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None) -> None:
+    from privote.accounting.renyi import rounded_up
     from privote.mechanisms.base import describe
     from privote.report import OWNER_ONLY, mark
 

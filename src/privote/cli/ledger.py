@@ -13,7 +13,7 @@ import typer
 from privote.errors import LedgerError
 
 from . import options
-from .output import print_facts, print_json, print_table
+from .output import print_facts, print_json, print_table, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -110,25 +110,18 @@ def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False)
     try:
         with _opened(path, beside) as (ledger, name):
             found = ledger.verify()
+            facts = {"entries": found.entries, "head": found.head}
     except LedgerError as error:
-        if json:
-            print_json({"ok": False, "problems": [str(error)]})
-        raise
+        facts, problems = {}, [str(error)]
+    else:
+        problems = list(found.problems)
     if json:
-        print_json(
-            {
-                "ok": found.ok,
-                "entries": found.entries,
-                "head": found.head,
-                "problems": list(found.problems),
-            }
-        )
-    elif found.ok:
-        print_facts(
-            {"entries": found.entries, "head": found.head}, title=f"{name}: nothing is wrong"
-        )
-    if not found.ok:
-        raise LedgerError("; ".join(found.problems))
+        print_json({"ok": not problems, **facts, "problems": problems})
+    elif not problems:
+        print_facts(facts, title=f"{name}: nothing is wrong")
+    if problems:
+        say(f"error: {'; '.join(problems)}", err=True)
+        raise typer.Exit(LedgerError.exit_code)
 
 
 @app.command()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError
-from privote.links import OptimalLink
-from privote.mechanisms import MECHANISMS, Gate, Mechanism
 
 from . import options
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 # Flags that only some mechanisms know; the others go with all of them.
 _GOES_WITH = {
@@ -40,6 +41,8 @@ class MechanismFlags:
     gate_sigma: options.GateSigma = None
 
     def __post_init__(self) -> None:
+        from privote.mechanisms import MECHANISMS
+
         if not self.name:
             stray = [f.name for f in fields(self) if getattr(self, f.name) not in (None, "")]
             if stray:
@@ -73,6 +76,9 @@ class MechanismFlags:
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
+        from privote.links import OptimalLink
+        from privote.mechanisms import MECHANISMS, Gate
+
         if sigma is None and not self.noisy:
             more = " (or --link-cost and --link-order)" if self.name == "binary" else ""
             raise InputError(f"--sigma{more} must be given for mechanism '{self.name}', got none")

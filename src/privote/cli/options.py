@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from privote.errors import InputError
-from privote.mechanisms import MECHANISMS
 
 _MECHANISM, _BUDGET = "Mechanism", "Budget"
 _SIGMA = "Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax."
@@ -34,7 +33,7 @@ Name = Annotated[
         "--mechanism",
         metavar="NAME",
         show_default=False,
-        help=f"How a tally becomes labels: {', '.join(MECHANISMS)}.",
+        help="How a tally becomes labels: binary, tau, powerset or plurality.",
         rich_help_panel=_MECHANISM,
     ),
 ]

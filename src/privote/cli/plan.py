@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
-from privote.mechanisms import Mechanism
 
 from . import options
 from .groups import Group, grouped
 from .mechanism import MechanismFlags
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
 
@@ -159,6 +160,8 @@ def _numbers(
 
 
 def _show(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
+    from privote.accounting.renyi import rounded_up
+
     from .output import print_facts
 
     unit = "single votes" if numbers["allowance_counts"] == "votes" else "whole ballots"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from privote.ballots import BallotSource
-from privote.blocks import Block
+if TYPE_CHECKING:
+    from privote.ballots import BallotSource
+    from privote.blocks import Block
 
 Tick = Callable[[int], None]
 
