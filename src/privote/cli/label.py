@@ -104,7 +104,7 @@ def label(
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
-    labels. --show-sealed then also shows what PATE 2018 would have said, which is no valid bound.
+    labels.
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
@@ -184,12 +184,12 @@ def label(
     known_by = None
     if release.ledger is not None and guarantee == "allowance":
         known_by = "place" if names is None else "name"
-    sealed = _sealed(release, names, ballots) if show_sealed else None
+    sealed = _sealed(release, names) if show_sealed else None
     show = _show_json if json else _show
     show(release, output, known_by, sealed)
 
 
-def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, Any]:
+def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
     """Return what is for the owner's eyes, as plain numbers."""
     import numpy as np
 
@@ -221,29 +221,8 @@ def _sealed(release: Any, names: list[str] | None, ballots: Any) -> dict[str, An
             "epsilon_of_costliest_voter": float(bills.max()),
             "epsilon_of_median_voter": float(np.median(bills)),
             **exact,
-            **_as_in_2018(release, ballots),
         }
     return {}
-
-
-def _as_in_2018(release: Any, ballots: Any) -> dict[str, Any]:
-    """Return the figures of PATE 2018's own procedure on these votes, where it is defined."""
-    from privote.accounting.sanitize2018 import sanitized
-    from privote.guardian.consensus import Levels
-    from privote.mechanisms import BinaryVoting
-
-    sigma = release.mechanism.get("sigma")
-    if sigma is None or release.mechanism != BinaryVoting(sigma=sigma).parameters():
-        return {}
-    mechanism = BinaryVoting(sigma=sigma)
-    levels = Levels.of(mechanism, ballots)
-    if levels is None or levels.reach != 1:
-        return {}
-    for block in ballots.head(release.answered).blocks():
-        levels.add(mechanism.tally(block))
-    found = sanitized(levels.histogram, sigma, release.delta)._asdict()
-    note = "for comparison only: not a valid bound"
-    return {"pate2018": note, **{f"pate2018_{name}": value for name, value in found.items()}}
 
 
 def _show_json(
