@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from privote import InputError
-from privote.cli.files import claimed, read_baseline, write_label_csv
+from privote.cli.files import claimed, read_baseline
+from privote.report.tables import write_label_csv
 
 
 def test_the_draft_becomes_the_output(tmp_path: Path) -> None:

@@ -205,11 +205,11 @@ def _row(each: Certificate, held: str) -> dict[str, Any]:
 
 
 def _show(each: Certificate, title: str, said: str, json: bool) -> None:
-    from .output import print_facts, print_json
+    from .output import print_result
 
     facts = {
         "site": each.name,
         "fingerprint": each.fingerprint,
         "valid until": each.ends.strftime("%Y-%m-%d %H:%M UTC"),
     }
-    print_json(facts) if json else print_facts(facts, title=title, caption=said)
+    print_result(facts, json=json, title=title, caption=said)

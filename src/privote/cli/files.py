@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,24 +60,24 @@ def check_new(
         raise InputError(option, f"{str(path)!r} exists; give --force to replace it")
 
 
-def check_folder(output: Path, *, force: bool) -> None:
-    """Refuse a folder that holds anything but a draft, unless it may be replaced; the same rule."""
-    if not force and output.is_dir() and any(file.name != DRAFT for file in output.iterdir()):
-        raise InputError(
-            f"--output {str(output)!r} exists and is not empty; give --force to replace files in it"
-        )
-
-
 @contextmanager
-def made_folder(output: Path) -> Iterator[None]:
-    """Make the folder if it is not there, for work that may fail: then it is gone again."""
-    there = output.exists()
+def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
+    """Claim a folder for work that may fail; a folder that was made for it is then gone again.
+
+    One that holds anything but a draft is taken with ``force`` only: the same rule as for a file.
+    """
+    there = output.is_dir()
+    if there and not force and any(file.name != DRAFT for file in output.iterdir()):
+        raise InputError(
+            "output", f"{str(output)!r} exists and is not empty; give --force to replace files"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
     except OSError as error:
-        raise InputError(
-            f"--output {str(output)!r} cannot be a folder: {error.strerror or error}"
-        ) from None
+        why = error.strerror or error
+        raise InputError("output", f"{str(output)!r} cannot be a folder: {why}") from None
     try:
         yield
     except BaseException:
@@ -107,6 +107,8 @@ def claimed(
 
 def write_labels(release: Release, path: Path) -> None:
     """Write a release: ``.npz`` with its facts, ``.csv`` with the labels alone."""
+    from privote.report.tables import write_label_csv
+
     if path.suffix == ".npz":
         release.save(path)
     else:
@@ -125,34 +127,8 @@ def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Pat
         check_new("--statement", file, force=force, keep=keep)
 
 
-class Promise(Protocol):
-    """What states a guarantee: a release of labels, or what private training promises."""
-
-    def statement(self) -> str:
-        """Return it in plain words."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as plain values."""
-
-
-def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
-    """Write the guarantee in plain words, and the same for machines beside it."""
-    facts = json.dumps(promise.facts(), indent=2, default=str)
-    for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
-        with complete(file, force=force) as part:
-            part.write_text(text + "\n", encoding="utf-8")
-
-
-def write_label_csv(labels: npt.NDArray[Any], path: Path) -> None:
-    """Write (queries, labels) under the header query,label_0,...; -1 is ABSTAIN."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["query", *(f"label_{i}" for i in range(labels.shape[1]))])
-        writer.writerows([query, *row] for query, row in enumerate(labels.tolist()))
-
-
 def read_baseline(path: Path) -> npt.NDArray[Any]:
-    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as `write_label_csv` writes it.
+    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as ``privote label`` writes it.
 
     A CSV file without a header has one column a label.
     """

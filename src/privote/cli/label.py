@@ -120,7 +120,7 @@ def label(
     """
     import privote
     from privote.ballots import Ballots
-    from privote.drafts import Draft, beside, complete
+    from privote.drafts import Draft, beside, complete, write_statement
 
     from .files import (
         LABEL_FILES,
@@ -129,7 +129,6 @@ def label(
         read_baseline,
         read_names,
         write_labels,
-        write_statement,
     )
     from .progress import WatchedBallots, working
 

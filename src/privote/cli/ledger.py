@@ -13,7 +13,7 @@ import typer
 from privote.errors import LedgerError
 
 from . import options
-from .output import print_facts, print_json, print_table, say
+from .output import print_facts, print_json, print_result, print_table, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -147,7 +147,8 @@ def export(
             "head": found.head,
         }
         draft.write_text(jsonlib.dumps(payload, indent=2) + "\n", encoding="utf-8")
-    _say(json, {"output": str(output), "entries": found.entries, "verified": found.ok})
+    facts = {"output": str(output), "entries": found.entries, "verified": found.ok}
+    print_result(facts, json=json, title="Written")
 
 
 @app.command()
@@ -168,11 +169,4 @@ def backup(
         draft.unlink()  # a copy is a file of its own making
         ledger.backup(draft)
         entries = ledger.verify().entries
-    _say(json, {"output": str(output), "entries": entries})
-
-
-def _say(json: bool, facts: dict[str, Any]) -> None:
-    if json:
-        print_json(facts)
-    else:
-        print_facts(facts, title="Written")
+    print_result({"output": str(output), "entries": entries}, json=json, title="Written")

@@ -155,5 +155,10 @@ def parse_threshold(text: str | None) -> float | list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--threshold must be one number or a comma list, got {text!r}") from None
+        raise InputError("threshold", "must be one number or a comma list", text) from None
     return values[0] if len(values) == 1 else values
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Return a comma list of names; None if it was not given."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))

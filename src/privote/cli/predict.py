@@ -67,7 +67,7 @@ def predict(
     from privote.learning.students.saving import load_student
 
     from .files import claimed
-    from .output import print_facts, print_json
+    from .output import print_result
 
     saved = load_student(student, trusted=trust or ())
     bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
@@ -93,7 +93,7 @@ def predict(
         "student's guarantee, by its file": saved.privacy.get("guarantee"),
         "written to": str(output),
     }
-    print_json(facts) if json else print_facts(facts, title="Predicted")
+    print_result(facts, json=json, title="Predicted")
 
 
 def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: object) -> None:

@@ -25,6 +25,17 @@ def working(what: str, total: int | None = None) -> Iterator[Tick]:
 
 
 @contextmanager
+def telling(what: str, total: int | None = None) -> Iterator[Tick]:
+    """Show a bar, or where there is no terminal one line, while the block runs."""
+    import typer
+
+    if not typer.get_text_stream("stderr").isatty():
+        typer.echo(what, err=True)
+    with working(what, total) as tick:
+        yield tick
+
+
+@contextmanager
 def stages() -> Iterator[Callable[[str, int, int], None]]:
     """Show one bar a stage; yields a function that takes the stage, how much is done, of how much.
 

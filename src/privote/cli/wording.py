@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from itertools import pairwise
+from json import dumps
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from privote.errors import InputError, PrivoteError, printable
-
-from .output import print_json
 
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -168,12 +167,13 @@ def refuse(error: PrivoteError, spelling: Spelling, more: str = "", *, json: boo
     """Say what was refused, on stderr and for programs on stdout, and leave with its exit code."""
     said = error.worded(spelling.spell) + more
     if json:  # a program reads stdout, where it expects an object
-        facts = {
+        facts: dict[str, Any] = {
             "argument": error.argument and spelling.spell(error.argument, None),
             "rule": PrivoteError(error.rule).worded(spelling.spell),
             "value": error.shown,
         }
-        print_json({"error": said.splitlines()[0], "exit_code": error.exit_code, **facts})
+        facts = {"error": said.splitlines()[0], "exit_code": error.exit_code, **facts}
+        typer.echo(dumps(facts, indent=2))
     typer.echo(f"error: {printable(said, lines=True)}", err=True)
     raise typer.Exit(error.exit_code)
 

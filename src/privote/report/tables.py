@@ -6,11 +6,13 @@ Rows are plain dicts. What a reader may do with a row is said in words, in a col
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,3 +219,24 @@ def _short(number: str) -> str:
     """Return 1e-5 for 1.0e-05."""
     mantissa, _, exponent = number.partition("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}" if exponent else number
+
+
+def plain(value: Any) -> Any:
+    """Return the value as what JSON knows; a number that is none is null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # an array of numpy's, or one of its numbers
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_label_csv(labels: Any, path: Path) -> None:
+    """Write (queries, labels) under the header query,label_0,...; -1 is ABSTAIN."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["query", *(f"label_{i}" for i in range(labels.shape[1]))])
+        writer.writerows([query, *row] for query, row in enumerate(labels.tolist()))
