@@ -115,11 +115,11 @@ def query(
     from privote.capc.statements import allowance_said, write
     from privote.datasets.tables import table
 
-    from .files import claimed_folder, read_baseline
+    from .files import claimed_folder, read_array
     from .output import print_facts, print_json, say
 
     read, data = Site.read(site), table(rows)
-    guess = None if baseline is None else read_baseline(baseline)
+    guess = None if baseline is None else read_array(baseline, "baseline", "baseline")
     with claimed_folder(output, force=force):  # before anything is charged
         facts, answers = ask(read, data.X, baseline=guess)
         write(output, facts, read.terms, answers)
@@ -208,9 +208,9 @@ def retrain(
 
     received = ArrayFile(answers)
     if not {"labels", "label_names"} <= set(received.names):
-        raise InputError(f"LABELS.npz must be what `privote capc query` wrote, got {answers.name}")
+        raise InputError("LABELS.npz", "must be what privote capc query wrote", answers.name)
     names = [str(name) for name in received["label_names"]]
-    own = table(records, labels=[name.strip() for name in labels.split(",")])
+    own = table(records, labels=options.names(labels) or ())
     new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
     model = retrain_site(
         Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]

@@ -26,7 +26,7 @@ DRAFT = ".draft"  # of what is written into a folder
 
 
 def check_new(
-    option: str,
+    argument: str,
     path: Path,
     suffixes: tuple[str, ...] = (),
     *,
@@ -38,26 +38,26 @@ def check_new(
     A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
     """
     if suffixes and path.suffix not in suffixes:
-        raise InputError(option, f"must end in {' or '.join(suffixes)}", path.name)
+        raise InputError(argument, f"must end in {' or '.join(suffixes)}", path.name)
     try:
         path.stat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # a loop of links, a name too long
         why = getattr(error, "strerror", None) or error
-        raise InputError(option, f"{str(path)!r:.200} cannot be written: {why}") from None
+        raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
     if path.is_dir():
-        raise InputError(option, f"must be a file, and {str(path)!r} is a folder")
+        raise InputError(argument, f"must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():
         raise InputError(
-            option, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+            argument, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
         )
     if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
-        raise InputError(option, f"{str(path)!r} is what this command reads: name another file")
+        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
     if path.is_symlink() and not path.exists():
-        raise InputError(option, f"{str(path)!r} is a link that leads nowhere: name a file")
+        raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
     if path.exists() and not force:
-        raise InputError(option, f"{str(path)!r} exists; give --force to replace it")
+        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to replace it")
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
     there = output.is_dir()
     if there and not force and any(file.name != DRAFT for file in output.iterdir()):
         raise InputError(
-            "output", f"{str(output)!r} exists and is not empty; give --force to replace files"
+            "output", f"{str(output)!r} exists and is not empty; give `force=True` to replace files"
         )
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def claimed(
 
     For work that costs nothing: if the block fails, nothing is left behind.
     """
-    check_new("--output", output, suffixes, force=force, keep=keep)
+    check_new("output", output, suffixes, force=force, keep=keep)
     with complete(output, force=force, owner_only=owner_only) as part:
         yield part
 
@@ -118,28 +118,13 @@ def write_labels(release: Release, path: Path) -> None:
 def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:
     """Refuse a statement's place before anything is released."""
     if not path.name:
-        raise InputError(f"--statement must be a file, got {str(path)!r}")
+        raise InputError("statement", "must be a file", str(path))
     if path.suffix == ".json":
-        raise InputError("--statement is a text file; its .json is written beside it")
+        raise InputError("statement", "is a text file; its .json is written beside it")
     for file in (path, path.with_suffix(".json")):
         if file.absolute() == output.absolute():
-            raise InputError(f"--statement and --output must differ, both are {str(file)!r}")
-        check_new("--statement", file, force=force, keep=keep)
-
-
-def read_baseline(path: Path) -> npt.NDArray[Any]:
-    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as ``privote label`` writes it.
-
-    A CSV file without a header has one column a label.
-    """
-    if path.suffix not in (".npy", ".csv"):
-        raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
-    try:
-        if path.suffix == ".npy":
-            return read_npy(path)
-        return read_table(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
+            raise InputError("statement", f"and `output` must differ, both are {str(file)!r}")
+        check_new("statement", file, force=force, keep=keep)
 
 
 def read_names(path: Path) -> list[str]:
@@ -151,7 +136,7 @@ def read_names(path: Path) -> list[str]:
     try:
         names = _NAME_READERS.get(path.suffix, _lines)(check_file(path))
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"--voter-ids {str(path)!r} cannot be read: {error}") from None
+        raise InputError("voter_ids", f"{str(path)!r} cannot be read: {error}") from None
     return [str(name).strip() for name in names]
 
 
@@ -200,9 +185,9 @@ def read_truth(votes: Path, truth: Path | None, queries: int, labels: int) -> Ar
     None if it holds none. Bits packed by ``np.packbits(truth)`` are unpacked.
     """
     if truth is not None:
-        array = read_array(truth, "--truth", "truth")
+        array = read_array(truth, "truth", "truth")
     elif votes.suffix == ".npz" and "truth" in _names(votes):
-        array = read_array(votes, "VOTES", "truth")
+        array = read_array(votes, "votes", "truth")
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
@@ -212,15 +197,15 @@ def read_truth(votes: Path, truth: Path | None, queries: int, labels: int) -> Ar
     return array
 
 
-def read_array(path: Path, option: str, *names: str) -> Array:
+def read_array(path: Path, argument: str, *names: str) -> Array:
     """Read one array: ``.npy``, ``.npz`` (the first of ``names`` in it), or a table as ``.csv``.
 
     A CSV file may have the header ``query,...``, as written by ``privote label``; its first column
     is then left out.
     """
     if path.suffix not in _ARRAY_FILES:
-        raise InputError(option, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
-    check_file(path, option)
+        raise InputError(argument, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
+    check_file(path, argument)
     try:
         if path.suffix == ".csv":
             return read_table(path)
@@ -232,9 +217,9 @@ def read_array(path: Path, option: str, *names: str) -> Array:
             return data[name]
         held = ", ".join(data.names)
     except (OSError, ValueError) as error:
-        raise InputError(option, f"{str(path)!r} cannot be read: {error}") from None
+        raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
     wanted = " or ".join(map(repr, names))
-    raise InputError(option, f"{str(path)!r} has no array {wanted}; it has: {held}")
+    raise InputError(argument, f"{str(path)!r} has no array {wanted}; it has: {held}")
 
 
 def _names(path: Path) -> list[str]:

@@ -14,13 +14,6 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
-_SANITIZED = (
-    "Epsilon is what labels and this number cost at most, with confidence {sure:g} (1 - gamma). It "
-    "is about these votes and their neighbours; not differential privacy. The noise in it is "
-    "sigma_s times the smooth sensitivity: how far the cost can move if one voter's ballots "
-    "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
-    "only: not a valid bound. More: docs/publishing.md."
-)
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: keep their order in every run, or give --voter-ids",
@@ -61,14 +54,6 @@ def label(
         Path | None,
         typer.Option(
             help="allowance: a public guess (queries, labels), .npy or .csv; zeros unless told.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    bound: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="data-dependent: priced by exact, or by pate2018 to compare.",
             rich_help_panel="Budget",
         ),
     ] = None,
@@ -126,27 +111,29 @@ def label(
         LABEL_FILES,
         check_new,
         check_statement,
-        read_baseline,
+        read_array,
         read_names,
         write_labels,
     )
     from .progress import WatchedBallots, working
 
     if clip and mechanism.max_positives is None:
-        raise InputError("--clip goes with --max-positives: give both")
+        raise InputError("clip", "goes with `max_positives`: give both")
     if voter_ids is not None and guarantee != "allowance":
-        raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
-    if bound is not None and guarantee != "data-dependent":
-        raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
+        raise InputError("voter_ids", "goes with `guarantee=allowance`", guarantee)
     if resume and show_sealed:
-        raise InputError("--show-sealed goes without --resume: nothing sealed is kept in a draft")
-    mech, guess = mechanism.build(), None if baseline is None else read_baseline(baseline)
+        rule = "goes without `resume`: nothing sealed is kept in a draft"
+        raise InputError("show_sealed", rule)
+    mech, guess = (
+        mechanism.build(),
+        None if baseline is None else read_array(baseline, "baseline", "baseline"),
+    )
     names = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
-    check_new("--output", output, LABEL_FILES, force=force or resume, keep=read)
+    check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
     asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
     asked |= {"guarantee": guarantee, "queries": queries}
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
@@ -166,7 +153,6 @@ def label(
                 guarantee=guarantee,
                 queries=queries,
                 baseline=guess,
-                bound=bound or "exact",
                 ledger=account.place,
                 dataset=account.dataset,
                 consumer=account.consumer,
@@ -180,118 +166,36 @@ def label(
         if statement is not None:
             write_statement(release, statement, force=force)
         draft.finish()
-    known_by = None
-    if release.ledger is not None and guarantee == "allowance":
-        known_by = "place" if names is None else "name"
-    sealed = _sealed(release, names) if show_sealed else None
-    show = _show_json if json else _show
-    show(release, output, known_by, sealed)
+    _show(release, output, names, show_sealed=show_sealed, json=json)
 
 
-def _sealed(release: Any, names: list[str] | None) -> dict[str, Any]:
-    """Return what is for the owner's eyes, as plain numbers."""
-    import numpy as np
-
-    from .progress import working
-
-    if release.guarantee == "allowance":
-        spent, refused = release.sealed.spent, release.sealed.refused
-        who = np.flatnonzero(refused)
-        return {
-            "voters_who_ran_out": int(release.sealed.exhausted.sum()),
-            "ballots_refused": {
-                str(voter) if names is None else names[voter]: int(refused[voter])
-                for voter in who[np.argsort(-refused[who], kind="stable")]
-            },
-            "surprises_cast_fewest": int(spent.min()),
-            "surprises_cast_median": float(np.median(spent)),
-            "surprises_cast_most": int(spent.max()),
-        }
-    if release.guarantee == "data-dependent":
-        with working("pricing each voter"):
-            bills = release.sealed.bills()
-            exact = {
-                name: getattr(release.sealed, name)
-                for name in ("epsilon_by_voter", "accountant", "epsilon_rdp", "epsilon_pld")
-            }
-        return {
-            "bound": release.sealed.bound,
-            "epsilon": float(release.sealed.epsilon),
-            "epsilon_of_costliest_voter": float(bills.max()),
-            "epsilon_of_median_voter": float(np.median(bills)),
-            **exact,
-        }
-    return {}
-
-
-def _show_json(
-    release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None
+def _show(
+    release: Any, output: Path, names: list[str] | None, *, show_sealed: bool, json: bool
 ) -> None:
     from privote.report import OWNER_ONLY, mark
+    from privote.report.bill import bill, of_owner, remark
 
-    from .output import print_json
+    from .output import print_facts, print_json
+    from .progress import working
 
-    payload = {
-        **release.facts(),
-        "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
-        "voters_known_by": known_by,
-        "output": str(output),
-        "statement": release.statement(),
-    }
-    if sealed is not None:
-        payload["sealed"] = {"note": OWNER_ONLY, **sealed}
-    print_json(payload)
-
-
-def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None) -> None:
-    from privote.accounting.renyi import rounded_up
-    from privote.mechanisms.base import describe
-    from privote.report import OWNER_ONLY, mark
-
-    from .output import print_facts
-
-    allowed = mark(release.guarantee, sanitized=release.epsilon is not None)
-    facts: dict[str, Any] = {
-        "queries answered": release.answered,
-        "labels each": release.labels.shape[1],
-        "voters": release.voters,
-        "mechanism": describe(release.mechanism),
-        "guarantee": release.guarantee,
-        "epsilon": "sealed: it depends on the votes",
-        "delta": release.delta,
-        "budget": release.budget,
-    }
-    if release.epsilon is not None:
-        facts["epsilon"] = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
-    for name, value in release.terms.items():
-        facts[name] = value
-    caption = None
-    if release.allowance is not None:
-        each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance,)
-        span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
-        facts["allowance"] = f"{span} surprises a voter, for life"
-        so_far = release.so_far or release.answered
-        if so_far > release.answered:
-            facts["answered from it so far"] = f"{so_far:,} queries, under this one epsilon"
-        caption = (
-            f"The allowance is {min(each) / so_far:.2g} surprises for each of the {so_far:,} "
-            "queries answered from it so far. Voters who cast more run out, and then count as the "
-            "baseline; who did is sealed."
-        )
-    if "gamma" in release.terms:
-        caption = _SANITIZED.format(sure=1 - release.terms["gamma"])
-    if release.terms.get("passed") is False:
-        caption = (
-            "The test failed: nothing was released, and the whole budget of this data set is spent."
-        )
-    if known_by is not None:
-        facts["voters known by"] = _KNOWN[known_by]
-    if release.abstained:
-        facts["held back (ABSTAIN)"] = f"{release.abstained:,} labels"
-    if release.simulated:
-        facts["SIMULATED"] = "a seed was given: these labels protect nobody"
-    facts["labels written to"] = str(output)
-    print_facts(facts, title="Bill", caption=caption)
+    known_by = None
+    if release.ledger is not None and release.guarantee == "allowance":
+        known_by = "place" if names is None else "name"
+    with working("pricing each voter"):
+        sealed = of_owner(release, names) if show_sealed else None
+    if json:
+        payload = {
+            **release.facts(),
+            "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
+            "voters_known_by": known_by,
+            "output": str(output),
+            "statement": release.statement(),
+        }
+        owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
+        print_json({**payload, **owners})
+        return
+    more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
+    print_facts({**bill(release), **more}, title="Bill", caption=remark(release))
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

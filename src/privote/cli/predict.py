@@ -72,7 +72,7 @@ def predict(
     saved = load_student(student, trusted=trust or ())
     bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
     # By name where the student knows its columns: their order in the file does not matter then.
-    wanted = saved.feature_names if columns is None else columns.split(",")
+    wanted = saved.feature_names if columns is None else options.names(columns)
     data = table(rows, features=None if rows.suffix == ".npz" else wanted)
     try:
         chance = saved.predict_proba(data.X)

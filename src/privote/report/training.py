@@ -15,8 +15,8 @@ from privote.drafts import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.jobs import Outcome
 from privote.mechanisms import ABSTAIN
-from privote.mechanisms.base import describe
 
+from .bill import bill
 from .blocks import Facts, Section, TableBlock
 from .page import write_page
 from .tables import OWNER_ONLY, Column, plain
@@ -54,28 +54,17 @@ def write_run(folder: Path, outcome: Outcome) -> list[str]:
 def shown(outcome: Outcome) -> dict[str, Any]:
     """Return what was promised, for a table; None where there is nothing to say."""
     facts, release = outcome.promise.facts(), outcome.release
-    simulated = "a seed was given" if facts["simulated"] else None
     if release is None:
         names = ("records", "steps", "sample_rate", "noise_multiplier", "delta", "protects")
         return {
             "method": outcome.job.method,
             "epsilon": float(facts["epsilon"]),
             **{name.replace("_", " "): facts[name] for name in names if name in facts},
-            "SIMULATED": simulated,
+            "SIMULATED": "a seed was given" if facts["simulated"] else None,
         }
-    allowance = facts["allowance"]
-    return {
-        "public rows labelled": outcome.rows,
-        "answers in all": None if release.answered == outcome.rows else release.answered,
-        "guarantee": facts["guarantee"],
-        "mechanism": describe(facts["mechanism"]),
-        "allowance": None if allowance is None else f"{allowance} surprises a voter, for life",
-        "epsilon": "sealed" if facts["epsilon"] is None else float(facts["epsilon"]),
-        "delta": facts["delta"],
-        "voters": facts["voters"],
-        "protects": facts["protects"],
-        "SIMULATED": simulated,
-    }
+    many = release.answered if release.answered != outcome.rows else None
+    own = {"public rows labelled": outcome.rows, "answers in all": many}
+    return {**own, **bill(release), "protects": release.protects}
 
 
 def write_report(path: Path, outcome: Outcome) -> Path:
