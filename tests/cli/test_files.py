@@ -71,7 +71,7 @@ def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "query,label_0\n0,yes\n", "1,0\n1\n"])
 def test_a_baseline_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(InputError, match="--baseline"):
+    with pytest.raises(InputError, match="baseline"):
         read_array(tmp_path / "bad.csv", "baseline")
 
 

@@ -296,7 +296,7 @@ def test_nothing_answered_is_said_too(run: Run, tmp_path: Path) -> None:
         ("sigma", ("--report", "no/page.html"), "there is no folder 'no'"),
         ("sigma", ("--truth", "absent.npy"), "--truth 'absent.npy' does not exist"),
         ("sigma", ("--truth", "truth.txt"), "--truth must end in one of .npy, .npz, .csv"),
-        ("sigma", ("--truth", "few.npy"), "the true labels must have 12 rows"),
+        ("sigma", ("--truth", "few.npy"), "--truth must have 12 rows"),
         ("sigma", ("--truth", "empty.csv"), "cannot be read: it is empty"),
         ("sigma", ("--truth", "votes.npz"), "has no array 'truth'; it has: votes"),
         ("sigma", ("--mechanism", "median"), "--mechanism must be one of"),

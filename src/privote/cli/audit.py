@@ -38,6 +38,10 @@ def audit(
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
+    Example:
+
+        privote audit --mechanism binary --elections 500
+
     "exact" lists every neighbour of random small elections and compares the true divergence, by
     the definition, with every stated cost; "missing" does so where votes are missing. "adaptive"
     lists every transcript of small runs with an allowance, where each query depends on past
@@ -45,10 +49,6 @@ def audit(
     answers, and compares deltas. "sampled" counts what real releases do and bounds epsilon from
     below. Each number is the largest true cost over the stated one: 1 is exact, less is safe, above
     1 the guarantee is broken. No private votes are involved.
-
-    Example:
-
-        privote audit --mechanism binary --elections 500
     """
     from privote.mechanisms import MECHANISMS
 

@@ -36,13 +36,13 @@ LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a lin
 def guardian(site: SiteFile, json: LogJson = False) -> None:
     """Keep the coalition's ledger, decide its batches; runs until it is stopped.
 
-    Charges every batch before it is answered, one budget for each answering party. Sees masks,
-    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
-    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
-
     Example:
 
         privote capc guardian guardian/site.toml
+
+    Charges every batch before it is answered, one budget for each answering party. Sees masks,
+    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
+    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
     """
     from privote.capc import launch
     from privote.capc.service import serve
@@ -55,13 +55,13 @@ def guardian(site: SiteFile, json: LogJson = False) -> None:
 def answer(site: SiteFile, json: LogJson = False) -> None:
     """Answer the others' queries with this site's model; runs until it is stopped.
 
-    The model leaves this machine only inside a secure two-party computation. This site sees who
-    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
-    guardian's address in SITE.toml.
-
     Example:
 
         privote capc answer north/site.toml
+
+    The model leaves this machine only inside a secure two-party computation. This site sees who
+    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
+    guardian's address in SITE.toml.
     """
     from privote.capc import launch
     from privote.capc.service import serve
@@ -99,16 +99,16 @@ def query(
 ) -> None:
     """Have rows labelled by the other sites; nobody else sees the rows or the labels.
 
+    Example:
+
+        privote capc query north/site.toml rows.npz --output answers
+
     The guardian charges the batch first. A site that does not answer is left out; below the
     minimum of the terms there is no answer, and the charge stands. Run it again after a failure:
     a batch that was charged and not decided is resumed.
 
     labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
     in plain words what was promised to whom.
-
-    Example:
-
-        privote capc query north/site.toml rows.npz --output answers
     """
     from privote.capc.service import ask
     from privote.capc.site import Site
@@ -191,13 +191,13 @@ def retrain(
 ) -> None:
     r"""Train this site's model again, on its own records and the labels it received.
 
-    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
-    answer` to answer with the new model. Thresholds follow the site's own records.
-
     Example:
 
         privote capc retrain records.csv rows.csv answers/labels.npz --labels flu,cold \
           --output model.npz
+
+    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
+    answer` to answer with the new model. Thresholds follow the site's own records.
     """
     from privote.arrayfiles import ArrayFile
     from privote.capc.retrain import Records, retrain_site
@@ -277,16 +277,16 @@ def simulate(
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and one that asks.
 
+    Example:
+
+        privote capc simulate --parties 5 --queries 100 --output trial
+
     The sites' data are scenes of handwritten digits that come with privote. Unless --clear, every
     site is a process of its own with its own certificate, and all that they say to each other goes
     through mutual TLS and the secure engine, as between machines; the folder that is written holds
     every site's files, to look at and to copy from.
 
     With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
-
-    Example:
-
-        privote capc simulate --parties 5 --queries 100 --output trial
     """
     from privote.capc import simulation
 

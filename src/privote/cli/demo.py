@@ -26,6 +26,10 @@ def demo(
 ) -> None:
     """Show what privote does, start to end, in about a minute.
 
+    Example:
+
+        privote demo --output privote-demo
+
     Teachers train on private scenes of handwritten digits (embedded, nothing is downloaded), vote
     on public ones, and three mechanisms release labels under one budget with three guarantees. A
     student learns from released labels and is compared with models that learn from the private
@@ -33,10 +37,6 @@ def demo(
     mean average precision. Numbers that depend on the votes stand apart, for the owner's eyes.
 
     Data and training are the same every time; the noise is not, unless --seed is given.
-
-    Example:
-
-        privote demo --output privote-demo
     """
     from privote.learning.demo import Request, run_demo
     from privote.report.demo import is_demo, write_demo

@@ -82,6 +82,11 @@ def label(
 ) -> None:
     r"""Release private labels for a file of votes, within a budget.
 
+    Example:
+
+        privote label votes.npz --mechanism binary --sigma 7 \
+          --epsilon 8 --delta 1e-5 --output labels.csv
+
     The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen
     and every query is answered: each voter may cast so many surprises (votes that depart from the
     public baseline) in its life, and counts as the baseline after that. "worst-case" answers until
@@ -97,11 +102,6 @@ def label(
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     The .npz file also holds the bill; read it with privote.Release.load.
-
-    Example:
-
-        privote label votes.npz --mechanism binary --sigma 7 \
-          --epsilon 8 --delta 1e-5 --output labels.csv
     """
     import privote
     from privote.ballots import Ballots

@@ -67,12 +67,12 @@ def _claimed(
 def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Show every entry and what each data set has left.
 
-    A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more.
-
     Example:
 
         privote ledger show ledger.db
+
+    A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
+    with an allowance that was charged before, and costs nothing more.
     """
     with _opened(path, beside) as (ledger, name):
         entries, budgets = ledger.published(), ledger.standing()
@@ -99,13 +99,13 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
 def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
-    Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
-    is wrong. Keep the head that this prints somewhere else, and you can also tell if all three
-    files were replaced by older ones.
-
     Example:
 
         privote ledger verify ledger.db
+
+    Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
+    is wrong. Keep the head that this prints somewhere else, and you can also tell if all three
+    files were replaced by older ones.
     """
     try:
         with _opened(path, beside) as (ledger, name):

@@ -54,6 +54,11 @@ def plan(
 ) -> None:
     r"""Say how many queries a budget buys, or how much noise a number of queries needs.
 
+    Example:
+
+        privote plan --mechanism binary --voters 50 --labels 20 \
+          --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
+
     No votes are read, so every number may be published. "worst-case" is how many queries fit
     whatever the votes are. "allowance" is how many surprises each voter may cast in its life: 0 is
     a refusal, otherwise it answers any number of queries, but a voter who has run out counts as the
@@ -64,11 +69,6 @@ def plan(
 
     With --wanted sigma is solved for: under the allowance if --surprises-per-query is given, under
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
-
-    Example:
-
-        privote plan --mechanism binary --voters 50 --labels 20 \
-          --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
     """
     where = (voters, labels, epsilon, delta)
     if wanted is not None and rule != "exclusive":

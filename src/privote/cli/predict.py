@@ -53,12 +53,12 @@ def predict(
 ) -> None:
     """Predict with a saved student: for each label its probability and a 1 or a 0.
 
-    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
-    from released labels and public rows, and its file says under which guarantee.
-
     Example:
 
         privote predict run/student.student new.csv --output predictions.csv
+
+    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
+    from released labels and public rows, and its file says under which guarantee.
     """
     import numpy as np
 

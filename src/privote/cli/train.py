@@ -207,7 +207,13 @@ def train(
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
 
-    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise.
+    Example:
+
+        privote train records.csv --labels flu,cold --group-column patient \
+          --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
+
+    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise. To
+    try it without data of your own, let DATA be scenes: it comes with privote and is split.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
@@ -217,16 +223,6 @@ def train(
 
     Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
     so, and the same command with --resume trains the student on them, at no further charge.
-
-    Examples
-    --------
-        privote train scenes --epsilon 8 --delta 1e-5 --output run
-
-        privote train records.csv --labels flu,cold --group-column patient \
-          --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
-
-        privote train records.csv --labels flu,cold --method gradients \
-          --epsilon 4 --delta 1e-6 --output run
     """
     from privote.learning.jobs import Job, trained
     from privote.report.training import write_run

@@ -154,16 +154,16 @@ def tune(
 ) -> None:
     """Try settings on votes: how many queries each answers, and how good the labels are.
 
+    Example:
+
+        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
+
     For each, how many of the file's queries fit the budget under every guarantee (and by the bound
     published with PATE 2018), and how much of the labels is wrong: the expected share of cells
     released otherwise than wanted. --over mechanism puts all mechanisms side by side.
 
     Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
     votes that are public or paid for, then label others.
-
-    Example:
-
-        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
     """
     from .files import check_new
     from .progress import stages
