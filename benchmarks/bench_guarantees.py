@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import ptr_smooth
+import sanitize2018
 
 import privote as pv
-from privote.accounting import gaussian, pld, ptr, sanitize, sanitize2018
+from privote.accounting import gaussian, pld, ptr, sanitize
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.datasets import load_teacher_votes

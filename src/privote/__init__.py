@@ -5,40 +5,45 @@ Multi-winner votes released under differential privacy, with an exact bill. Star
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from . import metrics
 from ._version import __version__
-from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
-from .ballots import Ballots, SparseBallots
-from .electorate import Electorate
-from .errors import (
-    BallotError,
-    BudgetError,
-    ChargedError,
-    InputError,
-    LedgerError,
-    MissingExtraError,
-    PrivoteError,
-    PrivoteWarning,
-    UnavailableError,
-)
-from .guardian import Guardian, bills
-from .labelling import label
-from .ledger import Budget, Ledger
-from .links import OptimalLink
-from .mechanisms import (
-    ABSTAIN,
-    MECHANISMS,
-    BinaryVoting,
-    Gate,
-    Mechanism,
-    PluralityVoting,
-    PowersetVoting,
-    TauVoting,
-    VoteMechanism,
-)
-from .release import Release
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import audit, datasets, learning, metrics, planning, report, votefiles
+    from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
+    from .ballots import Ballots, SparseBallots
+    from .electorate import Electorate
+    from .errors import (
+        BallotError,
+        BudgetError,
+        ChargedError,
+        InputError,
+        LedgerError,
+        MissingExtraError,
+        PrivoteError,
+        PrivoteWarning,
+        UnavailableError,
+    )
+    from .guardian import Guardian, bills
+    from .labelling import label
+    from .learning import NeighbourBallots, PATEClassifier
+    from .ledger import Budget, Ledger
+    from .links import OptimalLink
+    from .mechanisms import (
+        ABSTAIN,
+        MECHANISMS,
+        BinaryVoting,
+        Gate,
+        Mechanism,
+        PluralityVoting,
+        PowersetVoting,
+        TauVoting,
+        VoteMechanism,
+    )
+    from .release import Release
 
 __all__ = [
     "ABSTAIN",
@@ -71,21 +76,52 @@ __all__ = [
     "UnavailableError",
     "VoteMechanism",
     "__version__",
+    "audit",
     "bills",
+    "datasets",
     "epsilon",
     "epsilon_2017",
     "label",
+    "learning",
     "metrics",
+    "planning",
+    "report",
+    "votefiles",
 ]
 
-_ROOMS = ("audit", "datasets", "learning", "planning", "report", "votefiles")
-_OF_LEARNING = ("NeighbourBallots", "PATEClassifier")
+# Which module each name comes from. It is loaded when somebody asks for the name: a command line
+# that only prints its help waits for no library.
+_NAMES = {
+    "accounting.renyi": "DEFAULT_ORDERS epsilon epsilon_2017",
+    "ballots": "Ballots SparseBallots",
+    "electorate": "Electorate",
+    "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
+    "PrivoteError UnavailableError",
+    "guardian": "Guardian bills",
+    "labelling": "label",
+    "learning": "NeighbourBallots PATEClassifier",
+    "ledger": "Budget Ledger",
+    "links": "OptimalLink",
+    "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
+    "TauVoting",
+    "release": "Release",
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+_ROOMS = ("audit", "datasets", "learning", "metrics", "planning", "report", "votefiles")
 
 
-def __getattr__(name: str) -> Any:
-    """Open a room when somebody asks for it: ``import privote`` stays fast."""
-    if name in _ROOMS:
-        return import_module(f".{name}", __name__)
-    if name in _OF_LEARNING:
-        return getattr(import_module(".learning", __name__), name)
-    raise AttributeError(f"module 'privote' has no attribute {name!r}")
+if not TYPE_CHECKING:  # whoever checks types reads the imports above, and finds misspelt names
+
+    def __getattr__(name: str) -> "Any":
+        """Load what is asked for, once (PEP 562)."""
+        if name in _ROOMS:
+            return import_module(f".{name}", __name__)
+        if name not in _WHERE:
+            raise AttributeError(f"module 'privote' has no attribute {name!r}")
+        found = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

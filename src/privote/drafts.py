@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -287,6 +287,24 @@ def complete(output: Path, *, force: bool, owner_only: bool = False) -> Iterator
         with suppress(OSError):
             part.unlink(missing_ok=True)
         os.close(file)
+
+
+class Promise(Protocol):
+    """What states a guarantee: a release of labels, or what private training promises."""
+
+    def statement(self) -> str:
+        """Return it in plain words."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
+def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
+    """Write a guarantee in plain words, and the same for machines beside it, as ``.json``."""
+    facts = json.dumps(promise.facts(), indent=2, default=str)
+    for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
+        with complete(file, force=force) as part:
+            part.write_text(text + "\n", encoding="utf-8")
 
 
 def locked(path: Path, *, make: bool) -> int:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # numpy takes longer to load than most of what a command line refuses
+    import numpy as np
+    import numpy.typing as npt
 
-_NO_NUMBERS = (bool, np.timedelta64)  # though Python, and numpy, count them among the integers
+_NO_NUMBERS = ("bool", "timedelta64")  # though Python, and numpy, count them among the integers
 _JOINERS = "\u200c\u200d"  # inside words of some scripts
 _SHOWN = 60  # letters of a value in a message
 _LEAST, _MOST = 1e-150, 1e150  # a square, or one over it, is still a number
@@ -178,7 +179,7 @@ def printable(text: str, *, lines: bool = False) -> str:
 def finite(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number; a bool or a text is none."""
     number = math.nan
-    if isinstance(value, Real) and not isinstance(value, _NO_NUMBERS):
+    if isinstance(value, Real) and type(value).__name__ not in _NO_NUMBERS:
         with suppress(OverflowError):  # an integer, or a fraction, beyond all floats
             number = float(value)
     if not -math.inf < number < math.inf:
@@ -201,7 +202,8 @@ def positive(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return ``value`` as an int if it is an integer from ``least`` to ``most``."""
-    if isinstance(value, _NO_NUMBERS) or not isinstance(value, Integral) or int(value) < least:
+    counts = isinstance(value, Integral) and type(value).__name__ not in _NO_NUMBERS
+    if not counts or int(value) < least:
         raise InputError(name, f"must be an integer of at least {least}", value)
     if most is not None and int(value) > most:
         raise InputError(name, f"must be an integer of at most {most}", value)
@@ -210,6 +212,8 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
 
 def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return values as floats if they are numbers; bools and texts that look like some are none."""
+    import numpy as np
+
     try:
         array = np.asarray(values)
     except ValueError:  # ragged

@@ -19,7 +19,7 @@ from privote.capc.charges import Prices
 from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
 from privote.capc.roles.base import Compute
-from privote.cli.capc_output import facts_of, statement
+from privote.capc.statements import facts_of, statement
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
 # (delta = 1e-5) if sites that answer it have learnt from what the first ones received: ACCOUNTING,

@@ -28,7 +28,7 @@ import privote as pv
 from privote import votefiles
 from privote.capc.models import SiteModel
 from privote.capc.site import read_toml
-from privote.cli.files import read_array, read_baseline, read_names
+from privote.cli.files import read_array, read_names
 from privote.datasets.tables import table
 from privote.errors import PrivoteError
 
@@ -197,7 +197,6 @@ FORMATS: dict[str, tuple[Make, Callable[[Path], Any], Any]] = {
     "parquet": (_parquet, cube, None),
     "truth csv": (_truth_csv, lambda path: read_array(path, "--truth"), None),
     "truth npz": (_npz, lambda path: read_array(path, "--truth", "votes"), VOTES),
-    "baseline": (_npy, read_baseline, None),
     "names csv": (_names_csv, read_names, None),
     "names npz": (_names_npz, read_names, None),
     "rows npz": (_rows_npz, table, None),
@@ -373,7 +372,6 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     **{
         f"truth {s}": (s, lambda p: read_array(p, "--truth", "t")) for s in (".npy", ".npz", ".csv")
     },
-    **{f"baseline {s}": (s, read_baseline) for s in (".npy", ".csv")},
     **{f"names {s}": (s, read_names) for s in (".npy", ".npz", ".csv", ".txt")},
     **{f"rows {s}": (s, table) for s in (".npz", ".csv", ".parquet")},
     "release": (".npz", pv.Release.load),

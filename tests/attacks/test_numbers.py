@@ -24,7 +24,7 @@ from privote.capc.site import read_toml
 from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.guardian.registry import check_wanted
+from privote.guardian.registry import check_allowance
 
 _LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 
@@ -95,9 +95,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "surprises_per_query": lambda x: planning.queries_until_out(_BINARY, 3, 10, x),
     "missed": lambda x: planning.unanimous_miss(_BINARY, x, 3),
-    "allowance": lambda x: _counts(check_wanted(x, 3)),
-    "allowances": lambda x: _counts(check_wanted([1, 2, x], 3)),
-    "unsigned allowances": lambda x: _counts(check_wanted(_unsigned(x), 2)),
+    "allowance": lambda x: _counts(check_allowance(x, 3)),
+    "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
+    "unsigned allowances": lambda x: _counts(check_allowance(_unsigned(x), 2)),
     "threshold": lambda x: check_threshold(x, 3),
     "thresholds": lambda x: check_threshold([0.5, 0.5, x], 3),
     "seed": lambda x: Entropy(x).bytes(3),

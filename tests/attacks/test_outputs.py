@@ -29,7 +29,7 @@ from privote.guardian import Guardian
 DRIVER = """
 import json, os, signal, sys, threading
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
-import privote.cli.training, privote.cli.train_page
+import privote.learning.jobs, privote.report.training
 
 def run(job):
     calls = [0]

@@ -20,7 +20,7 @@ from privote.capc.coalition import Letter, Simulation, Terms
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
 from privote.capc.roles.base import Received
-from privote.cli.capc_output import facts_of, statement
+from privote.capc.statements import facts_of, statement
 from privote.entropy import Entropy
 from privote.links import skellam
 

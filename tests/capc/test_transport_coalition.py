@@ -32,10 +32,10 @@ from privote.capc.coalition import Simulation
 from privote.capc.models import SiteModel
 from privote.capc.rehearsal import Rehearsal, lay_out, to_toml
 from privote.capc.roles.querying import QueryingParty
+from privote.capc.simulation import made
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.trust import revoke
-from privote.cli.capc_scenes import made
 from privote.errors import BudgetError, InputError, PeerError
 
 SEED = 11
@@ -134,7 +134,7 @@ def same_as_simulated(folder: Path, parties: int, queries: int, guarantee: str) 
         most_queries=queries,
         timeout=300.0,
     )
-    scenes = made(terms, parties, queries, None, 150, 0)
+    scenes = made(terms, parties, queries, 150, 0)
     expected = Simulation(terms, scenes.models, seed=SEED).ask("querier", scenes.X)
     sites = lay_out(folder, terms, scenes.models, insecure=True, seed=SEED)
     rows = folder / "rows.npz"

@@ -47,14 +47,13 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from privote.cli import demo_releases
     from privote.errors import missing_extra
 
     def refuse(_: float) -> Any:
         raise missing_extra("report", "drawing figures")
 
     monkeypatch.setattr("privote.report.plots.sheet", refuse)
-    monkeypatch.setattr(demo_releases, "_mechanisms", cheap_mechanisms)
+    monkeypatch.setattr("privote.learning.demo._mechanisms", cheap_mechanisms)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
     assert done.stderr.startswith("1/6")
@@ -80,8 +79,8 @@ def cheap_mechanisms(_: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--teachers", 0), "--teachers must be at least 1, got 0"),
-        (("--queries", -1), "--queries must be at least 1, got -1"),
+        (("--teachers", 0), "--teachers must be an integer of at least 1, got 0"),
+        (("--queries", -1), "--queries must be an integer of at least 1, got -1"),
         (("--output", "votes.npy"), "cannot be a folder"),
         (("--epsilon", 0), "epsilon must be finite and positive, got 0.0"),
         (("--delta", 1), "delta must lie strictly between 0 and 1, got 1.0"),
@@ -102,7 +101,7 @@ def test_only_an_earlier_demo_is_replaced(
     def stop(*_: object) -> None:
         raise InputError("the work began")
 
-    monkeypatch.setattr("privote.cli.demo_releases.run_demo", stop)
+    monkeypatch.setattr("privote.learning.demo.run_demo", stop)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "votes.npz").write_text("theirs")

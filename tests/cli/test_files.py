@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from privote import InputError
-from privote.cli.files import claimed, read_baseline, write_label_csv
+from privote.cli.files import claimed, read_array
+from privote.report.tables import write_label_csv
 
 
 def test_the_draft_becomes_the_output(tmp_path: Path) -> None:
@@ -61,17 +62,17 @@ def test_a_file_system_without_links_still_works(
 def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
     labels = np.array([[1, 0, 1], [0, 0, 1]], np.int8)
     write_label_csv(labels, tmp_path / "labels.csv")
-    assert (read_baseline(tmp_path / "labels.csv") == labels).all()
+    assert (read_array(tmp_path / "labels.csv", "baseline") == labels).all()
     one = np.array([[1], [0]], np.int8)
     write_label_csv(one, tmp_path / "one.csv")
-    assert (read_baseline(tmp_path / "one.csv") == one).all()
+    assert (read_array(tmp_path / "one.csv", "baseline") == one).all()
 
 
 @pytest.mark.parametrize("text", ["", "query,label_0\n0,yes\n", "1,0\n1\n"])
 def test_a_baseline_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(InputError, match="--baseline"):
-        read_baseline(tmp_path / "bad.csv")
+    with pytest.raises(InputError, match="baseline"):
+        read_array(tmp_path / "bad.csv", "baseline")
 
 
 def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``privote train --voters neighbours``: from tables to a student file, and back to predictions."""
+"""``privote train --method neighbours``: from tables to a student file, and back to predictions."""
 
 import csv
 
@@ -39,7 +39,7 @@ def test_records_vote_and_the_student_file_predicts(tables):
     result = invoke(
         "train", tables / "private.csv", "--labels", "flu,cold", "--columns", "a,b,c",
         "--group-column", "who", "--public", tables / "public.csv", "--test", tables / "test.csv",
-        "--voters", "neighbours", "--epsilon", 8, "--delta", "1e-5", "--seed", 1,
+        "--method", "neighbours", "--epsilon", 8, "--delta", "1e-5", "--seed", 1,
         "--output", output,
     )  # fmt: skip
     assert result.exit_code == 0, result.output

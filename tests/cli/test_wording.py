@@ -91,6 +91,6 @@ def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None
     (tmp_path / "private.csv").write_text("\n".join(private))
     (tmp_path / "public.csv").write_text("a,b\n0.1,0.2")
     call = ("train", "private.csv", "--labels", "flu", "--public", "public.csv", *BUDGET)
-    done = run(*call, "--voters", "neighbours", "--output", "run")
+    done = run(*call, "--method", "neighbours", "--output", "run")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: --public must have")

@@ -6,10 +6,11 @@ refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finishe
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from privote._version import __version__
 
@@ -24,28 +25,10 @@ from .train import train
 from .tune import tune
 from .wording import speak
 
-
-class _Verbs(TyperGroup):
-    """Says what an interrupt means; what privote refuses its verbs say themselves."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo(
-                "interrupted: no labels were released; where a ledger was given, privote ledger "
-                "show says whether anything was charged",
-                err=True,
-            )
-            raise typer.Exit(130) from None
-
-
 # No pretty tracebacks: they print local variables, and these may be votes.
 app = typer.Typer(
     name="privote",
-    cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,7 +50,11 @@ def privote(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
+            "--version",
+            "-V",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and leave.",
         ),
     ] = False,
 ) -> None:
@@ -81,6 +68,38 @@ app.add_typer(capc, name="capc")
 speak(app)
 
 
+class _Stream:
+    """A stream whose reader may leave, as ``head`` does: the work and its exit code go on."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write the text, if anybody reads it."""
+        try:
+            return int(self._stream.write(text))
+        except BrokenPipeError:
+            self._leave()
+            return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written, if anybody reads it."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._leave()
+
+    def _leave(self) -> None:
+        nobody = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nobody, self._stream.fileno())
+        os.close(nobody)
+
+
 def main() -> None:
     """Run the command line."""
+    streams: Any = sys
+    streams.stdout, streams.stderr = _Stream(sys.stdout), _Stream(sys.stderr)
     app()

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from privote.links import OptimalLink
-from privote.mechanisms import (
-    MECHANISMS,
-    BinaryVoting,
-    Gate,
-    Mechanism,
-    PluralityVoting,
-    PowersetVoting,
-    TauVoting,
-)
 
 from . import options
 from .mechanism import kind_of
 from .output import say
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 
 def audit(
@@ -30,7 +22,7 @@ def audit(
         typer.Option(
             "--mechanism",
             metavar="NAME",
-            help=f"Audit this one only (may be repeated): {', '.join(MECHANISMS)}, or "
+            help="Audit this one only (may be repeated): binary, tau, powerset, plurality, or "
             "package.module:Class, which is imported.",
         ),
     ] = None,
@@ -46,6 +38,10 @@ def audit(
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
+    Example:
+
+        privote audit --mechanism binary --elections 500
+
     "exact" lists every neighbour of random small elections and compares the true divergence, by
     the definition, with every stated cost; "missing" does so where votes are missing. "adaptive"
     lists every transcript of small runs with an allowance, where each query depends on past
@@ -53,11 +49,9 @@ def audit(
     answers, and compares deltas. "sampled" counts what real releases do and bounds epsilon from
     below. Each number is the largest true cost over the stated one: 1 is exact, less is safe, above
     1 the guarantee is broken. No private votes are involved.
-
-    Example:
-
-        privote audit --mechanism binary --elections 500
     """
+    from privote.mechanisms import MECHANISMS
+
     kinds = tuple(kind_of(name) for name in mechanism or ())
     subjects = [s for s in _subjects(voters) if not kinds or type(s) in kinds]
     for kind in kinds:
@@ -87,6 +81,15 @@ class _Size:
 
 def _subjects(voters: int) -> list[Mechanism]:
     """Return every mechanism with each of its features; little noise, so that flaws would show."""
+    from privote.links import OptimalLink
+    from privote.mechanisms import (
+        BinaryVoting,
+        Gate,
+        PluralityVoting,
+        PowersetVoting,
+        TauVoting,
+    )
+
     gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
     return [
         BinaryVoting(sigma=2.0),

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import stat
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError, PeerError
+from privote.errors import InputError
 
 from . import options
 from .capc_certs import app as certs
-from .capc_simulate import simulate
-
-if TYPE_CHECKING:
-    from privote.capc.site import Site
+from .groups import Group, grouped
+from .mechanism import MechanismFlags
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +20,6 @@ app = typer.Typer(
     "Start with `privote capc simulate`.",
 )
 app.add_typer(certs, name="certs")
-app.command()(simulate)
 
 SiteFile = Annotated[
     Path,
@@ -42,52 +36,38 @@ LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a lin
 def guardian(site: SiteFile, json: LogJson = False) -> None:
     """Keep the coalition's ledger, decide its batches; runs until it is stopped.
 
-    Charges every batch before it is answered, one budget for each answering party. Sees masks,
-    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
-    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
-
     Example:
 
         privote capc guardian guardian/site.toml
+
+    Charges every batch before it is answered, one budget for each answering party. Sees masks,
+    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
+    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
     """
     from privote.capc import launch
+    from privote.capc.service import serve
+    from privote.capc.site import Site
 
-    _serve(launch.guardian, site, as_json=json)
+    serve(launch.guardian, Site.read(site), json=json)
 
 
 @app.command()
 def answer(site: SiteFile, json: LogJson = False) -> None:
     """Answer the others' queries with this site's model; runs until it is stopped.
 
-    The model leaves this machine only inside a secure two-party computation. This site sees who
-    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
-    guardian's address in SITE.toml.
-
     Example:
 
         privote capc answer north/site.toml
+
+    The model leaves this machine only inside a secure two-party computation. This site sees who
+    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
+    guardian's address in SITE.toml.
     """
     from privote.capc import launch
-
-    _serve(launch.answering, site, as_json=json)
-
-
-def _serve(make: Any, file: Path, *, as_json: bool) -> None:
-    """Run a program that serves until it is told to stop."""
-    from privote.capc.rehearsal import LISTENING
+    from privote.capc.service import serve
     from privote.capc.site import Site
 
-    from .capc_log import Log
-
-    site = Site.read(file)
-    _take_all_files()
-    with Log(json=as_json) as log:
-        _begin(site, log)
-        driver = make(site, log)
-        _stop_on_signals(driver)
-        log(f"{site.name} {LISTENING} {site.listen}, engine {site.engine}")
-        driver.run()
-        log(f"{site.name} has stopped")
+    serve(launch.answering, Site.read(site), json=json)
 
 
 @app.command()
@@ -119,55 +99,49 @@ def query(
 ) -> None:
     """Have rows labelled by the other sites; nobody else sees the rows or the labels.
 
+    Example:
+
+        privote capc query north/site.toml rows.npz --output answers
+
     The guardian charges the batch first. A site that does not answer is left out; below the
     minimum of the terms there is no answer, and the charge stands. Run it again after a failure:
     a batch that was charged and not decided is resumed.
 
     labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
     in plain words what was promised to whom.
-
-    Example:
-
-        privote capc query north/site.toml rows.npz --output answers
     """
-    import time
-
-    from privote.capc import launch
+    from privote.capc.service import ask
     from privote.capc.site import Site
+    from privote.capc.statements import allowance_said, write
     from privote.datasets.tables import table
 
-    from .capc_log import Log
-    from .capc_output import check_folder, facts_of, show, write
-    from .files import read_baseline
+    from .files import claimed_folder, read_array
+    from .output import print_facts, print_json, say
 
-    read = Site.read(site)
-    data = table(rows)
-    if data.X.shape[0] > read.terms.most_queries:
-        raise InputError(
-            f"ROWS must have at most {read.terms.most_queries} rows (most_queries of the terms), "
-            f"got {data.X.shape[0]}: ask them in several batches"
-        )
-    guess = None if baseline is None else read_baseline(baseline)
-    check_folder(output, force=force)
-    began = time.monotonic()
-    with Log() as log:
-        _begin(read, log)
-        told = _Told(log)
-        driver = launch.querying(read, data.X, told, baseline=guess)
-        _warn_of_clipping(data.X, read.terms.bound)
-        _stop_on_signals(driver)
-        try:
-            answers = driver.run()
-        except PeerError as error:
-            raise PeerError(_explained(str(error), read, driver.reasons, told)) from None
-        if answers is None:
-            raise PeerError("stopped before the batch was answered; run it again to resume it")
-    prices = getattr(driver.role, "prices", None)
-    facts = facts_of(read.terms, read.name, answers, stamp=read.stamp, prices=prices)
-    facts["seconds"] = round(time.monotonic() - began, 2)
-    facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
-    write(output, facts, read.terms, answers)
-    show(facts, output, as_json=json)
+    read, data = Site.read(site), table(rows)
+    guess = None if baseline is None else read_array(baseline, "baseline", "baseline")
+    with claimed_folder(output, force=force):  # before anything is charged
+        facts, answers = ask(read, data.X, baseline=guess)
+        write(output, facts, read.terms, answers)
+    if json:
+        print_json({**facts, "output": str(output)})
+        return
+    if facts["stamp"]:
+        say(facts["stamp"])
+    shown = {
+        "queries": facts["queries"],
+        "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
+        "guarantee": facts["guarantee"],
+        "epsilon of a site, all who ask": float(facts["epsilon"]),
+        "delta": float(facts["delta"]),
+        "may depart from the baseline": allowance_said(facts),
+        "engine": facts["engine"],
+        "secure": facts["secure"],
+        "seconds": facts["seconds"],
+        "MB between sites": facts["megabytes"],
+        "written to": str(output),
+    }
+    print_facts(shown, title="Answered")
 
 
 @app.command()
@@ -217,26 +191,26 @@ def retrain(
 ) -> None:
     r"""Train this site's model again, on its own records and the labels it received.
 
-    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
-    answer` to answer with the new model. Thresholds follow the site's own records.
-
     Example:
 
         privote capc retrain records.csv rows.csv answers/labels.npz --labels flu,cold \
           --output model.npz
+
+    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
+    answer` to answer with the new model. Thresholds follow the site's own records.
     """
     from privote.arrayfiles import ArrayFile
     from privote.capc.retrain import Records, retrain_site
     from privote.datasets.tables import table
 
     from .files import claimed
-    from .output import print_facts, print_json
+    from .output import print_result
 
     received = ArrayFile(answers)
     if not {"labels", "label_names"} <= set(received.names):
-        raise InputError(f"LABELS.npz must be what `privote capc query` wrote, got {answers.name}")
+        raise InputError("LABELS.npz", "must be what privote capc query wrote", answers.name)
     names = [str(name) for name in received["label_names"]]
-    own = table(records, labels=[name.strip() for name in labels.split(",")])
+    own = table(records, labels=options.names(labels) or ())
     new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
     model = retrain_site(
         Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
@@ -252,76 +226,116 @@ def retrain(
         "labels": ", ".join(model.labels),
         "written to": str(output),
     }
-    print_json(facts) if json else print_facts(facts, title="Trained again")
+    print_result(facts, json=json, title="Trained again")
 
 
-class _Told:
-    """A log that remembers who was lost or left out, and why."""
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self.left_out: list[str] = []
-        self._log = log
-
-    def __call__(self, text: str) -> None:
-        # Of a site that cannot be reached the line before says why.
-        unreached = text.endswith("it cannot be reached")
-        if text.startswith("lost ") or (" is left out: " in text and not unreached):
-            self.left_out.append(text)
-        self._log(text)
+_MECHANISM = Annotated[
+    str,
+    typer.Option("--mechanism", metavar="NAME", help="binary or tau.", rich_help_panel="Mechanism"),
+]
+_COALITION, _BUDGET = "Coalition", "Budget"
 
 
-def _explained(said: str, site: Site, reasons: Mapping[str, str], told: _Told) -> str:
-    """Return why a query failed, with whom, and where that site was looked for."""
-    guardian = site.terms.guardian
-    if not said.startswith(f"{guardian} "):
-        # Streams that ended because the query had failed are no reason for it.
-        return f"{said} ({'; '.join(told.left_out)})" if told.left_out else said
-    where = f"addresses.{guardian} is {site.addresses[guardian]}"
-    return f"{said} ({'; '.join(filter(None, (reasons.get(guardian), where)))})"
+@app.command()
+@grouped(
+    mechanism=Group(
+        of=MechanismFlags,
+        without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
+        instead={"name": (_MECHANISM, "binary")},
+    )
+)
+def simulate(
+    output: Annotated[
+        Path, typer.Option(show_default=False, help="A new folder for everything that is made.")
+    ],
+    mechanism: MechanismFlags,
+    parties: Annotated[int, typer.Option(help="Answering sites.", rich_help_panel=_COALITION)] = 5,
+    queries: Annotated[
+        int, typer.Option(help="Scenes to have labelled.", rich_help_panel=_COALITION)
+    ] = 100,
+    clear: Annotated[
+        bool,
+        typer.Option(
+            "--clear",
+            help="One process, no secrecy: the same roles and messages in clear text, for large "
+            "studies. Stamped INSECURE.",
+            rich_help_panel=_COALITION,
+        ),
+    ] = False,
+    epsilon: Annotated[
+        float, typer.Option(help="The budget of each site's data.", rich_help_panel=_BUDGET)
+    ] = 20.0,
+    delta: Annotated[
+        float, typer.Option(help="The probability left out.", rich_help_panel=_BUDGET)
+    ] = 1e-5,
+    guarantee: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="allowance or worst-case.", rich_help_panel=_BUDGET),
+    ] = "allowance",
+    seed: options.Seed = None,
+    json: options.Json = False,
+) -> None:
+    """Run a whole coalition on this machine: a guardian, answering sites and one that asks.
+
+    Example:
+
+        privote capc simulate --parties 5 --queries 100 --output trial
+
+    The sites' data are scenes of handwritten digits that come with privote. Unless --clear, every
+    site is a process of its own with its own certificate, and all that they say to each other goes
+    through mutual TLS and the secure engine, as between machines; the folder that is written holds
+    every site's files, to look at and to copy from.
+
+    With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
+    """
+    from privote.capc import simulation
+
+    from .files import claimed_folder
+    from .output import print_json
+    from .progress import telling
+
+    # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
+    built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))
+    budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
+    terms = simulation.terms_of(built, parties, queries, **budget)
+    with claimed_folder(output, force=False):
+        facts = simulation.simulate(output, terms, clear=clear, seed=seed, telling=telling)
+    if json:
+        print_json(facts)
+    else:
+        _show_simulation(facts, output)
 
 
-def _begin(site: Site, log: Callable[[str], None]) -> None:
-    """Log what whoever reads the log must know first."""
-    if site.stamp:
-        log(site.stamp)
-    warn_of_others(site, log)
+def _show_simulation(facts: dict[str, Any], output: Path) -> None:
+    from privote.accounting.renyi import rounded_up
+    from privote.capc.statements import allowance_said
 
+    from .output import print_facts, print_table, say
 
-def warn_of_others(site: Site, log: Callable[[str], None]) -> None:
-    """Log which of a site's files others on its machine can read, or change."""
-    for key, path, others in (
-        ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
-        ("state", site.state, stat.S_IRGRP | stat.S_IROTH),
-        ("trust", site.trust, stat.S_IWGRP | stat.S_IWOTH),
-    ):
-        if path is None or not path.exists() or not path.stat().st_mode & others:
-            continue
-        if path.absolute().parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):
-            what = "changed" if key == "trust" else "read"
-            log(f"WARNING: {key} {str(path)!r} can be {what} by others: chmod go-rwx {path}")
-
-
-def _warn_of_clipping(X: Any, bound: float) -> None:
-    """Say how many rows lie outside what the models were promised: they are not what was asked."""
-    import numpy as np
-
-    outside = int((np.asarray((abs(X) > bound).sum(axis=1)).ravel() > 0).sum())
-    if outside:
-        typer.echo(
-            f"warning: {outside} of {X.shape[0]} rows have values beyond bound={bound:g} of the "
-            "terms, and are clipped to it: are they scaled as the models' rows were?",
-            err=True,
-        )
-
-
-def _take_all_files() -> None:
-    """Allow this process as many open files as the system lets it: a connection is one."""
-    import resource
-
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _stop_on_signals(driver: Any) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: driver.stop())
+    if facts["stamp"]:
+        say(facts["stamp"] + "\n")
+    each = facts["seconds"] / facts["queries"]
+    print_facts(
+        {
+            "scenes labelled": facts["queries"],
+            "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
+            "mechanism": facts["mechanism"],
+            "guarantee": facts["guarantee"],
+            "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
+            "delta": float(facts["delta"]),
+            "may depart from the baseline": allowance_said(facts),
+            "engine": facts["engine"],
+            "seconds": f"{facts['seconds']:.1f}, {each:.3f} a scene",
+            "MB between sites": facts.get("megabytes"),
+        },
+        title="Labelled by a coalition",
+        caption="A site that has used up its allowance counts as the baseline, no.",
+    )
+    print_table(facts["figures"])
+    say(
+        "Compared with the truth, which only a simulation knows; an abstention counts as 0. In a "
+        f"real\ncoalition nobody sees votes or their majority.\nLabels and statement: "
+        f"{output / 'answers'}"
+    )
+    if facts["engine"] != "clear":
+        say(f"Every site's files, keys and log: {output}")

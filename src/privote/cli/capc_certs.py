@@ -36,12 +36,12 @@ def make(
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
-    Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
-    pins it. Nobody can make a certificate in this site's name.
-
     Example:
 
         privote capc certs make north --folder /etc/privote
+
+    Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
+    pins it. Nobody can make a certificate in this site's name.
     """
     from privote.capc.transport import certs
 
@@ -66,13 +66,13 @@ def renew(
 ) -> None:
     """Make the next certificate beside the one in use; with --switch, use it.
 
-    Three steps, without a moment in which nobody can connect: renew here; the others pin
-    NAME.next.pem, beside the old one; then renew --switch here. The others revoke the old
-    fingerprint when they like.
-
     Example:
 
         privote capc certs renew north --folder /etc/privote
+
+    Three steps, without a moment in which nobody can connect: renew here; the others pin
+    NAME.next.pem, beside the old one; then renew --switch here. The others revoke the old
+    fingerprint when they like.
     """
     from privote.capc.transport import certs
 
@@ -106,12 +106,12 @@ def pin(
 ) -> None:
     """Trust another site's certificate: whoever holds its key is that site from here on.
 
-    Compare the fingerprint with its administrator first, over a channel you trust. A second
-    certificate of the same site is accepted beside the first, unless --alone.
-
     Example:
 
         privote capc certs pin south.pem --trust /etc/privote/trust --name south
+
+    Compare the fingerprint with its administrator first, over a channel you trust. A second
+    certificate of the same site is accepted beside the first, unless --alone.
     """
     from privote.capc.transport import trust as trusting
 
@@ -205,11 +205,11 @@ def _row(each: Certificate, held: str) -> dict[str, Any]:
 
 
 def _show(each: Certificate, title: str, said: str, json: bool) -> None:
-    from .output import print_facts, print_json
+    from .output import print_result
 
     facts = {
         "site": each.name,
         "fingerprint": each.fingerprint,
         "valid until": each.ends.strftime("%Y-%m-%d %H:%M UTC"),
     }
-    print_json(facts) if json else print_facts(facts, title=title, caption=said)
+    print_result(facts, json=json, title=title, caption=said)

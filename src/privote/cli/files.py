@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
-from privote.sheets import cell_of, name_in, open_csv, write_header
+from privote.sheets import name_in, open_csv
 
 Array = npt.NDArray[Any]
 
@@ -27,7 +27,7 @@ DRAFT = ".draft"  # of what is written into a folder
 
 
 def check_new(
-    option: str,
+    argument: str,
     path: Path,
     suffixes: tuple[str, ...] = (),
     *,
@@ -39,46 +39,46 @@ def check_new(
     A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
     """
     if suffixes and path.suffix not in suffixes:
-        raise InputError(option, f"must end in {' or '.join(suffixes)}", path.name)
+        raise InputError(argument, f"must end in {' or '.join(suffixes)}", path.name)
     try:
         path.stat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # a loop of links, a name too long
         why = getattr(error, "strerror", None) or error
-        raise InputError(option, f"{str(path)!r:.200} cannot be written: {why}") from None
+        raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
     if path.is_dir():
-        raise InputError(option, f"must be a file, and {str(path)!r} is a folder")
+        raise InputError(argument, f"must be a file, and {str(path)!r} is a folder")
     if not path.parent.is_dir():
         raise InputError(
-            option, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+            argument, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
         )
     if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
-        raise InputError(option, f"{str(path)!r} is what this command reads: name another file")
+        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
     if path.is_symlink() and not path.exists():
-        raise InputError(option, f"{str(path)!r} is a link that leads nowhere: name a file")
+        raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
     if path.exists() and not force:
-        raise InputError(option, f"{str(path)!r} exists; give --force to replace it")
-
-
-def check_folder(output: Path, *, force: bool) -> None:
-    """Refuse a folder that holds anything but a draft, unless it may be replaced; the same rule."""
-    if not force and output.is_dir() and any(file.name != DRAFT for file in output.iterdir()):
-        raise InputError(
-            f"--output {str(output)!r} exists and is not empty; give --force to replace files in it"
-        )
+        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to replace it")
 
 
 @contextmanager
-def made_folder(output: Path) -> Iterator[None]:
-    """Make the folder if it is not there, for work that may fail: then it is gone again."""
-    there = output.exists()
+def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
+    """Claim a folder for work that may fail; a folder that was made for it is then gone again.
+
+    One that holds anything but a draft is taken with ``force`` only: the same rule as for a file.
+    """
+    there = output.is_dir()
+    if there and not force and any(file.name != DRAFT for file in output.iterdir()):
+        raise InputError(
+            "output", f"{str(output)!r} exists and is not empty; give `force=True` to replace files"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
     except OSError as error:
-        raise InputError(
-            f"--output {str(output)!r} cannot be a folder: {error.strerror or error}"
-        ) from None
+        why = error.strerror or error
+        raise InputError("output", f"{str(output)!r} cannot be a folder: {why}") from None
     try:
         yield
     except BaseException:
@@ -101,13 +101,15 @@ def claimed(
 
     For work that costs nothing: if the block fails, nothing is left behind.
     """
-    check_new("--output", output, suffixes, force=force, keep=keep)
+    check_new("output", output, suffixes, force=force, keep=keep)
     with complete(output, force=force, owner_only=owner_only) as part:
         yield part
 
 
 def write_labels(release: Release, path: Path) -> None:
     """Write a release: ``.npz`` with its facts, ``.csv`` with the labels alone."""
+    from privote.report.tables import write_label_csv
+
     if path.suffix == ".npz":
         release.save(path)
     else:
@@ -119,63 +121,29 @@ def write_labels(release: Release, path: Path) -> None:
 def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:
     """Refuse a statement's place before anything is released."""
     if not path.name:
-        raise InputError(f"--statement must be a file, got {str(path)!r}")
+        raise InputError("statement", "must be a file", str(path))
     if path.suffix == ".json":
-        raise InputError("--statement is a text file; its .json is written beside it")
+        raise InputError("statement", "is a text file; its .json is written beside it")
     for file in (path, path.with_suffix(".json")):
         if file.absolute() == output.absolute():
-            raise InputError(f"--statement and --output must differ, both are {str(file)!r}")
-        check_new("--statement", file, force=force, keep=keep)
-
-
-class Promise(Protocol):
-    """What states a guarantee: a release of labels, or what private training promises."""
-
-    def statement(self) -> str:
-        """Return it in plain words."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as plain values."""
-
-
-def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
-    """Write the guarantee in plain words, and the same for machines beside it."""
-    facts = json.dumps(promise.facts(), indent=2, default=str)
-    for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
-        with complete(file, force=force) as part:
-            part.write_text(text + "\n", encoding="utf-8")
-
-
-def write_label_csv(
-    labels: npt.NDArray[Any],
-    path: Path,
-    *,
-    queries: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-) -> None:
-    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
-    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else names
-    called = range(len(labels)) if queries is None else map(cell_of, queries)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        write_header(stream, ["query", *heads])
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([query, *row] for query, row in zip(called, labels.tolist(), strict=True))
+            raise InputError("statement", f"and `output` must differ, both are {str(file)!r}")
+        check_new("statement", file, force=force, keep=keep)
 
 
 def read_baseline(path: Path, queries: Sequence[str] | None = None) -> npt.NDArray[Any]:
-    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as `write_label_csv` writes it.
+    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as labels are written.
 
     A CSV file without a header has one column a label; one that names the queries of the votes is
     brought into their order.
     """
     if path.suffix not in (".npy", ".csv"):
-        raise InputError(f"--baseline must end in .npy or .csv, got {path.name!r}")
+        raise InputError("baseline", "must end in .npy or .csv", path.name)
     try:
         if path.suffix == ".npy":
             return read_npy(path)
         return read_table(path, queries)
     except (OSError, ValueError) as error:
-        raise InputError(f"--baseline {str(path)!r} cannot be read: {error}") from None
+        raise InputError("baseline", f"{str(path)!r} cannot be read: {error}") from None
 
 
 def read_names(path: Path) -> list[str]:
@@ -187,7 +155,7 @@ def read_names(path: Path) -> list[str]:
     try:
         names = _NAME_READERS.get(path.suffix, _lines)(check_file(path))
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"--voter-ids {str(path)!r} cannot be read: {error}") from None
+        raise InputError("voter_ids", f"{str(path)!r} cannot be read: {error}") from None
     return [str(name).strip() for name in names]
 
 
@@ -242,9 +210,9 @@ def read_truth(
     None if it holds none. Bits packed by ``np.packbits(truth)`` are unpacked.
     """
     if truth is not None:
-        array = read_array(truth, "--truth", "truth", queries=names)
+        array = read_array(truth, "truth", "truth", queries=names)
     elif votes.suffix == ".npz" and "truth" in _names(votes):
-        array = read_array(votes, "VOTES", "truth")
+        array = read_array(votes, "votes", "truth")
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
@@ -254,15 +222,17 @@ def read_truth(
     return array
 
 
-def read_array(path: Path, option: str, *names: str, queries: Sequence[str] | None = None) -> Array:
+def read_array(
+    path: Path, argument: str, *names: str, queries: Sequence[str] | None = None
+) -> Array:
     """Read one array: ``.npy``, ``.npz`` (the first of ``names`` in it), or a table as ``.csv``.
 
     A CSV file may have the header ``query,...``, as written by ``privote label``; its first column
     is then left out, and says which of ``queries`` a row is about.
     """
     if path.suffix not in _ARRAY_FILES:
-        raise InputError(option, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
-    check_file(path, option)
+        raise InputError(argument, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
+    check_file(path, argument)
     try:
         if path.suffix == ".csv":
             return read_table(path, queries)
@@ -274,9 +244,9 @@ def read_array(path: Path, option: str, *names: str, queries: Sequence[str] | No
             return data[name]
         held = ", ".join(data.names)
     except (OSError, ValueError) as error:
-        raise InputError(option, f"{str(path)!r} cannot be read: {error}") from None
+        raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
     wanted = " or ".join(map(repr, names))
-    raise InputError(option, f"{str(path)!r} has no array {wanted}; it has: {held}")
+    raise InputError(argument, f"{str(path)!r} has no array {wanted}; it has: {held}")
 
 
 def _names(path: Path) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 
 from . import options
@@ -16,13 +15,6 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
-_SANITIZED = (
-    "Epsilon is what labels and this number cost at most, with confidence {sure:g} (1 - gamma). It "
-    "is about these votes and their neighbours; not differential privacy. The noise in it is "
-    "sigma_s times the smooth sensitivity: how far the cost can move if one voter's ballots "
-    "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
-    "only: not a valid bound. More: docs/publishing.md."
-)
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: keep their order in every run, or give --voter-ids",
@@ -66,14 +58,6 @@ def label(
             rich_help_panel="Budget",
         ),
     ] = None,
-    bound: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="data-dependent: priced by exact, or by pate2018 to compare.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
     voter_ids: Annotated[
         Path | None,
         typer.Option(
@@ -99,6 +83,11 @@ def label(
 ) -> None:
     r"""Release private labels for a file of votes, within a budget.
 
+    Example:
+
+        privote label votes.npz --mechanism binary --sigma 7 \
+          --epsilon 8 --delta 1e-5 --output labels.csv
+
     The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen
     and every query is answered: each voter may cast so many surprises (votes that depart from the
     public baseline) in its life, and counts as the baseline after that. "worst-case" answers until
@@ -106,7 +95,7 @@ def label(
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
-    labels. --show-sealed then also shows what PATE 2018 would have said, which is no valid bound.
+    labels.
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
@@ -114,15 +103,10 @@ def label(
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     The .npz file also holds the bill; read it with privote.Release.load.
-
-    Example:
-
-        privote label votes.npz --mechanism binary --sigma 7 \
-          --epsilon 8 --delta 1e-5 --output labels.csv
     """
     import privote
     from privote.ballots import Ballots
-    from privote.drafts import Draft, beside, complete
+    from privote.drafts import Draft, beside, complete, write_statement
 
     from .files import (
         LABEL_FILES,
@@ -131,25 +115,23 @@ def label(
         read_baseline,
         read_names,
         write_labels,
-        write_statement,
     )
     from .progress import WatchedBallots, working
 
     if clip and mechanism.max_positives is None:
-        raise InputError("--clip goes with --max-positives: give both")
+        raise InputError("clip", "goes with `max_positives`: give both")
     if voter_ids is not None and guarantee != "allowance":
-        raise InputError(f"--voter-ids goes with --guarantee allowance, not with {guarantee!r}")
-    if bound is not None and guarantee != "data-dependent":
-        raise InputError(f"--bound goes with --guarantee data-dependent, not with {guarantee!r}")
+        raise InputError("voter_ids", "goes with `guarantee=allowance`", guarantee)
     if resume and show_sealed:
-        raise InputError("--show-sealed goes without --resume: nothing sealed is kept in a draft")
+        rule = "goes without `resume`: nothing sealed is kept in a draft"
+        raise InputError("show_sealed", rule)
     mech = mechanism.build()
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
-    check_new("--output", output, LABEL_FILES, force=force or resume, keep=read)
+    check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
     asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
     asked |= {"guarantee": guarantee, "queries": queries}
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
@@ -172,7 +154,6 @@ def label(
                 guarantee=guarantee,
                 queries=queries,
                 baseline=guess,
-                bound=bound or "exact",
                 ledger=account.place,
                 dataset=account.dataset,
                 consumer=account.consumer,
@@ -186,140 +167,38 @@ def label(
         if statement is not None:
             write_statement(release, statement, force=force)
         draft.finish()
-    known_by = None
     if names is None:
         names = getattr(ballots, "voter_names", None)
-    if release.ledger is not None and guarantee == "allowance":
-        known_by = "place" if names is None else "name"
-    sealed = _sealed(release, names, ballots) if show_sealed else None
-    show = _show_json if json else _show
-    show(release, output, known_by, sealed)
+    _show(release, output, names, show_sealed=show_sealed, json=json)
 
 
-def _sealed(release: Any, names: Sequence[str] | None, ballots: Any) -> dict[str, Any]:
-    """Return what is for the owner's eyes, as plain numbers."""
-    import numpy as np
-
-    from .progress import working
-
-    if release.guarantee == "allowance":
-        spent, refused = release.sealed.spent, release.sealed.refused
-        who = np.flatnonzero(refused)
-        return {
-            "voters_who_ran_out": int(release.sealed.exhausted.sum()),
-            "ballots_refused": {
-                str(voter) if names is None else names[voter]: int(refused[voter])
-                for voter in who[np.argsort(-refused[who], kind="stable")]
-            },
-            "surprises_cast_fewest": int(spent.min()),
-            "surprises_cast_median": float(np.median(spent)),
-            "surprises_cast_most": int(spent.max()),
-        }
-    if release.guarantee == "data-dependent":
-        with working("pricing each voter"):
-            bills = release.sealed.bills()
-            exact = {
-                name: getattr(release.sealed, name)
-                for name in ("epsilon_by_voter", "accountant", "epsilon_rdp", "epsilon_pld")
-            }
-        return {
-            "bound": release.sealed.bound,
-            "epsilon": float(release.sealed.epsilon),
-            "epsilon_of_costliest_voter": float(bills.max()),
-            "epsilon_of_median_voter": float(np.median(bills)),
-            **exact,
-            **_as_in_2018(release, ballots),
-        }
-    return {}
-
-
-def _as_in_2018(release: Any, ballots: Any) -> dict[str, Any]:
-    """Return the figures of PATE 2018's own procedure on these votes, where it is defined."""
-    from privote.accounting.sanitize2018 import sanitized
-    from privote.guardian.consensus import Levels
-    from privote.mechanisms import BinaryVoting
-
-    sigma = release.mechanism.get("sigma")
-    if sigma is None or release.mechanism != BinaryVoting(sigma=sigma).parameters():
-        return {}
-    mechanism = BinaryVoting(sigma=sigma)
-    levels = Levels.of(mechanism, ballots)
-    if levels is None or levels.reach != 1:
-        return {}
-    for block in ballots.head(release.answered).blocks():
-        levels.add(mechanism.tally(block))
-    found = sanitized(levels.histogram, sigma, release.delta)._asdict()
-    note = "for comparison only: not a valid bound"
-    return {"pate2018": note, **{f"pate2018_{name}": value for name, value in found.items()}}
-
-
-def _show_json(
-    release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None
+def _show(
+    release: Any, output: Path, names: Sequence[str] | None, *, show_sealed: bool, json: bool
 ) -> None:
     from privote.report import OWNER_ONLY, mark
+    from privote.report.bill import bill, of_owner, remark
 
-    from .output import print_json
+    from .output import print_facts, print_json
+    from .progress import working
 
-    payload = {
-        **release.facts(),
-        "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
-        "voters_known_by": known_by,
-        "output": str(output),
-        "statement": release.statement(),
-    }
-    if sealed is not None:
-        payload["sealed"] = {"note": OWNER_ONLY, **sealed}
-    print_json(payload)
-
-
-def _show(release: Any, output: Path, known_by: str | None, sealed: dict[str, Any] | None) -> None:
-    from privote.mechanisms.base import describe
-    from privote.report import OWNER_ONLY, mark
-
-    from .output import print_facts
-
-    allowed = mark(release.guarantee, sanitized=release.epsilon is not None)
-    facts: dict[str, Any] = {
-        "queries answered": release.answered,
-        "labels each": release.labels.shape[1],
-        "voters": release.voters,
-        "mechanism": describe(release.mechanism),
-        "guarantee": release.guarantee,
-        "epsilon": "sealed: it depends on the votes",
-        "delta": release.delta,
-        "budget": release.budget,
-    }
-    if release.epsilon is not None:
-        facts["epsilon"] = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
-    for name, value in release.terms.items():
-        facts[name] = value
-    caption = None
-    if release.allowance is not None:
-        each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance,)
-        span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
-        facts["allowance"] = f"{span} surprises a voter, for life"
-        so_far = release.so_far or release.answered
-        if so_far > release.answered:
-            facts["answered from it so far"] = f"{so_far:,} queries, under this one epsilon"
-        caption = (
-            f"The allowance is {min(each) / so_far:.2g} surprises for each of the {so_far:,} "
-            "queries answered from it so far. Voters who cast more run out, and then count as the "
-            "baseline; who did is sealed."
-        )
-    if "gamma" in release.terms:
-        caption = _SANITIZED.format(sure=1 - release.terms["gamma"])
-    if release.terms.get("passed") is False:
-        caption = (
-            "The test failed: nothing was released, and the whole budget of this data set is spent."
-        )
-    if known_by is not None:
-        facts["voters known by"] = _KNOWN[known_by]
-    if release.abstained:
-        facts["held back (ABSTAIN)"] = f"{release.abstained:,} labels"
-    if release.simulated:
-        facts["SIMULATED"] = "a seed was given: these labels protect nobody"
-    facts["labels written to"] = str(output)
-    print_facts(facts, title="Bill", caption=caption)
+    known_by = None
+    if release.ledger is not None and release.guarantee == "allowance":
+        known_by = "place" if names is None else "name"
+    with working("pricing each voter"):
+        sealed = of_owner(release, names) if show_sealed else None
+    if json:
+        payload = {
+            **release.facts(),
+            "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
+            "voters_known_by": known_by,
+            "output": str(output),
+            "statement": release.statement(),
+        }
+        owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
+        print_json({**payload, **owners})
+        return
+    more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
+    print_facts({**bill(release), **more}, title="Bill", caption=remark(release))
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

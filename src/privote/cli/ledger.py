@@ -13,7 +13,7 @@ import typer
 from privote.errors import LedgerError
 
 from . import options
-from .output import print_facts, print_json, print_table
+from .output import print_facts, print_json, print_result, print_table, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,12 +67,12 @@ def _claimed(
 def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Show every entry and what each data set has left.
 
-    A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more.
-
     Example:
 
         privote ledger show ledger.db
+
+    A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
+    with an allowance that was charged before, and costs nothing more.
     """
     with _opened(path, beside) as (ledger, name):
         entries, budgets = ledger.published(), ledger.standing()
@@ -99,36 +99,29 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
 def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
-    Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
-    is wrong. Keep the head that this prints somewhere else, and you can also tell if all three
-    files were replaced by older ones.
-
     Example:
 
         privote ledger verify ledger.db
+
+    Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
+    is wrong. Keep the head that this prints somewhere else, and you can also tell if all three
+    files were replaced by older ones.
     """
     try:
         with _opened(path, beside) as (ledger, name):
             found = ledger.verify()
+            facts = {"entries": found.entries, "head": found.head}
     except LedgerError as error:
-        if json:
-            print_json({"ok": False, "problems": [str(error)]})
-        raise
+        facts, problems = {}, [str(error)]
+    else:
+        problems = list(found.problems)
     if json:
-        print_json(
-            {
-                "ok": found.ok,
-                "entries": found.entries,
-                "head": found.head,
-                "problems": list(found.problems),
-            }
-        )
-    elif found.ok:
-        print_facts(
-            {"entries": found.entries, "head": found.head}, title=f"{name}: nothing is wrong"
-        )
-    if not found.ok:
-        raise LedgerError("; ".join(found.problems))
+        print_json({"ok": not problems, **facts, "problems": problems})
+    elif not problems:
+        print_facts(facts, title=f"{name}: nothing is wrong")
+    if problems:
+        say(f"error: {'; '.join(problems)}", err=True)
+        raise typer.Exit(LedgerError.exit_code)
 
 
 @app.command()
@@ -154,7 +147,8 @@ def export(
             "head": found.head,
         }
         draft.write_text(jsonlib.dumps(payload, indent=2) + "\n", encoding="utf-8")
-    _say(json, {"output": str(output), "entries": found.entries, "verified": found.ok})
+    facts = {"output": str(output), "entries": found.entries, "verified": found.ok}
+    print_result(facts, json=json, title="Written")
 
 
 @app.command()
@@ -175,11 +169,4 @@ def backup(
         draft.unlink()  # a copy is a file of its own making
         ledger.backup(draft)
         entries = ledger.verify().entries
-    _say(json, {"output": str(output), "entries": entries})
-
-
-def _say(json: bool, facts: dict[str, Any]) -> None:
-    if json:
-        print_json(facts)
-    else:
-        print_facts(facts, title="Written")
+    print_result({"output": str(output), "entries": entries}, json=json, title="Written")

@@ -42,7 +42,7 @@ class LedgerFlags:
     def __post_init__(self) -> None:
         for field in fields(self):
             if self.ledger is None and getattr(self, field.name) != field.default:
-                raise InputError(f"--{field.name} goes with --ledger: give it too")
+                raise InputError(field.name, "goes with `ledger`: give it too")
 
     @property
     def files(self) -> list[Path]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError
-from privote.links import OptimalLink
-from privote.mechanisms import MECHANISMS, Gate, Mechanism
 
 from . import options
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 # Flags that are parts of one setting; every other one is a setting of its name.
 _PARTS = {
@@ -19,23 +20,24 @@ _PARTS = {
     "gate_threshold": ("gate", "threshold"),
     "gate_sigma": ("gate", "sigma"),
 }
-_WHOLE: dict[str, type[Any]] = {"link": OptimalLink, "gate": Gate}
 
 
 def kind_of(name: str) -> type[Mechanism]:
     """Return the mechanism of this name; ``package.module:Class`` is imported, which runs it."""
+    from privote.mechanisms import MECHANISMS, Mechanism
+
     if name in MECHANISMS:
         return MECHANISMS[name]
     module, colon, place = name.partition(":")
     if not colon:
         known = ", ".join(MECHANISMS)
-        raise InputError("--mechanism", f"must be one of {known}, or package.module:Class", name)
+        raise InputError("mechanism", f"must be one of {known}, or package.module:Class", name)
     try:
         kind = getattr(import_module(module), place)
     except Exception as error:  # somebody else's module may fail as it likes
         raise InputError(f"--mechanism {name!r} cannot be imported: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
-        raise InputError("--mechanism", "must be a class that extends privote.Mechanism", name)
+        raise InputError("mechanism", "must be a class that extends privote.Mechanism", name)
     return kind
 
 
@@ -56,6 +58,8 @@ class MechanismFlags:
     gate_sigma: options.GateSigma = None
 
     def __post_init__(self) -> None:
+        from privote.mechanisms import MECHANISMS
+
         if not self.name:
             stray = [f.name for f in fields(self) if getattr(self, f.name) not in (None, "")]
             if stray:
@@ -87,6 +91,10 @@ class MechanismFlags:
     @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were given."""
+        from privote.links import OptimalLink
+        from privote.mechanisms import Gate
+
+        whole: dict[str, type[Any]] = {"link": OptimalLink, "gate": Gate}
         settings: dict[str, Any] = {}
         for flag, value in self._given().items():
             setting, *part = _PARTS.get(flag, (flag,))
@@ -94,7 +102,7 @@ class MechanismFlags:
                 settings.setdefault(setting, {})[part[0]] = value
             else:
                 settings[setting] = value
-        return settings | {key: _WHOLE[key](**settings[key]) for key in _WHOLE if key in settings}
+        return settings | {key: whole[key](**settings[key]) for key in whole if key in settings}
 
     @property
     def noisy(self) -> bool:
@@ -114,15 +122,17 @@ class MechanismFlags:
         """Return the mechanism, with this sigma or with the one given as a flag."""
         flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
         for first, *others in flags.lacking():
-            more = f" (or {', '.join(map(spelled, others))})" if others else ""
+            more = f" (or {', '.join(map(_spelled, others))})" if others else ""
             raise InputError(
-                f"{spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
+                f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
             )
         return kind_of(self.name)(**flags.chosen)
 
 
 def words_of(mechanism: Mechanism) -> list[str]:
     """Return the words of a command line that build this very mechanism."""
+    from privote.mechanisms import MECHANISMS
+
     kind = type(mechanism)
     known = mechanism.name if mechanism.name in MECHANISMS else f"{kind.__module__}:{kind.__name__}"
     words = ["--mechanism", known]

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from privote.errors import InputError
-from privote.mechanisms import MECHANISMS
 
 _MECHANISM, _BUDGET = "Mechanism", "Budget"
 _SIGMA = "Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax."
@@ -34,8 +33,8 @@ Name = Annotated[
         "--mechanism",
         metavar="NAME",
         show_default=False,
-        help=f"How a tally becomes labels: {', '.join(MECHANISMS)}; or package.module:Class, a "
-        "class of your own, which is imported and so runs.",
+        help="How a tally becomes labels: binary, tau, powerset, plurality; or "
+        "package.module:Class, a class of your own, which is imported and so runs.",
         rich_help_panel=_MECHANISM,
     ),
 ]
@@ -157,5 +156,10 @@ def parse_threshold(text: str | None) -> float | list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--threshold must be one number or a comma list, got {text!r}") from None
+        raise InputError("threshold", "must be one number or a comma list", text) from None
     return values[0] if len(values) == 1 else values
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Return a comma list of names; None if it was not given."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import typer
 
 from privote.errors import printable
@@ -23,22 +21,19 @@ def say(text: str, *, err: bool = False) -> None:
 
 def print_json(payload: Mapping[str, Any]) -> None:
     """Write one JSON object to stdout; numbers that are none become null."""
+    from privote.report.tables import plain
+
     typer.echo(json.dumps(plain(payload), indent=2, allow_nan=False))
 
 
-def plain(value: Any) -> Any:
-    """Return the value as what JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def print_result(
+    facts: Mapping[str, Any], *, json: bool, title: str, caption: str | None = None
+) -> None:
+    """Show what a verb did: its facts as JSON, or in two columns."""
+    if json:
+        print_json(facts)
+    else:
+        print_facts(facts, title=title, caption=caption)
 
 
 def print_table(
@@ -70,6 +65,8 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         padding=(0, 2, 0, 0),
     )
     for name, value in facts.items():
+        if value is None:  # nothing to say
+            continue
         shown = cell(value)
         if isinstance(value, float):
             shown = rounded_up(value) if is_cost(name) else f"{value:.6g}"

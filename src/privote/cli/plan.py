@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
-from privote.mechanisms import Mechanism
 
 from . import options
 from .groups import Group, grouped
 from .mechanism import MechanismFlags, kind_of, spelled
+
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
 
@@ -53,6 +54,11 @@ def plan(
 ) -> None:
     r"""Say how many queries a budget buys, or how much noise a number of queries needs.
 
+    Example:
+
+        privote plan --mechanism binary --voters 50 --labels 20 \
+          --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
+
     No votes are read, so every number may be published. "worst-case" is how many queries fit
     whatever the votes are. "allowance" is how many surprises each voter may cast in its life: 0 is
     a refusal, otherwise it answers any number of queries, but a voter who has run out counts as the
@@ -63,11 +69,6 @@ def plan(
 
     With --wanted sigma is solved for: under the allowance if --surprises-per-query is given, under
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
-
-    Example:
-
-        privote plan --mechanism binary --voters 50 --labels 20 \
-          --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
     """
     where = (voters, labels, epsilon, delta)
     if wanted is not None and rule != "exclusive":
@@ -163,6 +164,8 @@ def _numbers(
 
 
 def _show(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
+    from privote.accounting.renyi import rounded_up
+
     from .output import print_facts
 
     unit = "single votes" if numbers["allowance_counts"] == "votes" else "whole ballots"

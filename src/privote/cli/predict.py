@@ -53,12 +53,12 @@ def predict(
 ) -> None:
     """Predict with a saved student: for each label its probability and a 1 or a 0.
 
-    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
-    from released labels and public rows, and its file says under which guarantee.
-
     Example:
 
         privote predict run/student.student new.csv --output predictions.csv
+
+    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
+    from released labels and public rows, and its file says under which guarantee.
     """
     import numpy as np
 
@@ -67,12 +67,12 @@ def predict(
     from privote.learning.students.saving import load_student
 
     from .files import claimed
-    from .output import print_facts, print_json
+    from .output import print_result
 
     saved = load_student(student, trusted=trust or ())
     bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
     # By name where the student knows its columns: their order in the file does not matter then.
-    wanted = saved.feature_names if columns is None else columns.split(",")
+    wanted = saved.feature_names if columns is None else options.names(columns)
     data = table(rows, features=None if rows.suffix == ".npz" else wanted)
     try:
         chance = saved.predict_proba(data.X)
@@ -93,7 +93,7 @@ def predict(
         "student's guarantee, by its file": saved.privacy.get("guarantee"),
         "written to": str(output),
     }
-    print_json(facts) if json else print_facts(facts, title="Predicted")
+    print_result(facts, json=json, title="Predicted")
 
 
 def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: object) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from privote.ballots import BallotSource
-from privote.blocks import Block
+if TYPE_CHECKING:
+    from privote.ballots import BallotSource
+    from privote.blocks import Block
 
 Tick = Callable[[int], None]
 
@@ -21,6 +22,17 @@ def working(what: str, total: int | None = None) -> Iterator[Tick]:
     with _bars(counted=total is not None) as progress:
         task = progress.add_task(what, total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def telling(what: str, total: int | None = None) -> Iterator[Tick]:
+    """Show a bar, or where there is no terminal one line, while the block runs."""
+    import typer
+
+    if not typer.get_text_stream("stderr").isatty():
+        typer.echo(what, err=True)
+    with working(what, total) as tick:
+        yield tick
 
 
 @contextmanager

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from privote.errors import InputError
 
 from . import options
 from .groups import Group, grouped
@@ -17,40 +14,7 @@ from .mechanism import MechanismFlags
 
 _DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
 _DIRECT = "Private training without votes"
-_NETWORKS = ("smallcnn", "densenet121", "resnet50")  # on images
-METHODS = ("teachers", "neighbours", "gradients", "dpsgd")
-TEACHERS = ("linear", *_NETWORKS)
-STUDENTS = ("logistic", "mixmatch", *_NETWORKS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DirectFlags:
-    """Settings of methods that train on the private records themselves, with noise."""
-
-    network: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help=f"dpsgd: linear, mlp; on images {', '.join(_NETWORKS)}.",
-            rich_help_panel=_DIRECT,
-        ),
-    ] = "mlp"
-    steps: Annotated[int, typer.Option(help="Noisy gradients.", rich_help_panel=_DIRECT)] = 100
-    sample_rate: Annotated[
-        float,
-        typer.Option(
-            help="With which probability a record takes part in a step; 1: all of them, always.",
-            rich_help_panel=_DIRECT,
-        ),
-    ] = 1.0
-    adaptive: Annotated[
-        bool,
-        typer.Option(
-            "--adaptive",
-            help="Let a noisy count steer the norm that gradients are clipped to.",
-            rich_help_panel=_DIRECT,
-        ),
-    ] = False
+_NETWORKS = "smallcnn, densenet121, resnet50"  # on images
 
 
 _MECHANISM = Annotated[
@@ -73,7 +37,6 @@ _MECHANISM = Annotated[
         instead={"name": (_MECHANISM, "")},
     ),
     account=Group(of=LedgerFlags),
-    direct=Group(of=DirectFlags),
 )
 def train(
     data: Annotated[
@@ -92,7 +55,6 @@ def train(
     ],
     mechanism: MechanismFlags,
     account: LedgerFlags,
-    direct: DirectFlags,
     public: Annotated[
         Path | None,
         typer.Option(
@@ -145,8 +107,6 @@ def train(
     method: Annotated[
         str,
         typer.Option(
-            "--method",
-            "--voters",
             metavar="NAME",
             help="Who votes: teachers, each trained on its own part; or neighbours: the records. "
             "Or no votes: gradients (a linear model) or dpsgd (a network), trained on the records "
@@ -155,28 +115,22 @@ def train(
         ),
     ] = "teachers",
     teacher: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="KIND",
-            help=f"What a teacher is: linear; on images {', '.join(_NETWORKS)} (torch).",
+            help=f"What a teacher is: linear unless told; on images {_NETWORKS} (torch).",
             rich_help_panel=_VOTERS,
         ),
-    ] = "linear",
-    teachers: Annotated[int, typer.Option(help="How many teachers.", rich_help_panel=_VOTERS)] = 50,
+    ] = None,
+    teachers: Annotated[
+        int | None, typer.Option(help="How many teachers; 50 unless told.", rich_help_panel=_VOTERS)
+    ] = None,
     threshold: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="RULE",
-            help="A teacher's probabilities into votes: prevalence, tuned, P, or P,P,... by label.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = "prevalence",
-    share: Annotated[
-        float | None,
-        typer.Option(
-            help="neighbours: one radius for all labels, as a quantile of the distances between "
-            "public rows, and every row asked once; unless told, a radius for each label that "
-            "follows released labels, and several passes.",
+            help="A teacher's probabilities into votes: prevalence unless told; tuned, P, or "
+            "P,P,... by label.",
             rich_help_panel=_VOTERS,
         ),
     ] = None,
@@ -189,37 +143,52 @@ def train(
         ),
     ] = None,
     student: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="KIND",
-            help="What learns from the labels: logistic; mixmatch (semi-supervised, torch); on "
-            f"images {', '.join(_NETWORKS)} (torch).",
+            help="What learns from the labels: logistic unless told; mixmatch (semi-supervised, "
+            f"torch); on images {_NETWORKS} (torch).",
             rich_help_panel=_VOTERS,
         ),
-    ] = "logistic",
+    ] = None,
     rounds: Annotated[
-        int,
+        int | None,
         typer.Option(
             help="Label in so many batches; the student so far is the baseline of the next.",
             rich_help_panel=_VOTERS,
         ),
-    ] = 1,
-    choose: Annotated[
-        str,
-        typer.Option(
-            metavar="RULE",
-            help="Which rows come next: random, or uncertainty of the student so far.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = "random",
-    random_state: Annotated[
-        int,
-        typer.Option(help="For training, not for parts or noise.", rich_help_panel=_VOTERS),
-    ] = 0,
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Processes to train in.", rich_help_panel=_VOTERS)
     ] = None,
-    guarantee: options.Guarantee = "allowance",
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"dpsgd: mlp unless told; linear; on images {_NETWORKS}.",
+            rich_help_panel=_DIRECT,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Noisy gradients; 100 unless told.", rich_help_panel=_DIRECT),
+    ] = None,
+    sample_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="With which probability a record takes part in a step; 1 unless told: always.",
+            rich_help_panel=_DIRECT,
+        ),
+    ] = None,
+    guarantee: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the budget promises: allowance unless told; worst-case, ptr or "
+            "data-dependent.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = None,
     queries: Annotated[
         int | None,
         typer.Option(
@@ -238,7 +207,13 @@ def train(
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
 
-    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise.
+    Example:
+
+        privote train records.csv --labels flu,cold --group-column patient \
+          --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
+
+    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise. To
+    try it without data of your own, let DATA be scenes: it comes with privote and is split.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
@@ -248,158 +223,85 @@ def train(
 
     Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
     so, and the same command with --resume trains the student on them, at no further charge.
-
-    Examples
-    --------
-        privote train scenes --epsilon 8 --delta 1e-5 --output run
-
-        privote train records.csv --labels flu,cold --group-column patient \
-          --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
-
-        privote train records.csv --labels flu,cold --method gradients \
-          --epsilon 4 --delta 1e-6 --output run
     """
-    from .training import Job, run_direct, run_training
+    from privote.learning.jobs import Job, trained
+    from privote.report.training import write_run
 
-    chosen = mechanism.build_if_named()
-    for option, value, known in (
-        ("--method", method, METHODS),
-        ("--teacher", teacher, TEACHERS),
-        ("--student", student, STUDENTS),
-    ):
-        if value not in known:
-            raise InputError(f"{option} must be one of {', '.join(known)}, got {value!r}")
-    without_votes = method in ("gradients", "dpsgd")
-    for option, given in (
-        ("--mechanism", without_votes and chosen is not None),
-        ("--teacher", method != "teachers" and teacher != "linear"),
-        ("--student", without_votes and student != "logistic"),
-        ("--teachers", without_votes and teachers != 50),
-        ("--threshold", without_votes and threshold != "prevalence"),
-        ("--share", without_votes and share is not None),
-        ("--embedding", without_votes and embedding is not None),
-        ("--rounds", without_votes and rounds != 1),
-        ("--choose", without_votes and choose != "random"),
-        ("--queries", without_votes and queries is not None),
-        ("--guarantee", without_votes and guarantee != "allowance"),
-        ("--electorate", without_votes and account.electorate is not None),
-        ("--resume", without_votes and resume),
-        ("--steps, --sample-rate, --network", not without_votes and direct != DirectFlags()),
-        ("--network", method == "gradients" and direct.network != DirectFlags().network),
-    ):
-        if given:
-            raise InputError(f"{option} cannot be given with --method {method}")
+    from .files import DRAFT, claimed_folder
+    from .progress import stages
+
+    asked = {
+        "mechanism": mechanism.build_if_named(),
+        "teacher": teacher,
+        "n_teachers": teachers,
+        "threshold": threshold if threshold in _RULES else options.parse_threshold(threshold),
+        "embedding": embedding,
+        "student": student,
+        "rounds": rounds,
+        "n_jobs": jobs,
+        "network": network,
+        "steps": steps,
+        "sample_rate": sample_rate,
+        "guarantee": guarantee,
+        "queries": queries,
+    }
     job = Job(
         data=data,
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
         public=public,
         test=test,
         test_is_public=test_is_public,
-        labels=() if labels is None else tuple(name.strip() for name in labels.split(",")),
+        labels=options.names(labels) or (),
+        columns=options.names(columns),
         id_column=id_column,
         group_column=group_column,
-        method=method,
-        network=direct.network if method == "dpsgd" else teacher,
-        student=student,
-        output=output,
-        force=force,
-        resume=resume,
         ledger=account.place,
         dataset=account.dataset,
         consumer=account.consumer,
         electorate=account.electorate,
-        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
         seed=seed,
-        settings={
-            "epsilon": epsilon,
-            "delta": delta,
-            "steps": direct.steps,
-            "sample_rate": direct.sample_rate,
-            "adaptive": direct.adaptive,
-        }
-        if without_votes
-        else {
-            "mechanism": chosen,
-            "voters": method,
-            "n_teachers": teachers,
-            "threshold": _rule(threshold),
-            "share": share,
-            "embedding": embedding,
-            "epsilon": epsilon,
-            "delta": delta,
-            "guarantee": guarantee,
-            "rounds": rounds,
-            "choose": choose,
-            "queries": queries,
-            "n_jobs": jobs,
-            "random_state": random_state,
-        },
+        settings={name: value for name, value in asked.items() if value is not None},
     )
-    outcome = run_direct(job) if without_votes else run_training(job)
-    _show_json(outcome, show_sealed) if json else _show(outcome, show_sealed)
+    how = {"resume": resume, "force": force}
+    with (
+        claimed_folder(output, force=force or resume),  # before anything is charged
+        stages() as progress,
+        trained(job, output / DRAFT, progress=progress, **how) as outcome,
+    ):
+        written = write_run(output, outcome)
+    show = _show_json if json else _show
+    show(outcome, output, written, show_sealed)
 
 
-def _rule(text: str) -> Any:
-    return text if text in ("prevalence", "tuned") else options.parse_threshold(text)
+_RULES = ("prevalence", "tuned")
 
 
-def _show_json(outcome: Any, show_sealed: bool) -> None:
+def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
     from privote.report import OWNER_ONLY
 
     from .output import print_json
 
-    sealed = {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show_sealed else {}
-    print_json({**outcome.facts(), **sealed})
+    facts = {**outcome.facts(), "output": str(output), "written": written}
+    if show_sealed:
+        facts["sealed"] = {"note": OWNER_ONLY, "test": outcome.sealed}
+    print_json(facts)
 
 
-def _show(outcome: Any, show_sealed: bool) -> None:
+def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
     from privote.report import OWNER_ONLY
+    from privote.report.training import OWNERS, shown
 
-    from .output import print_facts, print_table
-    from .training import OWNERS
+    from .output import print_facts, print_table, say
 
-    if outcome.release is None:
-        print_facts(outcome.shown(), title="Trained")
-    else:
-        _show_release(outcome)
+    print_facts(shown(outcome), title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
         print_table(outcome.figures, title="On the test rows, which are public")
     if outcome.sealed and show_sealed:
         title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
         print_table(outcome.sealed, title=title)
     elif outcome.sealed:
-        typer.echo(
-            f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them."
-        )
-    typer.echo(f"Written to {outcome.job.output}: {', '.join(outcome.written)}")
-    typer.echo(f"Next: privote predict {outcome.job.output}/student.student ROWS --output FILE.csv")
-
-
-def _show_release(outcome: Any) -> None:
-    from privote.mechanisms.base import describe
-
-    from .output import print_facts
-
-    facts = outcome.release.facts()
-    print_facts(
-        {
-            "public rows labelled": outcome.rows,
-            **(
-                {}
-                if outcome.release.answered == outcome.rows
-                else {"answers in all": outcome.release.answered}
-            ),
-            "guarantee": facts["guarantee"],
-            "mechanism": describe(facts["mechanism"]),
-            **(
-                {}
-                if facts["allowance"] is None
-                else {"allowance": f"{facts['allowance']} surprises a voter, for life"}
-            ),
-            "epsilon": "sealed" if facts["epsilon"] is None else float(facts["epsilon"]),
-            "delta": facts["delta"],
-            "voters": facts["voters"],
-            "protects": facts["protects"],
-            **({"SIMULATED": "a seed was given"} if facts["simulated"] else {}),
-        },
-        title="Released",
-    )
+        say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
+    say(f"Written to {output}: {', '.join(written)}")
+    say(f"Next: privote predict {output}/student.student ROWS --output FILE.csv")

@@ -75,7 +75,7 @@ class TuneFlags:
 
     def __post_init__(self) -> None:
         if self.max_queries < 1:
-            raise InputError(f"--max-queries must be at least 1, got {self.max_queries}")
+            raise InputError("max_queries", "must be at least 1", self.max_queries)
 
     def settings(self) -> dict[str, Any]:
         """Return what every tuning takes."""
@@ -102,10 +102,8 @@ class TuneFlags:
             cube = ballots.head(min(self.max_queries, ballots.queries)).to_array()
         known = read_truth(votes, self.truth, shape[0], shape[2], names)
         if known is not None and len(known) != shape[0]:
-            raise InputError(
-                f"the true labels must have {shape[0]} rows, as the votes have queries, got "
-                f"{len(known)}"
-            )
+            rule = f"must have {shape[0]} rows, as the votes have queries"
+            raise InputError("truth", rule, len(known))
         head = self.max_queries
         return cube[:head], None if known is None else known[:head]
 
@@ -158,35 +156,37 @@ def tune(
 ) -> None:
     """Try settings on votes: how many queries each answers, and how good the labels are.
 
+    Example:
+
+        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
+
     For each, how many of the file's queries fit the budget under every guarantee (and by the bound
     published with PATE 2018), and how much of the labels is wrong: the expected share of cells
     released otherwise than wanted. --over mechanism puts all mechanisms side by side.
 
     Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
     votes that are public or paid for, then label others.
-
-    Example:
-
-        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
     """
     from .files import check_new
     from .progress import stages
 
     if over not in OVER:
-        raise InputError(f"--over must be one of {', '.join(OVER)}, got {over!r}")
+        raise InputError("over", f"must be one of {', '.join(OVER)}", over)
     if report is not None:
-        check_new("--report", report, (".html",), force=force, keep=(votes,))
-    given = {"--gate-sigmas": gate_sigmas, "--refine": refine or None, "--prevalence": prevalence}
-    owners = {"--gate-sigmas": "gate", "--refine": "sigma", "--prevalence": "threshold"}
-    for option, value in given.items():
-        if value is not None and owners[option] != over:
-            raise InputError(f"{option} goes with --over {owners[option]}, not with {over!r}")
+        check_new("report", report, (".html",), force=force, keep=(votes,))
+    for argument, given, owner in (
+        ("gate_sigmas", gate_sigmas is not None, "gate"),
+        ("refine", refine, "sigma"),
+        ("prevalence", prevalence is not None, "threshold"),
+    ):
+        if given and owner != over:
+            raise InputError(argument, f"goes with `over={owner}`", over)
     cube, truth = flags.read(votes, soft=over == "threshold")
-    call = _Call(mechanism, _numbers("--values", values), flags.settings())
+    call = _Call(mechanism, _numbers("values", values), flags.settings())
     with stages() as tell:
         call.how["progress"] = lambda done, total: tell(f"trying {over}", done, total)
         if over == "gate":
-            tuning = call.gate(cube, truth, _numbers("--gate-sigmas", gate_sigmas))
+            tuning = call.gate(cube, truth, _numbers("gate_sigmas", gate_sigmas))
         elif over == "mechanism":
             tuning = call.mechanism(cube, truth, equal)
         elif over == "threshold":
@@ -208,7 +208,7 @@ class _Call:
         from privote.planning import tune_sigma
 
         if self.flags.sigma is not None:
-            raise InputError("--sigma is what is tried: give --values")
+            raise InputError("sigma", "is what is tried: give `values`")
         kind = self.flags.build(1.0)
         return tune_sigma(
             cube, truth, mechanism=kind, sigmas=self.values, refine=refine, **self.how
@@ -240,7 +240,7 @@ class _Call:
         from privote.planning import tune_threshold
 
         if truth is None:
-            raise InputError("--truth must be given: the majority depends on the threshold")
+            raise InputError("truth", "must be given: the majority depends on the threshold")
         share = _shares(prevalence, cube.shape[2])
         how = {**self.how, "thresholds": self.values}
         if share is not None:
@@ -248,14 +248,14 @@ class _Call:
         return tune_threshold(cube, truth, mechanism=self.flags.build(), **how)
 
 
-def _numbers(option: str, text: str | None) -> list[float] | None:
+def _numbers(argument: str, text: str | None) -> list[float] | None:
     """Return a comma list as numbers; None if it was not given."""
     if text is None:
         return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(option, "must be numbers with commas between", text) from None
+        raise InputError(argument, "must be numbers with commas between", text) from None
 
 
 def _shares(text: str | None, labels: int) -> Any:
@@ -267,9 +267,9 @@ def _shares(text: str | None, labels: int) -> Any:
     if text is None:
         return None
     if Path(text).suffix in (".npy", ".npz", ".csv"):
-        array = read_array(Path(text), "--prevalence", "prevalence")
+        array = read_array(Path(text), "prevalence", "prevalence")
         return array[0] if array.shape == (1, labels) else array
-    values = _numbers("--prevalence", text)
+    values = _numbers("prevalence", text)
     assert values is not None
     return np.full(labels, values[0]) if len(values) == 1 else np.array(values)
 

@@ -17,7 +17,7 @@ from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
 from ..blocks import Block
 from ..errors import InputError, positive, whole
-from ..links import GaussianLink, Link
+from ..links import GaussianLink
 from .base import Counted, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate

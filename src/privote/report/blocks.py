@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privote.errors import InputError
+from privote.errors import InputError, MissingExtraError
 
 from .canvas import SEALED
 from .tables import Column, Row, is_sealed
@@ -63,6 +63,14 @@ class Command:
 
 
 Block = str | Facts | TableBlock | Figure | Command
+
+
+def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:
+    """Return a figure, or the sentence that says what drawing it needs."""
+    try:
+        return Figure(caption=caption, svg=draw(), sealed=sealed)
+    except MissingExtraError as error:
+        return f"(No figure here: {error}.)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,13 @@ Rows are plain dicts. What a reader may do with a row is said in words, in a col
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
+from privote.sheets import cell_of, write_header
 
 Row = Mapping[str, Any]
 
@@ -217,3 +220,32 @@ def _short(number: str) -> str:
     """Return 1e-5 for 1.0e-05."""
     mantissa, _, exponent = number.partition("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}" if exponent else number
+
+
+def plain(value: Any) -> Any:
+    """Return the value as what JSON knows; a number that is none is null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # an array of numpy's, or one of its numbers
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_label_csv(
+    labels: Any,
+    path: Path,
+    *,
+    queries: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
+    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else names
+    called = range(len(labels)) if queries is None else map(cell_of, queries)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, ["query", *heads])
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerows([query, *row] for query, row in zip(called, labels.tolist(), strict=True))

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from privote.accounting.renyi import rounded_up
-from privote.errors import MissingExtraError
 from privote.planning import NOT_PRIVATE, Trial, Tuning
 
-from .blocks import Block, Command, Facts, Figure, Section, TableBlock
+from .blocks import Block, Command, Facts, Section, TableBlock, drawn
 from .page import write_page
 from .plots import answered_by_guarantee, by_parameter, utility_by_answered
 from .tables import OWNER_ONLY, Column
@@ -235,11 +234,11 @@ def _quality(tuning: Tuning) -> list[Block]:
 
     shown = {column.key for column in _TRIED[tuning.over]}
     wanted = {**_QUANTITIES, **{key: words for key, words in _DETAILS.items() if key in shown}}
-    drawn = (
+    figures = (
         _drawn(words.capitalize(), words, f"{words.capitalize()}.", tuning, number(key))
         for key, words in wanted.items()
     )
-    return [_MEASURE, *drawn]
+    return [_MEASURE, *figures]
 
 
 def _drawn(
@@ -250,16 +249,17 @@ def _drawn(
         return f"(No figure of {title[0].lower()}{title[1:]}: it is not to be had here.)"
     if tuning.over == "mechanism":
         bars = {name_of(t): value for t in tuning.trials if (value := take(t)) == value}
-        return _figure(
+        return drawn(
             caption,
             lambda: answered_by_guarantee(bars, title=title, sealed=list(bars), axis=quantity),
+            sealed=True,
         )
     key, families = _curves(tuning)
     series = {
         name or quantity: {trial.values[key]: take(trial) for trial in trials}
         for name, trials in families.items()
     }
-    return _figure(
+    return drawn(
         caption,
         lambda: by_parameter(
             series,
@@ -269,6 +269,7 @@ def _drawn(
             references=_beside(tuning, take),
             sealed=True,
         ),
+        sealed=True,
     )
 
 
@@ -282,18 +283,11 @@ def _trade(tuning: Tuning) -> Block:
         queries > 0 and wrong == wrong for line in series.values() for _, queries, wrong in line
     ):
         return "(No figure: nothing was answered.)"
-    return _figure(
+    return drawn(
         "Each point is one trial: how many queries it answers, and how much of the labels for all "
         "queries is wrong.",
         lambda: utility_by_answered(
             series, title="Wrong labels against queries answered", metric="wrong", sealed=True
         ),
+        sealed=True,
     )
-
-
-def _figure(caption: str, draw: Callable[[], str]) -> Block:
-    """Return the figure, or the sentence that says what it needs."""
-    try:
-        return Figure(caption=caption, svg=draw(), sealed=True)
-    except MissingExtraError as error:
-        return f"(No figure here: {error}.)"

@@ -1,39 +1,20 @@
-"""What a querying party writes: labels, and in plain words what was promised to whom."""
+"""What a querying party is told: labels, and in plain words what was promised to whom."""
 
 from __future__ import annotations
 
-import json
 import math
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from privote.accounting.renyi import rounded_up
-from privote.errors import InputError
+import numpy as np
 
-from .output import say
-
-if TYPE_CHECKING:
-    from privote.capc.charges import Prices
-    from privote.capc.roles.batches import LabelledBatch
-    from privote.capc.terms import Terms
-
-FILES = ("labels.npz", "statement.txt", "statement.json")
-
-
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a place before anything is charged."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output must be a folder, got {str(folder)!r}")
-    taken = [name for name in FILES if (folder / name).exists()]
-    if taken and not force:
-        raise InputError(f"--output {str(folder)!r} has {taken[0]} already; --force replaces it")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"--output {str(folder)!r} cannot be written: {error.strerror}") from None
+from ..accounting.allowance import FACTOR
+from ..accounting.renyi import epsilon, rounded_up
+from ..drafts import complete, write_statement
+from .charges import Prices
+from .roles.batches import LabelledBatch
+from .terms import Terms
 
 
 def facts_of(
@@ -43,10 +24,6 @@ def facts_of(
 
     ``prices`` are the ones the role has worked out already, if it has.
     """
-    from privote.accounting.allowance import FACTOR
-    from privote.accounting.renyi import epsilon
-    from privote.capc.charges import Prices
-
     prices, queries = prices or Prices(terms), len(answers.labels)
     costs = {}
     for party in terms.voters(name):
@@ -167,7 +144,7 @@ def statement(facts: dict[str, Any]) -> str:
         f"Batch {facts['batch']}"
         + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def allowance_said(facts: dict[str, Any]) -> str | None:
@@ -179,38 +156,21 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
     return f"{least} {unit}s a site, for life; {least / facts['queries']:.2g} a row of this batch"
 
 
-def write(output: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
-    """Write labels, statement and the statement's JSON."""
-    import numpy as np
+@dataclass(frozen=True)
+class _Stated:
+    """The facts of a batch as what states a guarantee."""
 
-    draft = output / ".labels.npz"
-    np.savez_compressed(draft, labels=answers.labels, label_names=np.array(terms.labels))
-    draft.replace(output / "labels.npz")
-    (output / "statement.txt").write_text(statement(facts), encoding="utf-8")
-    text = json.dumps(facts, indent=2, allow_nan=False)
-    (output / "statement.json").write_text(text + "\n", encoding="utf-8")
+    known: dict[str, Any]
+
+    def facts(self) -> dict[str, Any]:
+        return self.known
+
+    def statement(self) -> str:
+        return statement(self.known)
 
 
-def show(facts: dict[str, Any], output: Path, *, as_json: bool) -> None:
-    """Tell the terminal what was answered."""
-    from .output import print_facts, print_json
-
-    if as_json:
-        print_json({**facts, "output": str(output)})
-        return
-    if facts["stamp"]:
-        say(facts["stamp"])
-    shown = {
-        "queries": facts["queries"],
-        "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
-        "guarantee": facts["guarantee"],
-        "epsilon of a site, all who ask": float(facts["epsilon"]),
-        "delta": float(facts["delta"]),
-        "may depart from the baseline": allowance_said(facts),
-        "engine": facts["engine"],
-        "secure": facts["secure"],
-        "seconds": facts.get("seconds"),
-        "MB between sites": facts.get("megabytes"),
-        "written to": str(output),
-    }
-    print_facts({k: v for k, v in shown.items() if v is not None}, title="Answered")
+def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
+    """Write ``labels.npz``, ``statement.txt`` and the same as ``statement.json``."""
+    with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
+        np.savez_compressed(stream, labels=answers.labels, label_names=np.array(terms.labels))
+    write_statement(_Stated(facts), folder / "statement.txt")

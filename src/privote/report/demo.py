@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 from privote.accounting.renyi import rounded_up
-from privote.errors import MissingExtraError
-from privote.report import (
-    OWNER_ONLY,
-    Column,
-    Command,
-    Facts,
-    Figure,
-    Section,
-    TableBlock,
-    answered_by_guarantee,
-    answered_by_sigma,
-    mark,
-    utility_by_mechanism,
-    write_page,
-)
-from privote.report.blocks import Block
+from privote.learning.comparison import FIGURES
+from privote.learning.demo import SURPRISES, Outcome, answers_by_sigma
+from privote.votefiles import write_packed
 
-from .demo_releases import FIGURES, SURPRISES, Outcome, answers_by_sigma
+from .blocks import Command, Facts, Section, TableBlock, drawn
+from .page import write_page
+from .plots import answered_by_guarantee, answered_by_sigma, utility_by_mechanism
+from .tables import OWNER_ONLY, Column, mark, plain, write_label_csv
 
 RELEASED = [
     Column(key="mechanism"),
@@ -73,6 +64,68 @@ READING = (
 )
 
 
+_SUMMARY = "summary.json"
+
+
+def is_demo(folder: Path) -> bool:
+    """Return True if a demo made what is there."""
+    try:
+        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        return str(summary["command"]).startswith("privote demo ")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
+    """Write votes, labels, page and summary; return the summary."""
+    request = outcome.request
+    write_packed(folder / "votes.npz", outcome.votes)
+    for (name, guarantee), labels in outcome.labels.items():
+        write_label_csv(labels, folder / f"labels-{name}-{guarantee}.csv")
+    seed = "" if request.seed is None else f" --seed {request.seed}"
+    command = (
+        f"privote demo --output {shlex.quote(str(folder))} --teachers {request.teachers} \\\n"
+        f"  {_budget(outcome)} --queries {request.queries} --private {request.private}{seed}"
+    )
+    commands = _commands(folder, outcome)
+    report = write_report(folder / "report.html", outcome, command, commands)
+    summary = {
+        "teachers": request.teachers,
+        "epsilon": request.epsilon,
+        "delta": request.delta,
+        "queries": request.queries,
+        "simulated": request.seed is not None,
+        "releases": outcome.rows,
+        "models": outcome.models,
+        "sealed": {"note": OWNER_ONLY, "prices": outcome.sealed, "binary fits": outcome.fits},
+        "command": command,
+        "report": str(report),
+        "next": commands,
+    }
+    text = json.dumps(plain(summary), indent=2, allow_nan=False)
+    (folder / _SUMMARY).write_text(text + "\n", encoding="utf-8")
+    return summary
+
+
+def _budget(outcome: Outcome) -> str:
+    request = outcome.request
+    return f"--epsilon {rounded_up(request.epsilon)} --delta {rounded_up(request.delta)}"
+
+
+def _commands(folder: Path, outcome: Outcome) -> list[str]:
+    """Return three things to try, ready to be pasted."""
+    request, budget = outcome.request, _budget(outcome)
+    votes, mine = (shlex.quote(str(folder / name)) for name in ("votes.npz", "my-labels.csv"))
+    sigma = outcome.mechanisms["binary"].parameters()["sigma"]
+    return [
+        f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
+        f"  {budget} --queries {request.queries} --output {mine}",
+        f"privote tune {votes} --over mechanism --sigma {sigma:g} \\\n  {budget}",
+        f"privote plan --mechanism binary --voters {request.teachers} --labels 10 \\\n"
+        f"  {budget} --wanted {10 * request.queries} --surprises-per-query {SURPRISES:g}",
+    ]
+
+
 def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]) -> Path:
     """Write the page and return where it is."""
     request = outcome.request
@@ -98,14 +151,6 @@ def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]
         notices=notices,
         sealed=True,
     )
-
-
-def _figure(caption: str, draw: Callable[[], str]) -> Block:
-    """Return the figure, or the sentence that says what it needs."""
-    try:
-        return Figure(caption=caption, svg=draw())
-    except MissingExtraError as error:
-        return f"(No figure here: {error}.)"
 
 
 def _may_leave(row: dict[str, Any]) -> str:
@@ -143,7 +188,7 @@ def _released(outcome: Outcome, command: str) -> Section:
                 rows=rows,
                 columns=[*RELEASED, Column(key="may it leave?")],
             ),
-            _figure(
+            drawn(
                 f"{metric} of the released labels. Each marker counts only the queries that were "
                 "answered.",
                 lambda: utility_by_mechanism(
@@ -174,7 +219,7 @@ def _learnt(outcome: Outcome) -> Section:
                 rows=outcome.models,
                 columns=MODELS,
             ),
-            _figure(
+            drawn(
                 "AUC on test scenes. A model without privacy is a bound, not a rival.",
                 lambda: answered_by_guarantee(
                     {row["model"]: row["AUC"] for row in _judged(outcome)},
@@ -203,7 +248,7 @@ def _bought(outcome: Outcome) -> Section:
             f"to a tenth, with which a mechanism can promise {request.queries:,} answers under its "
             "better unconditional guarantee. Choosing it by looking at the votes would void the "
             "guarantee.",
-            _figure(
+            drawn(
                 f"Binary, epsilon {rounded_up(request.epsilon)} at delta "
                 f"{rounded_up(request.delta)}. The forecast is "
                 f"for a voter with {SURPRISES:g} yes-votes a scene; the budget holds whether it is "
@@ -233,7 +278,7 @@ def _for_owner(outcome: Outcome) -> Section:
                 rows=rows,
                 columns=[*SEALED, Column(key="may it leave?")],
             ),
-            _figure(
+            drawn(
                 "How many queries of Binary fit the budget: whatever the votes, before the first "
                 "voter runs out, and by two data-dependent bounds. Stopping at a data-dependent "
                 "number would leak.",

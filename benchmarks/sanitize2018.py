@@ -5,10 +5,13 @@ at the order that suits these votes best, its smooth sensitivity, a noise tuned 
 and Theorem 23's price. None of it is a valid bound: Theorem 6 covers one direction, Theorem 23 is
 too small near the end of its range, and numbers tuned on the votes must not leave ("the results
 cannot be released", as their code says too). So every figure here is sealed.
+
+On the embedded votes of 50 teachers: python benchmarks/sanitize2018.py [--sigma 7 --queries 204]
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 from typing import NamedTuple
 
@@ -16,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from ..errors import InputError, positive
-from .pate2018 import local_sensitivity, theorem6
-from .renyi import Floats, check_delta
-from .sanitize import largest_beta, published_cost_2018, release_cost
+from privote.accounting.pate2018 import local_sensitivity, theorem6
+from privote.accounting.renyi import Floats, check_delta
+from privote.accounting.sanitize import largest_beta, published_cost_2018, release_cost
+from privote.datasets import load_teacher_votes
+from privote.errors import InputError, positive
 
 #: The orders their analysis tries: 2, 2.5, ... 100, and a hundred more up to 500.
 ORDERS: Floats = np.concatenate([np.arange(2, 100.5, 0.5), np.geomspace(100, 500, 100)])
@@ -44,7 +48,7 @@ def sanitized(histogram: npt.ArrayLike, sigma: float, delta: float) -> Sanitized
     """Return what PATE 2018's procedure says about Binary votes. Not a valid bound; sealed.
 
     Epsilon is converted by the formula of 2017, as there. ``true_price`` is what the same noise
-    costs in truth (:func:`.release_cost`), infinite where it has no finite cost.
+    costs in truth (`accounting.sanitize.release_cost`), infinite where it has no finite cost.
 
     Parameters
     ----------
@@ -94,3 +98,19 @@ def _tries(changes: Floats, order: float) -> list[tuple[float, float, float, flo
         price = published_cost_2018(order, beta, sigma_s)
         made.append((price + 2 * sensitivity * sigma_s, price, beta, sigma_s, sensitivity))
     return made
+
+
+def main() -> None:
+    """Print the figures for the first queries of the embedded votes."""
+    parser = argparse.ArgumentParser(description="PATE 2018's own sanitized figures: no bound.")
+    parser.add_argument("--sigma", type=float, default=7.0)
+    parser.add_argument("--queries", type=int, default=204)
+    asked = parser.parse_args()
+    votes = load_teacher_votes().votes[: asked.queries]
+    counts = np.bincount(votes.sum(axis=1).ravel(), minlength=votes.shape[1] + 1)
+    for name, value in sanitized(counts, asked.sigma, 1e-5)._asdict().items():
+        print(f"{name:<14}{value:.6g}")
+
+
+if __name__ == "__main__":
+    main()

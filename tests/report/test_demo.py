@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from privote.cli.demo_page import READING, _may_leave
+from privote.report.demo import READING, _may_leave
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,16 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote import DEFAULT_ORDERS, BudgetError, Release, epsilon, label, metrics
-from privote.ballots import Ballots
-from privote.datasets import Scenes, load_scenes
-from privote.datasets.landmarks import Landmarks
-from privote.learning.comparison import Comparison
-from privote.learning.teachers.partition import partition
-from privote.learning.teachers.training import train
-from privote.learning.teachers.votes import cast
-from privote.mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
-from privote.planning import (
+from .. import metrics
+from ..accounting.renyi import DEFAULT_ORDERS, check_delta, epsilon
+from ..ballots import Ballots
+from ..datasets import Scenes, load_scenes
+from ..datasets.landmarks import Landmarks
+from ..errors import BudgetError, positive, whole
+from ..labelling import label
+from ..mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
+from ..planning import (
     allowance_for,
     queries_for,
     queries_that_fit,
@@ -28,14 +28,18 @@ from privote.planning import (
     sigma_for,
     surprises,
 )
-
-from .progress import Tick, working
+from ..release import Release
+from .comparison import FIGURES, Comparison
+from .teachers.partition import partition
+from .teachers.training import train
+from .teachers.votes import cast
 
 # Public: a scene holds one to four of ten digits, 2.3 different ones on average.
 SURPRISES = 2.4
 MOST_DIGITS = 4
 GUARANTEES = ("allowance", "worst-case", "data-dependent")
-FIGURES = ("ACC", "BAC", "AUC", "MAP")
+# Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
+Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,12 @@ class Request:
     queries: int
     private: int
     seed: int | None
+
+    def __post_init__(self) -> None:
+        for name in ("teachers", "queries", "private"):
+            whole(name, getattr(self, name))
+        positive("epsilon", self.epsilon)
+        check_delta(self.delta)
 
     @property
     def budget(self) -> tuple[int, int, float, float]:
@@ -113,34 +123,37 @@ class Outcome:
         return {name: found[name] for name in FIGURES}
 
 
-def run_demo(request: Request, say: Callable[[str], None]) -> Outcome:
-    """Do everything but writing and showing it; ``say`` is told what comes next."""
+def run_demo(request: Request, telling: Telling) -> Outcome:
+    """Do everything but writing and showing it."""
     public = max(2_000, request.queries)
-    say(f"1/6  composing {request.private:,} private and {public:,} public scenes")
-    scenes = load_scenes(private=request.private, public=public)
-    say(f"2/6  training {request.teachers} teachers, each on its own part, and asking them")
-    rows = Rows.of(scenes)
-    votes = _votes(scenes, rows, request.teachers)
-    say("3/6  choosing each sigma, from public numbers only")
-    outcome = Outcome(
-        request=request, votes=votes, truth=scenes.Y_public, mechanisms=_mechanisms(request)
-    )
-    say("4/6  releasing labels: three mechanisms, three guarantees")
+    with telling(f"1/6  composing {request.private:,} private and {public:,} public scenes", None):
+        scenes = load_scenes(private=request.private, public=public)
+        rows = Rows.of(scenes)
+    asking = f"2/6  training {request.teachers} teachers, each on its own part, and asking them"
+    with telling(asking, request.teachers) as tick:
+        votes = _votes(scenes, rows, request.teachers, tick)
+    with telling("3/6  choosing each sigma, from public numbers only", None):
+        outcome = Outcome(
+            request=request, votes=votes, truth=scenes.Y_public, mechanisms=_mechanisms(request)
+        )
     names = [(m, g) for m in outcome.mechanisms for g in GUARANTEES]
-    with working("releasing", len(names)) as tick:
+    with telling("4/6  releasing labels: three mechanisms, three guarantees", len(names)) as tick:
         for place, (name, guarantee) in enumerate(names):
             tick(place)
             _release(outcome, name, guarantee, place)
-    say("5/6  pricing these very votes, for the owner's eyes")
-    with working("pricing", len(outcome.mechanisms) + 1) as tick:
-        _price(outcome, tick)
-    say("6/6  training a student on released labels, and what it is compared with")
-    outcome.models = _models(outcome, scenes, rows)
+    with telling("5/6  pricing these very votes, for the owner's eyes", None):
+        _price(outcome)
+    contest = "6/6  training a student on released labels, and what it is compared with"
+    jobs = _models(outcome, scenes, rows)
+    with telling(contest, len(jobs)) as tick:
+        for place, job in enumerate(jobs):
+            tick(place)
+            outcome.models.append(job())
     return outcome
 
 
-def _models(outcome: Outcome, scenes: Scenes, rows: Rows) -> list[dict[str, Any]]:
-    """Return one row a model: PATE's students, and the models they are compared with."""
+def _models(outcome: Outcome, scenes: Scenes, rows: Rows) -> list[Callable[[], dict[str, Any]]]:
+    """Return what makes one row a model: PATE's students, and those they are compared with."""
     request = outcome.request
     contest = Comparison(
         X_private=rows.private,
@@ -154,48 +167,37 @@ def _models(outcome: Outcome, scenes: Scenes, rows: Rows) -> list[dict[str, Any]
         seed=request.seed,
         ids=scenes.ids_private,
     )
-    # Binary's noise for students is PATE's own default: here more labels beat better ones. The
-    # others count whole ballots against an allowance, so for them composition is better.
-    students: dict[str, dict[str, Any]] = {"PATE student, binary": {}}
+    students: dict[str, dict[str, Any]] = {}
     for name, mechanism in outcome.mechanisms.items():
-        if name != "binary":
-            kind = {"mechanism": mechanism, "guarantee": "worst-case"}
-            students[f"PATE student, {name}"] = kind
-    jobs: list[Callable[[], dict[str, Any]]] = [
-        partial(contest.pate, name, **kind) for name, kind in students.items()
+        # Where single votes count, PATE's own default noise: here more labels beat better ones.
+        # Where whole ballots count against an allowance, composition is better.
+        whole_ballots = mechanism.surprise_unit == "ballot"
+        kind = {"mechanism": mechanism, "guarantee": "worst-case"} if whole_ballots else {}
+        students[f"PATE student, {name}"] = kind
+    return [
+        *(partial(contest.pate, name, **kind) for name, kind in students.items()),
+        *contest.rivals(),
     ]
-    found = []
-    with working("training", len(jobs) + 4) as tick:
-        for place, job in enumerate([*jobs, *contest.rivals()]):
-            tick(place)
-            found.append(job())
-    return found
 
 
-def _votes(scenes: Scenes, rows: Rows, teachers: int) -> npt.NDArray[np.bool_]:
+def _votes(
+    scenes: Scenes, rows: Rows, teachers: int, tick: Callable[[int], None]
+) -> npt.NDArray[np.bool_]:
     part = partition(len(rows.private), teachers, ids=scenes.ids_private, key=0)
-    with working("training", teachers) as tick:
-        ensemble = train(
-            None,
-            rows.private,
-            scenes.Y_private,
-            part,
-            teachers,
-            progress=lambda done, _: tick(done),
-        )
+    ensemble = train(
+        None, rows.private, scenes.Y_private, part, teachers, progress=lambda done, _: tick(done)
+    )
     return cast(ensemble, rows.public, "prevalence")
 
 
 def _mechanisms(request: Request) -> dict[str, Mechanism]:
     """Return the mechanisms, each with the least noise that lets it promise the wanted queries."""
     solve = partial(_least_noise, request.budget, request.queries)
-    with working("solving for sigma", 3) as tick:
-        binary = solve(lambda sigma: BinaryVoting(sigma=sigma), SURPRISES)
-        tick(1)
-        tau = solve(lambda sigma: TauVoting(sigma=sigma, tau=1.5))
-        tick(2)
-        powerset = solve(lambda sigma: PowersetVoting(sigma=sigma, max_positives=MOST_DIGITS))
-    return {"binary": binary, "tau": tau, "powerset": powerset}
+    return {
+        "binary": solve(lambda sigma: BinaryVoting(sigma=sigma), SURPRISES),
+        "tau": solve(lambda sigma: TauVoting(sigma=sigma, tau=1.5)),
+        "powerset": solve(lambda sigma: PowersetVoting(sigma=sigma, max_positives=MOST_DIGITS)),
+    }
 
 
 def _least_noise(
@@ -260,10 +262,9 @@ def _note_sealed(outcome: Outcome, name: str, release: Release) -> None:
         row["exact_by_voter"] = float(release.sealed.bills().max())
 
 
-def _price(outcome: Outcome, tick: Tick) -> None:
+def _price(outcome: Outcome) -> None:
     request = outcome.request
-    for place, row in enumerate(outcome.sealed):
-        tick(place)
+    for row in outcome.sealed:
         mechanism = outcome.mechanisms[row["mechanism"]]
         curve = mechanism.total_rdp(outcome.ballots(mechanism), DEFAULT_ORDERS, "pate2018")
         row["pate2018"] = float(np.max(epsilon(curve, DEFAULT_ORDERS, request.delta)))

@@ -1,0 +1,307 @@
+"""A training from files to a fitted model: read tables or a data set, fit, and judge.
+
+Every method is a row of :data:`METHODS`: which settings it takes, by the names of its estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import metrics
+from ..datasets import MultiLabelData, tables
+from ..datasets import open as open_data
+from ..drafts import Draft, Promise
+from ..errors import InputError
+from ..release import Release
+from .networks.architectures import IMAGE_NETWORKS
+from .pate import PATEClassifier
+
+FIGURES = ("ACC", "BAC", "AUC", "MAP")
+SCENE_SIDE = 16  # pixels
+_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "teachers": (*_VOTES, "teacher", "n_teachers", "threshold"),
+    "neighbours": _VOTES,
+    "gradients": ("steps", "sample_rate"),
+    "dpsgd": ("steps", "sample_rate", "network"),
+}
+TEACHERS = ("linear", *IMAGE_NETWORKS)
+STUDENTS = ("logistic", "mixmatch", *IMAGE_NETWORKS)
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What was asked for.
+
+    Attributes
+    ----------
+    data
+        A table, or a data set by name.
+    public, test
+        Tables of rows to label, and of rows to judge by.
+    test_is_public
+        Whether figures on the test rows may be published.
+    labels, columns, id_column, group_column
+        Which columns of a table are what.
+    method
+        One of :data:`METHODS`.
+    settings
+        What was asked for of the method; what is left out has its default there.
+    """
+
+    data: str
+    method: str
+    epsilon: float
+    delta: float
+    public: Path | None = None
+    test: Path | None = None
+    test_is_public: bool = False
+    labels: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    id_column: str | None = None
+    group_column: str | None = None
+    ledger: Any = None
+    dataset: str = "default"
+    consumer: str | None = None
+    electorate: str | None = None
+    seed: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError("method", f"must be one of {', '.join(METHODS)}", self.method)
+        for name in self.settings:
+            if name not in METHODS[self.method]:
+                raise InputError(name, f"cannot be given with `method={self.method}`")
+        if self.electorate is not None and not self.by_votes:
+            raise InputError("electorate", f"cannot be given with `method={self.method}`")
+        for name, known in (("teacher", TEACHERS), ("student", STUDENTS)):
+            if self.settings.get(name, known[0]) not in known:
+                raise InputError(name, f"must be one of {', '.join(known)}", self.settings[name])
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether somebody votes, so that labels are released."""
+        return "student" in METHODS[self.method]
+
+    @property
+    def on_images(self) -> bool:
+        """Whether something here looks at pixels."""
+        return not set(IMAGE_NETWORKS).isdisjoint(
+            self.settings.get(name) for name in ("teacher", "student", "network")
+        )
+
+    def asked(self) -> dict[str, Any]:
+        """Return what whoever resumes must ask for again."""
+        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer")
+        return {
+            **{name: getattr(self, name) for name in (*named, "electorate")},
+            **{name: str(value) for name, value in self.settings.items() if name != "n_jobs"},
+            **{"data": Path(self.data).name, "public": self.public and self.public.name},
+        }
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of it: all of it may be published but ``sealed``.
+
+    Figures on test rows that are private are covered by no epsilon: they are for the owner's eyes.
+    """
+
+    job: Job
+    model: Any
+    promise: Promise
+    label_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None
+    public_rows: npt.NDArray[np.int64] | None = None  # which were labelled, one an answer
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    sealed: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def release(self) -> Release | None:
+        """What votes released; None for a training without votes."""
+        return self.promise if isinstance(self.promise, Release) else None
+
+    @property
+    def rows(self) -> int:
+        """How many public rows were labelled; neighbours answer on each several times."""
+        return 0 if self.public_rows is None else len(np.unique(self.public_rows))
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything that may be published as plain values, for JSON."""
+        return {
+            "method": self.job.method,
+            "release" if self.release is not None else "privacy": self.promise.facts(),
+            "label_names": list(self.label_names),
+            "test": self.figures,
+        }
+
+
+@contextmanager
+def trained(
+    job: Job, draft: Path, *, resume: bool = False, force: bool = False, progress: Progress
+) -> Iterator[Outcome]:
+    """Yield what came of a training, to be written; released labels are kept until it is.
+
+    Parameters
+    ----------
+    draft
+        Where labels lie as soon as they are released, until the block ends well.
+    resume
+        Finish from that draft instead, at no further charge.
+    progress
+        Is told a stage, how much of it is done, and of how much.
+    """
+    private, public, test = _read(job)
+    rows = (_rows(private), private.Y, None if public is None else _rows(public))
+    account = {"ledger": job.ledger, "dataset": job.dataset, "consumer": job.consumer}
+    made: dict[str, Any] = {
+        "label_names": private.label_names,
+        "feature_names": private.feature_names,
+    }
+    if not job.by_votes:
+        if resume:
+            raise InputError("resume", f"cannot be given with `method={job.method}`")
+        direct = _direct(job)
+        direct.set_params(progress=partial(progress, "training"))
+        direct.fit(*rows, groups=private.groups, **account)
+        direct.set_params(progress=None)
+        outcome = Outcome(job=job, model=direct, promise=direct.privacy_, **made)
+        _judge(outcome, direct, test)
+        yield outcome
+        return
+    pate = _pate(job)
+    with Draft(draft, job.asked(), resume=resume, force=force) as kept:
+        pate.fit(
+            *rows,
+            ids=private.ids,
+            groups=private.groups,
+            **account,
+            electorate=job.electorate,
+            seed=job.seed,
+            progress=progress,
+            draft=kept,
+            resume=resume,
+        )
+        outcome = Outcome(
+            job=job,
+            model=pate.student_,
+            promise=pate.release_,
+            public_rows=pate.public_rows_,
+            **made,
+        )
+        _judge(outcome, pate, test)
+        yield outcome
+        kept.finish()
+
+
+def _pate(job: Job) -> Any:
+    settings = {**job.settings, "epsilon": job.epsilon, "delta": job.delta, "voters": job.method}
+    teacher, student = settings.pop("teacher", "linear"), settings.pop("student", "logistic")
+    return PATEClassifier(
+        None if teacher == "linear" else _image_network(teacher), _student(student), **settings
+    )
+
+
+def _direct(job: Job) -> Any:
+    budget: dict[str, Any] = {"epsilon": job.epsilon, "delta": job.delta, "seed": job.seed}
+    if job.method == "gradients":
+        from .direct.gradients import DPLinear
+
+        return DPLinear(**budget, **job.settings)
+    from .direct.dpsgd import DPSGDClassifier
+
+    asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0, **job.settings}
+    return DPSGDClassifier(**budget, **asked)
+
+
+def _judge(outcome: Outcome, model: Any, test: MultiLabelData | None) -> None:
+    """Add figures on test rows: published where those are public, else for the owner's eyes."""
+    if test is None or not len(test):
+        return
+    found = metrics.multilabel(test.Y, model.predict_proba(_rows(test)))
+    figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
+    if outcome.job.test_is_public or outcome.job.data == "scenes":  # which everybody has
+        outcome.figures = figures
+    else:
+        outcome.sealed = figures
+
+
+def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+    """Return private, public and test rows; only votes need public ones."""
+    if Path(job.data).suffix not in tables.SUFFIXES:
+        if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
+            known = ", ".join(tables.SUFFIXES)
+            raise InputError("X", f"must be a table ({known}) or a data set by name", job.data)
+        if job.public is not None or job.test is not None:
+            raise InputError("`public` and `test` go with a table: a data set by name is split")
+        sides = open_data(job.data).split()
+        return _embedded(job, sides.private, sides.public, sides.test)
+    names = {"id_column": job.id_column, "group_column": job.group_column}
+    private = tables.table(job.data, labels=job.labels, features=job.columns, **names)
+    public, test = (
+        None if path is None else _like(private, job, path) for path in (job.public, job.test)
+    )
+    if public is None and job.by_votes:
+        raise InputError("public", "must be given with a table: the rows to label")
+    if not private.label_names:
+        raise InputError("labels", "must name the columns of the private table that are labels")
+    return private, public, test
+
+
+def _embedded(
+    job: Job, *sides: MultiLabelData
+) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData]:
+    """Return the sides with features; pixels of scenes become similarities to public ones.
+
+    What looks at images gets the pixels.
+    """
+    private, public, test = sides
+    if private.name == "scenes" and job.on_images:
+        shape = (-1, 1, SCENE_SIDE, SCENE_SIDE)
+        private, public, test = (replace(side, X=side.X.reshape(shape)) for side in sides)
+    elif private.name == "scenes":
+        from ..datasets.landmarks import Landmarks
+
+        landmarks = Landmarks().fit(public.X)
+        private, public, test = (replace(side, X=landmarks.transform(side.X)) for side in sides)
+    return private, public, test
+
+
+def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
+    """Read a table with the features of the private one; its other columns do not matter."""
+    if path.suffix == ".npz" or private.feature_names is None:
+        return tables.table(path, labels=private.label_names)
+    labels = job.labels if path == job.test else ()
+    return tables.table(path, labels=labels, features=private.feature_names)
+
+
+def _student(kind: str) -> Any:
+    if kind == "logistic":
+        return None
+    if kind in IMAGE_NETWORKS:
+        return _image_network(kind)
+    from .students.mixmatch import MixMatchClassifier
+
+    return MixMatchClassifier()
+
+
+def _image_network(name: str) -> Any:
+    from .networks.image import ImageNetwork
+
+    return ImageNetwork(name)
+
+
+def _rows(data: MultiLabelData) -> Any:
+    if data.X is None:
+        raise InputError(f"{data.name} has labels only, and no features to learn from")
+    return data.X
