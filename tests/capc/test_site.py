@@ -109,7 +109,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, str], said: s
         ('guardian = "guardian"', 'guardian = "north"', "guardian must be a site of its own"),
         ('guardian = "guardian"', 'guardian = "Guard.Ian"', "a site's name must be"),
         ("sigma = 4.0", "sigma = -4.0", "sigma must be"),
-        ('mechanism = "binary"', 'mechanism = "plurality"', "as binary and tau voting do"),
+        ('mechanism = "binary"', 'mechanism = "plurality"', "binary or tau"),
         ('west = ["b"]', 'west = ["c"]', "labels of west must be among"),
     ],
 )

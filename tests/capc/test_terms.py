@@ -96,7 +96,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "label twice": ({"labels": ("a", "a")}, "labels must be different"),
     "labels a text": ({"labels": "abc"}, "labels must be a list"),
     "features": ({"features": 0}, "features must be"),
-    "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "as binary and tau voting do"),
+    "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "binary or tau"),
     "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "grid must be given"),
     "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "fine enough"),
     "ptr": ({"guarantee": "ptr"}, "nobody sees a tally"),

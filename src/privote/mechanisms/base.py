@@ -233,7 +233,7 @@ class Mechanism(ABC):
         """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
         raise UnavailableError(
             "mechanism",
-            "must decide each label on its own margin in a coalition, as binary and tau voting do",
+            "must be binary or tau voting in a coalition, or decide each label on its own margin",
             self,
         )
 
