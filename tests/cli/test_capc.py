@@ -21,7 +21,7 @@ from tests.cli.conftest import Run
 from privote import BinaryVoting
 from privote.capc.models import SiteModel
 from privote.capc.rehearsal import Rehearsal, lay_out
-from privote.capc.service import Log, warn_of_others
+from privote.capc.service import warn_of_others
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make, read_one
@@ -74,24 +74,6 @@ def test_a_site_trains_again_with_what_it_received(run: Run, tmp_path: Path) -> 
     assert wrong.exit_code == 2
     assert "--labels must be one or more of rash, cold, cough, got 'flu'" in wrong.stderr
     assert not (tmp_path / "b.npz").exists()
-
-
-def test_strangers_do_not_fill_the_log(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("privote.capc.service.time.monotonic", lambda: now)
-    log = Log()
-    line = "E0000 00:00:00.0 1 s.cc:1] Handshake failed with error x: {}: why"
-    for _ in range(500):
-        log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
-    log._tell(line.format("HTTP_REQUEST"))
-    now = 61.0
-    log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
-    said = capfd.readouterr().err.splitlines()
-    assert len(said) == 3
-    assert "does not speak TLS" in said[1]
-    assert said[2].endswith("so were 499 more since")
 
 
 def test_certificates_from_making_to_revoking(run: Run, tmp_path: Path) -> None:
