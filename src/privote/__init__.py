@@ -96,14 +96,14 @@ _NAMES = {
     "ballots": "Ballots SparseBallots",
     "electorate": "Electorate",
     "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
-    "PrivoteError UnavailableError",
+    "PrivoteError PrivoteWarning UnavailableError",
     "guardian": "Guardian bills",
     "labelling": "label",
     "learning": "NeighbourBallots PATEClassifier",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
-    "TauVoting",
+    "TauVoting VoteMechanism",
     "release": "Release",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
