@@ -52,6 +52,15 @@ def test_a_failure_undoes_the_whole_transaction(path: Path) -> None:
     assert file.run("SELECT name FROM things") == [("b",)]
 
 
+def test_a_file_that_was_closed_says_so(path: Path) -> None:
+    file = SQLiteFile(path, FORM)
+    file.close()
+    with pytest.raises(LedgerError, match=r"cannot be written: .*closed"):
+        add(file, "a")
+    with pytest.raises(LedgerError, match=r"cannot be read: .*closed"):
+        file.run("SELECT name FROM things")
+
+
 def test_one_writes_at_a_time(path: Path) -> None:
     first, second = SQLiteFile(path, FORM), SQLiteFile(path, FORM, patience=0.05)
     with first.transaction(), pytest.raises(LedgerError, match="is locked"):

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,8 +188,9 @@ class SQLiteFile:
             self._connection.execute("COMMIT")
             self._check_in_place()
         except BaseException as error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.ProgrammingError):  # closed meanwhile: nothing to undo
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
                 raise self._failed("written", error) from None
             raise
@@ -216,5 +217,5 @@ class SQLiteFile:
         try:
             return list(self._connection.execute(statement, values))
         except sqlite3.Error as error:
-            what = "written" if self._connection.in_transaction else "read"
+            what = "read" if statement.startswith("SELECT") else "written"
             raise self._failed(what, error) from None
