@@ -255,7 +255,7 @@ def drafted(
 def _part(found: Mapping[str, Any]) -> tuple[Release, Rows | None]:
     data = zlib.decompress(base64.b64decode(found["labels"]))
     labels = np.frombuffer(data, np.int8).reshape(found["shape"])
-    release = Release.of_facts(labels, found["facts"], found["query_names"])
+    release = Release.of_facts(labels, found["facts"], found.get("query_names"))
     if release.digest != found["facts"]["digest"]:
         raise ValueError("the labels are not those of the digest")
     rows = found["rows"]

@@ -102,6 +102,7 @@ def label(
     finishes from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
+    Queries and labels are called as in the votes, where these have names (a CSV file has).
     The .npz file also holds the bill; read it with privote.Release.load.
     """
     import privote
