@@ -67,6 +67,7 @@ __all__ = [
     "TauVoting",
     "UnavailableError",
     "__version__",
+    "advise",
     "bills",
     "epsilon",
     "epsilon_2017",
@@ -84,4 +85,6 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name in _OF_LEARNING:
         return getattr(import_module(".learning", __name__), name)
+    if name == "advise":
+        return import_module(".planning", __name__).advise
     raise AttributeError(f"module 'privote' has no attribute {name!r}")
