@@ -88,6 +88,21 @@ def test_released_labels_say_when_to_stop(sigma: float, yes: float, agreement: f
             assert left == 0 or seen + left >= 0.25 * allowance / mean
 
 
+def test_a_stated_share_steadies_a_first_batch() -> None:
+    mechanism = pv.BinaryVoting(sigma=12.0)
+    few, many = np.zeros((5, 1), np.int8), np.zeros((5000, 1), np.int8)
+    alone = queries_left(mechanism, VOTERS, 138, few)
+    stated = queries_left(mechanism, VOTERS, 138, few, yes=0.02)
+    assert alone is not None
+    assert stated is not None
+    assert stated > 5 * alone
+    seen = queries_left(mechanism, VOTERS, 10**6, many)
+    outvoted = queries_left(mechanism, VOTERS, 10**6, many, yes=0.5)
+    assert seen is not None
+    assert outvoted is not None
+    assert outvoted > 10**7
+
+
 def test_agreeing_with_a_baseline_is_free() -> None:
     mechanism = pv.BinaryVoting(sigma=12.0)
     votes, wanted = electorate(0.3)

@@ -23,6 +23,7 @@ _SURE = 0.95
 _WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
 _DEVIATIONS = 2.0  # by which the share of released ones may be too small by chance
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
+_STATED = 200  # released labels that a stated share counts as
 _LIKELY = 0.8  # agreement at which released labels are read, and not above
 
 Labels = npt.NDArray[np.int8]
@@ -61,11 +62,11 @@ def forecast(
     """
     known = None if released is None else _check_released(released, labels)
     missed = unanimous_miss(mechanism, voters, labels)
-    alarm = _nobody(mechanism, voters, labels)
+    alarm = _some(mechanism, voters, labels, 0)
     answered = 0 if known is None else len(known)
     share, source = yes, None if yes is None else "stated"
     if share is None and known is not None:
-        share = released_share(mechanism, voters, known, _check_baseline(baseline, known))
+        share = _released_share(mechanism, voters, known, _check_baseline(baseline, known), None)
         source = None if share is None else "released"
     lasts = None
     if allowance is not None and share is not None:
@@ -91,6 +92,7 @@ def queries_left(
     released: npt.ArrayLike,
     *,
     baseline: npt.ArrayLike | None = None,
+    yes: float | None = None,
     busiest: float = BUSIEST,
 ) -> int | None:
     """Return for how many further queries an allowance should last, by what was released from it.
@@ -108,6 +110,9 @@ def queries_left(
         (queries, labels): all that was released from this allowance so far, at least one query.
     baseline
         (queries, labels) public guess for those; zeros by default.
+    yes
+        The share of votes that depart from the baseline, as a guess: it counts as much as 200
+        released labels do, so that a first, small batch does not decide alone.
     busiest
         How often the busiest voter departs from the baseline, over the mean.
 
@@ -117,15 +122,19 @@ def queries_left(
     """
     known = np.asarray(released)
     known = _check_released(known, known.shape[-1] if known.ndim else 0)
-    share = released_share(mechanism, voters, known, _check_baseline(baseline, known))
+    share = _released_share(mechanism, voters, known, _check_baseline(baseline, known), yes)
     if share is None:
         return None
     lasts = _lasts(mechanism, voters, known.shape[1], allowance, share, busiest)
     return max(0, lasts - len(known))
 
 
-def released_share(
-    mechanism: Mechanism, voters: int, released: Labels, baseline: npt.NDArray[np.bool_]
+def _released_share(
+    mechanism: Mechanism,
+    voters: int,
+    released: Labels,
+    baseline: npt.NDArray[np.bool_],
+    stated: float | None,
 ) -> float | None:
     """Return the share of votes that depart from the baseline, as released labels tell, or more.
 
@@ -134,22 +143,25 @@ def released_share(
     wants, and p that of labels that no more than 0.8 of the voters want.
     """
     labels = released.shape[1]
-    q = _nobody(mechanism, voters, labels)
+    q = _some(mechanism, voters, labels, 0)
     p = _some(mechanism, voters, labels, math.ceil(_LIKELY * voters))
-    if p - q < _TELLING:
+    known = released >= 0
+    if p - q < _TELLING or not known.any():
         return None
-    departs = cells = 0.0
+    departs, variance = 0.0, 0.0
     for side in (False, True):
-        seen = released[(baseline == side) & (released >= 0)]
+        seen = released[known & (baseline == side)]
         if not len(seen):
             continue
         ones = float(seen.mean())
-        chance = _DEVIATIONS * math.sqrt(max(ones * (1 - ones), 1 / len(seen)) / len(seen))
-        wanted = (ones - q) / (p - q)
-        share = (1 - wanted if side else wanted) + chance / (p - q)
-        departs += len(seen) * min(max(share, 0.0), 1.0)
-        cells += len(seen)
-    return min(max(departs / cells, 1e-9), 1.0 - 1e-9) if cells else None
+        wanted = min(max((ones - q) / (p - q), 0.0), 1.0)
+        departs += len(seen) * (1 - wanted if side else wanted)
+        variance += len(seen) * max(ones * (1 - ones), 1 / len(seen)) / (p - q) ** 2
+    cells = float(known.sum())
+    if stated is not None:
+        departs, cells = departs + _STATED * stated, cells + _STATED
+    share = (departs + _DEVIATIONS * math.sqrt(variance)) / cells
+    return min(max(share, 1e-9), 1.0 - 1e-9)
 
 
 def _lasts(
@@ -160,11 +172,6 @@ def _lasts(
         labels, share = 1, min(max(ballots, 1e-9), 1 - 1e-9)
     outlook = Outlook(voters=voters, labels=labels, yes=share, busiest=busiest)
     return outlook.lasts(allowance)
-
-
-def _nobody(mechanism: Mechanism, voters: int, labels: int) -> float:
-    """Return how often a label is released that nobody wants, as no other label is wanted."""
-    return _some(mechanism, voters, labels, 0)
 
 
 def _some(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:

@@ -33,7 +33,7 @@ AGREEMENT = 0.8
 #: but an allowance that ends too early costs more than one that is left over.
 BUSIEST = 1.56
 
-_DEVIATIONS = 3.0  # by which voters that are alike differ by chance
+_DEVIATIONS = 2.0  # by which voters that are alike differ by chance
 _EVERY_COUNT = 10_000  # voters up to which each count has its own chance
 
 
@@ -130,7 +130,7 @@ class Outlook:
     def lasting(self, allowance: Floats) -> Floats:
         """Return about the same for many allowances at once, as real numbers."""
         busy = min(self.busiest * self.per_query, self.longest)
-        # The positive root of mean + 3 sqrt(mean (1 - yes)) = allowance.
+        # The positive root of mean + 2 sqrt(mean (1 - yes)) = allowance.
         half = _DEVIATIONS * math.sqrt(1 - self.yes) / 2
         chance = (np.sqrt(half**2 + allowance) - half) ** 2 / self.per_query
         return np.asarray(
