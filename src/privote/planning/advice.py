@@ -194,11 +194,12 @@ def advise(
     )
     if whole("queries", queries) * labels > _MOST_CELLS:
         raise InputError("queries", f"times `labels` must be at most {_MOST_CELLS:,}", queries)
-    if not 0 < finite("quality", quality) < HALF:
+    share = finite("quality", quality)
+    if not 0 < share < HALF:
         raise InputError("quality", "must lie strictly between 0 and 1/2", quality)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    chosen = best_choice(outlook, budget, queries, quality)
-    return _settled(chosen, outlook, budget, queries, quality)
+    chosen = best_choice(outlook, budget, queries, share)
+    return _settled(chosen, outlook, budget, queries, share)
 
 
 def _settled(

@@ -67,7 +67,7 @@ class Outlook:
         check_electorate(self.voters, self.labels)
         if not finite("yes", self.yes) < 1:
             raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
-        positive("yes", self.yes)
+        object.__setattr__(self, "yes", positive("yes", self.yes))
         level = max(AGREEMENT, (1 + self.yes) / 2) if self.agreement is None else self.agreement
         if not self.yes < finite("agreement", level) <= 1:
             raise InputError(
@@ -79,6 +79,7 @@ class Outlook:
         object.__setattr__(self, "agreement", float(level))
         if finite("busiest", self.busiest) < 1:
             raise InputError("busiest", "must be at least 1", self.busiest)
+        object.__setattr__(self, "busiest", float(self.busiest))
         if self.most_ones is not None:
             whole("most_ones", self.most_ones)
             if self.labels * self.yes > self.most_ones:
