@@ -21,10 +21,10 @@ from .outlook import BUSIEST, Outlook
 
 _SURE = 0.95
 _WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
-_DEVIATIONS = 2.0  # by which the share of released ones may be too small by chance
+_DEVIATIONS = 1.0  # by which the share of released ones may be too small by chance
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
 _STATED = 200  # released labels that a stated share counts as
-_LIKELY = 0.8  # agreement at which released labels are read, and not above
+_LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
 
 Labels = npt.NDArray[np.int8]
 
@@ -140,7 +140,7 @@ def _released_share(
 
     Wanted labels, a share w, are released as 1 with chance p, others with chance q, so that the
     released share is w p + (1 - w) q. To be on the safe side, q is that of labels that nobody
-    wants, and p that of labels that no more than 0.8 of the voters want.
+    wants, and p that of labels that 0.9 of the voters want.
     """
     labels = released.shape[1]
     q = _some(mechanism, voters, labels, 0)
