@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TauVoting,
         VoteMechanism,
     )
+    from .planning import advise
     from .release import Release
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "UnavailableError",
     "VoteMechanism",
     "__version__",
+    "advise",
     "audit",
     "bills",
     "datasets",
@@ -104,6 +106,7 @@ _NAMES = {
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
     "TauVoting VoteMechanism",
+    "planning": "advise",
     "release": "Release",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

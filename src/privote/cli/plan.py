@@ -1,10 +1,10 @@
-"""``privote plan``: what a budget buys, or how much noise is needed, before any vote."""
+"""``privote plan``: before any vote, what to choose, what it buys, and how much noise it takes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,13 +17,46 @@ from .mechanism import MechanismFlags, kind_of, spelled
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
+    from privote.planning import Advice
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
+_ADVICE = "Advice"
 
 
-@grouped(mechanism=Group(of=MechanismFlags))
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """What is to be answered, and what the votes will be like."""
+
+    queries: Annotated[
+        int | None, typer.Option(help="How many are to be answered.", rich_help_panel=_ADVICE)
+    ] = None
+    yes: Annotated[
+        float | None,
+        typer.Option(help="The share of yes among all votes; 0.1.", rich_help_panel=_ADVICE),
+    ] = None
+    agreement: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the voters that says yes to a wanted label; 0.8.",
+            rich_help_panel=_ADVICE,
+        ),
+    ] = None
+    most_ones: Annotated[
+        int | None,
+        typer.Option(
+            help="The most labels that a ballot may say yes to, if the rules limit it.",
+            rich_help_panel=_ADVICE,
+        ),
+    ] = None
+
+
+@grouped(
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
+    votes=Group(of=Guess),
+)
 def plan(
     mechanism: MechanismFlags,
+    votes: Guess,
     epsilon: options.Epsilon,
     delta: options.Delta,
     voters: options.Voters,
@@ -52,14 +85,19 @@ def plan(
     ] = "exclusive",
     json: options.Json = False,
 ) -> None:
-    r"""Say how many queries a budget buys, or how much noise a number of queries needs.
+    r"""Say what to choose; or how many queries a budget buys, or how much noise they need.
 
     Example:
 
-        privote plan --mechanism binary --voters 50 --labels 20 \
-          --epsilon 8 --delta 1e-5 --wanted 500 --surprises-per-query 2
+        privote plan --voters 60 --labels 12 --epsilon 8 --delta 1e-5 --queries 400 --yes 0.18
 
-    No votes are read, so every number may be published. "worst-case" is how many queries fit
+    No votes are read, so every number may be published.
+
+    Without --mechanism it is advice: the mechanism, guarantee, noise, bar and number of queries
+    that promise the best labels for --queries, with reasons. It rests on what the votes will be
+    like (--yes, --agreement), as a guess: if that is wrong, labels suffer and the promise does not.
+
+    With --mechanism it is what that buys. "worst-case" is how many queries fit
     whatever the votes are. "allowance" is how many surprises each voter may cast in its life: 0 is
     a refusal, otherwise it answers any number of queries, but a voter who has run out counts as the
     baseline from then on. With --surprises-per-query the plan says when that happens: allowance /
@@ -71,6 +109,13 @@ def plan(
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
     """
     where = (voters, labels, epsilon, delta)
+    if not mechanism.name:
+        if wanted is not None or surprises_per_query is not None:
+            raise InputError("--wanted and --surprises-per-query go with --mechanism: give it too")
+        _advise(where, votes, rule, json=json)
+        return
+    if votes != Guess():
+        raise InputError("--queries, --yes, --agreement and --most-ones go without --mechanism")
     if wanted is not None and rule != "exclusive":
         raise InputError(f"--wanted is solved for an exclusive budget, got --rule {rule!r}")
     if wanted is None:
@@ -86,6 +131,61 @@ def plan(
         print_json(numbers)
     else:
         _show(chosen, numbers)
+
+
+def _advise(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
+    """Print what to choose, and why."""
+    if votes.queries is None:
+        raise InputError("--queries must be given for advice, or --mechanism for what it buys")
+    from privote.planning import advise
+
+    from .output import print_json
+    from .progress import working
+
+    given: dict[str, Any] = dict(zip(("voters", "labels", "epsilon", "delta"), where, strict=True))
+    given |= {name: value for name, value in asdict(votes).items() if value is not None}
+    with working("advising"):
+        advice = advise(**given, rule=rule)
+    if json:
+        print_json(advice.facts())
+    else:
+        _show_advice(advice)
+
+
+def _show_advice(advice: Advice) -> None:
+    from privote.accounting.renyi import rounded_up
+
+    from .output import print_facts, print_table, say
+
+    outlook = advice.outlook
+    facts = {
+        "mechanism": str(advice.mechanism),
+        "guarantee": advice.guarantee,
+        "queries": f"{advice.queries:,} of {advice.asked:,}",
+        "electorate": f"{outlook.voters:,} voters, {outlook.labels:,} labels, {outlook.yes:.3g} of "
+        "all votes a yes",
+        "budget": f"epsilon {rounded_up(advice.epsilon)}, delta {rounded_up(advice.delta)}",
+    }
+    if advice.allowance is not None:
+        facts["allowance"] = f"{advice.allowance:,} surprises a voter, for life"
+        facts["lasts about"] = (
+            f"{advice.lasts:,} queries for the busiest voter, {advice.lasts_typical:,} for a "
+            "typical one"
+        )
+    rows = [
+        {
+            "say yes to a wanted label": f"{each.agreement:.0%} of the voters"
+            + (" (as stated)" if each.agreement == outlook.level else ""),
+            "missed": f"{each.missed:.2g}",
+            "false alarm": f"{each.false_alarm:.2g}",
+        }
+        for each in advice.expected
+    ]
+    print_facts(facts, title="Advice")
+    print_table(rows, title="How often labels come out wrong")
+    for sentence in (*advice.reasons, *advice.changes):
+        say(f"- {sentence}")
+    say("No votes were read: these numbers may be published.")
 
 
 def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | None) -> Mechanism:

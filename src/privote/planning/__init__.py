@@ -1,11 +1,13 @@
 """Planning: every question before or after a release, asked of one engine.
 
-From public numbers alone: `queries_for`, `allowance_for`, `queries_until_out`, `unanimous_miss`,
-`sigma_for` and `tau_for`. On votes that are public or paid for: `queries_that_fit`, `quality`,
-`tune_sigma`, `tune_tau`, `tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the
-votes and are covered by no guarantee.
+From public numbers alone: `advise`, `queries_for`, `allowance_for`, `queries_until_out`,
+`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast` and `queries_left`.
+On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma`, `tune_tau`,
+`tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the votes and are covered by no
+guarantee.
 """
 
+from .advice import Advice, Chances, advise
 from .budget import (
     allowance_for,
     check_surprises,
@@ -14,24 +16,34 @@ from .budget import (
     unanimous_miss,
 )
 from .counting import COUNTS, QUICK, queries_that_fit, surprises
+from .forecast import forecast, queries_left
+from .outlook import AGREEMENT, BUSIEST, Outlook
 from .quality import Quality, noise_free, quality, quality_of
 from .result import NOT_PRIVATE, Trial, Tuning
 from .solve import sigma_for, tau_for
 from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
 
 __all__ = [
+    "AGREEMENT",
+    "BUSIEST",
     "COUNTS",
     "NOT_PRIVATE",
     "QUICK",
+    "Advice",
+    "Chances",
+    "Outlook",
     "Quality",
     "Trial",
     "Tuning",
+    "advise",
     "allowance_for",
     "check_surprises",
+    "forecast",
     "noise_free",
     "quality",
     "quality_of",
     "queries_for",
+    "queries_left",
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",

@@ -18,6 +18,7 @@ from ..accounting.renyi import Floats, best_order, check_delta, check_orders, ro
 from ..accounting.renyi import epsilon as to_epsilon
 from ..ballots import MOST
 from ..errors import BudgetError, InputError, positive, whole
+from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from .budget import check_surprises
@@ -125,6 +126,20 @@ def tau_for(
             "win half of the voters, so use a larger sigma or fewer queries"
         )
     return fits[0] if exceeds is None else _bisected(price, budget, fits, exceeds)[0]
+
+
+def count_for(price: Price, budget: Budget, factor: int = 1) -> int:
+    """Return how many times ``factor * price(orders)`` a fresh budget admits, from few orders.
+
+    As `room` of :mod:`privote.planning.budget`, without a price at every order.
+    """
+    orders = check_orders(None)
+    pinned = budget.settled("exclusive", orders, None).pinned
+    if pinned is None:
+        few = FewOrders(budget.epsilon, budget.delta)
+        return few.largest(lambda at: factor * price(at))
+    at = np.array(pinned)
+    return largest_count(factor * price(at), at, budget.epsilon, budget.delta / len(at))
 
 
 def _price(
