@@ -25,8 +25,9 @@ from ...errors import InputError, whole
 from ...links import GaussianLink
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
+from ..rows import check_groups
 from ..voters import VoterNames
-from .ballots import NeighbourBallots, check_groups
+from .ballots import NeighbourBallots
 from .nearness import Floats
 
 FALSE_ALARM = 0.05

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, logit
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from ...errors import InputError, UnavailableError, positive
 from ...links import GaussianLink
 from ...mechanisms import ABSTAIN, BinaryVoting
+from ..rows import LabelClassifier
 from .nearness import Floats
 
 _DENSE = 0.1  # above this share of near rows a product with a dense matrix is the quicker one
@@ -54,7 +54,7 @@ class Circles:
         return int(self.near[0].shape[0])
 
 
-class NeighbourStudent(ClassifierMixin, BaseEstimator):
+class NeighbourStudent(LabelClassifier):
     """Logistic regressions, fitted to labels that neighbours released.
 
     Parameters
@@ -133,10 +133,6 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability that each label is true, not that it would be released."""
         return np.asarray(expit(self.decision_function(X)))
-
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the labels that are more likely than not (rows, labels)."""
-        return np.asarray(self.decision_function(X) > 0).astype(np.int64)
 
 
 @dataclass(frozen=True)
