@@ -8,6 +8,7 @@ from typing import Any
 
 _HOMES = {
     "DPLinear": "direct.gradients",
+    "DPMoments": "direct.moments",
     "DPSGDClassifier": "direct.dpsgd",
     "ImageFeatures": "networks.image",
     "ImageNetwork": "networks.image",
