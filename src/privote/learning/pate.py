@@ -32,7 +32,7 @@ from .neighbours.labelling import (
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
-from .rounds import PoolLabelling, Rows, Schedule, positives_limit
+from .rounds import PoolLabelling, Rows, Schedule
 from .rows import check_labels, label_probabilities
 from .students.classifiers import binarized, train_student
 from .teachers.partition import part_names, partition, partition_key
@@ -369,7 +369,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         )
         votes = cast(teachers, X_public, self.threshold)
         mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
-        return TeacherPool(votes, positives_limit(mechanism)), mechanism, None
+        return TeacherPool(votes, mechanism.most_ones), mechanism, None
 
     # -- checks ------------------------------------------------------------------------------------
 

@@ -20,8 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, logit
 
 from ...errors import InputError, UnavailableError, positive
-from ...links import GaussianLink
-from ...mechanisms import ABSTAIN, BinaryVoting
+from ...mechanisms import ABSTAIN, Mechanism
 from ..rows import LabelClassifier
 from .nearness import Floats
 
@@ -60,7 +59,8 @@ class NeighbourStudent(LabelClassifier):
     Parameters
     ----------
     mechanism
-        What the labels were released with: Binary voting with a sigma.
+        What the labels were released with: Binary voting with a sigma, or any other whose labels
+        say whether noisy yes-votes stand above a bar.
     C
         Inverse strength of the penalty |w|^2 / 2, as in scikit-learn.
     max_iter
@@ -72,7 +72,7 @@ class NeighbourStudent(LabelClassifier):
         (labels, features), (labels,)
     """
 
-    def __init__(self, mechanism: BinaryVoting, *, C: float = 1.0, max_iter: int = 100) -> None:
+    def __init__(self, mechanism: Mechanism, *, C: float = 1.0, max_iter: int = 100) -> None:
         self.mechanism = mechanism
         self.C = C
         self.max_iter = max_iter
@@ -135,6 +135,17 @@ class NeighbourStudent(LabelClassifier):
         return np.asarray(expit(self.decision_function(X)))
 
 
+def bar_of(mechanism: Mechanism, voters: int, who: str) -> tuple[float, float]:
+    """Return the bar of yes-votes and the deviation of the noise on them, which ``who`` needs."""
+    found = mechanism.noisy_bar(voters)
+    if found is None:
+        raise UnavailableError(
+            f"{who} needs labels that are noisy yes-votes above a bar, such as those of "
+            "BinaryVoting with a sigma and no gate"
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class _Evidence:
     """Batches with the same circles: how likely their labels are, given chances of public rows."""
@@ -148,9 +159,8 @@ class _Evidence:
     slope: float
 
     @classmethod
-    def of(cls, circles: Circles, labels: Sequence[Any], mechanism: BinaryVoting) -> _Evidence:
-        if not isinstance(mechanism, BinaryVoting) or mechanism.sigma is None:
-            raise UnavailableError("NeighbourStudent needs BinaryVoting with a sigma")
+    def of(cls, circles: Circles, labels: Sequence[Any], mechanism: Mechanism) -> _Evidence:
+        bar, deviation = bar_of(mechanism, circles.voters, "NeighbourStudent")
         shape = (circles.queries, len(circles.radius_of))
         released = [np.asarray(batch) for batch in labels]
         for batch in released:
@@ -158,9 +168,6 @@ class _Evidence:
                 raise InputError(
                     f"labels of a batch must be {shape} as its circles, got {batch.shape}"
                 )
-        link = GaussianLink(
-            sigma=mechanism.sigma, quota=mechanism.quota, false_alarm=mechanism.false_alarm
-        )
         many = [near.nnz > _DENSE * near.shape[0] * near.shape[1] for near in circles.near]
         return cls(
             tuple(
@@ -171,8 +178,8 @@ class _Evidence:
             np.sum([batch == 1 for batch in released], axis=0, dtype=np.float64),
             np.sum([(batch != 1) & (batch != ABSTAIN) for batch in released], axis=0, dtype=float),
             circles.voters / circles.near[0].shape[1],
-            link.bar(circles.voters),
-            np.sqrt(2) / mechanism.sigma,
+            bar,
+            1 / deviation,
         )
 
     def likelihood(self, chance: Floats) -> tuple[Floats, Floats]:
