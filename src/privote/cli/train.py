@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from .mechanism import MechanismFlags
 _DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
 _DIRECT = "Private training without votes"
 _NETWORKS = ("smallcnn", "densenet121", "resnet50")  # on images
-METHODS = ("teachers", "neighbours", "gradients", "dpsgd")
+METHODS = ("teachers", "neighbours", "gradients", "moments", "dpsgd")
 TEACHERS = ("linear", *_NETWORKS)
 STUDENTS = ("logistic", "mixmatch", *_NETWORKS)
 
@@ -149,8 +149,8 @@ def train(
             "--voters",
             metavar="NAME",
             help="Who votes: teachers, each trained on its own part; or neighbours: the records. "
-            "Or no votes: gradients (a linear model) or dpsgd (a network), trained on the records "
-            "with noise.",
+            "Or no votes: gradients or moments (linear) or dpsgd (a network), trained on the "
+            "records with noise.",
             rich_help_panel=_VOTERS,
         ),
     ] = "teachers",
@@ -184,7 +184,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="neighbours: where distances are measured: pca:K; of words tfidf or lsa:K.",
+            help="neighbours, gradients, moments: where rows are put before: pca:K or std:K; of "
+            "words tfidf or lsa:K. Public rows tell.",
             rich_help_panel=_VOTERS,
         ),
     ] = None,
@@ -238,7 +239,8 @@ def train(
 ) -> None:
     r"""Train voters on private data, label public rows privately, and train a student on them.
 
-    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise.
+    Or, with --method gradients, moments or dpsgd, train a model on the private data itself, with
+    noise.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
@@ -269,7 +271,7 @@ def train(
     ):
         if value not in known:
             raise InputError(f"{option} must be one of {', '.join(known)}, got {value!r}")
-    without_votes = method in ("gradients", "dpsgd")
+    without_votes = method in ("gradients", "moments", "dpsgd")
     for option, given in (
         ("--mechanism", without_votes and chosen is not None),
         ("--teacher", method != "teachers" and teacher != "linear"),
@@ -277,18 +279,24 @@ def train(
         ("--teachers", without_votes and teachers != 50),
         ("--threshold", without_votes and threshold != "prevalence"),
         ("--share", without_votes and share is not None),
-        ("--embedding", without_votes and embedding is not None),
+        ("--embedding", method == "dpsgd" and embedding is not None),
         ("--rounds", without_votes and rounds != 1),
         ("--choose", without_votes and choose != "random"),
         ("--queries", without_votes and queries is not None),
         ("--guarantee", without_votes and guarantee != "allowance"),
         ("--electorate", without_votes and account.electorate is not None),
         ("--resume", without_votes and resume),
-        ("--steps, --sample-rate, --network", not without_votes and direct != DirectFlags()),
+        (
+            "--steps, --sample-rate, --network",
+            method not in ("gradients", "dpsgd") and direct != DirectFlags(),
+        ),
         ("--network", method == "gradients" and direct.network != DirectFlags().network),
     ):
         if given:
             raise InputError(f"{option} cannot be given with --method {method}")
+    own = {"dpsgd": ("network", "steps", "sample_rate", "adaptive"), "moments": ()}.get(
+        method, ("steps", "sample_rate", "adaptive")
+    )
     job = Job(
         data=data,
         public=public,
@@ -312,9 +320,8 @@ def train(
         settings={
             "epsilon": epsilon,
             "delta": delta,
-            "steps": direct.steps,
-            "sample_rate": direct.sample_rate,
-            "adaptive": direct.adaptive,
+            **{name: value for name, value in asdict(direct).items() if name in own},
+            **({"embedding": embedding} if embedding is not None else {}),
         }
         if without_votes
         else {

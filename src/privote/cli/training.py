@@ -188,13 +188,9 @@ def run_direct(job: Job) -> Outcome:
 
 
 def _direct(job: Job) -> Any:
-    if job.method == "gradients":
-        from privote.learning.direct.gradients import DPLinear
+    from privote.learning.direct import method
 
-        return DPLinear(seed=job.seed, **job.settings)
-    from privote.learning.direct.dpsgd import DPSGDClassifier
-
-    return DPSGDClassifier(network=job.network, seed=job.seed, **job.settings)
+    return method(job.method)(seed=job.seed, **job.settings)
 
 
 def _judge(outcome: Outcome, model: Any, test: MultiLabelData | None) -> None:
@@ -224,8 +220,8 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     public, test = (
         None if path is None else _like(private, job, path) for path in (job.public, job.test)
     )
-    if public is None and job.method in ("teachers", "neighbours"):
-        raise InputError("--public must be given with a table: the rows to label")
+    if public is None and job.method in ("teachers", "neighbours", "moments"):
+        raise InputError("--public must be given with a table: the rows to label, or to learn from")
     if not private.label_names:
         raise InputError("--labels must name the columns of the private table that are labels")
     return private, public, test
