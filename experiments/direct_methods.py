@@ -33,8 +33,8 @@ FILES = {
     "scene": ("scene-train", "scene-test"),
 }
 METHODS: dict[str, Any] = {
+    "gradients, not embedded": lambda **given: DPLinear(embedding=None, **given),
     "gradients": lambda **given: DPLinear(**given),
-    "gradients, embedded": lambda **given: DPLinear(embedding="auto", **given),
     "moments": lambda **given: DPMoments(**given),
 }
 DELTA = 1e-5

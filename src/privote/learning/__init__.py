@@ -25,7 +25,6 @@ _HOMES = {
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",
     "cast": "teachers.votes",
-    "cast_packed": "teachers.votes",
     "train": "teachers.training",
 }
 

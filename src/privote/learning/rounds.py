@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..accounting.renyi import epsilon
 from ..ballots import Ballots, BallotSource
-from ..errors import BudgetError, InputError
+from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..mechanisms import Mechanism
 from ..release import Release
@@ -53,11 +53,9 @@ class Schedule:
     queries: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("rounds", self.rounds), ("queries", self.queries)):
-            if name == "queries" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(name, "must be a whole number of at least 1", value)
+        whole("rounds", self.rounds)
+        if self.queries is not None:
+            whole("queries", self.queries)
         if self.choose not in CHOICES:
             raise InputError("choose", f"must be one of {', '.join(CHOICES)}", self.choose)
 

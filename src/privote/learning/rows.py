@@ -6,6 +6,7 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 
-from ..errors import InputError
+from ..errors import InputError, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
@@ -155,6 +156,25 @@ def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
             f"must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, label {label}",
         )
     return array.astype(np.int8)
+
+
+def fraction(name: str, value: Any, ends: str = "[]") -> float:
+    """Return a number from 0 to 1; ``ends`` are the brackets that say whether these two are in."""
+    number = finite(name, value) if isinstance(value, Real) else -1.0
+    if not 0 <= number <= 1 or (number == 0 and "(" in ends) or (number == 1 and ")" in ends):
+        raise InputError(name, f"must lie in {ends[0]}0, 1{ends[1]}", value)
+    return number
+
+
+def deviations(X: Any) -> tuple[Floats, Floats]:
+    """Return the features' means and standard deviations, 0 where a feature does not vary."""
+    mean = np.asarray(X.mean(axis=0), np.float64).ravel()
+    if sp.issparse(X):
+        square = np.asarray(X.multiply(X).mean(axis=0), np.float64).ravel()
+        spread, size = np.sqrt(np.maximum(square - mean**2, 0)), np.sqrt(square)
+    else:
+        spread, size = np.asarray(X.std(axis=0, dtype=np.float64)), np.abs(X).max(axis=0)
+    return mean, np.where(spread > 1e-6 * size, spread, 0.0)  # but for rounding of a constant
 
 
 def check_groups(

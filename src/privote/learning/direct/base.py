@@ -7,7 +7,6 @@ noise is settled and charged, and only then is anything made of private records.
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +17,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ...errors import InputError, positive
 from ..embedding import embed, embedding_for, fit_embedding
-from ..rows import LabelClassifier, Labels, check_groups, check_labels, count_rows, take_rows
+from ..rows import (
+    LabelClassifier,
+    Labels,
+    check_groups,
+    check_labels,
+    count_rows,
+    deviations,
+    fraction,
+    take_rows,
+)
 from .account import GRADIENTS, TrainingPrivacy, begin
 from .noise import Noise, TrainingPlan
 
@@ -171,10 +179,12 @@ class PrivateLinear(PrivateTraining):
             chosen = embedding_for(public, records, labels, self.epsilon)
         self.embedding_ = fit_embedding(chosen, public)
         seen = embed(self.embedding_, public)
-        mean = np.asarray(seen.mean(axis=0), np.float64).ravel()
+        mean, spread = deviations(seen)
         if not sp.issparse(seen):
             self.mean_ = mean
-        self.scale_ = _scales(seen, mean) ** -self._power()
+        # Of a feature that is constant in public nothing is known: take it for one like others.
+        usual = float(np.median(spread[spread > 0])) if spread.any() else 1.0
+        self.scale_ = np.where(spread > 0, spread, usual) ** -self._power()
         return self._design(public)
 
     def _design(self, X: Any) -> Any:
@@ -206,13 +216,9 @@ def check_descent(model: Any, *shares: str) -> None:
     positive("clip", model.clip)
     if model.learning_rate is not None:
         positive("learning_rate", model.learning_rate)
-    for name in ("momentum", "initial_share", *shares):
-        value: Any = getattr(model, name)
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        least = name == "momentum" and number and value == 0
-        if not number or not (0 < float(value) < 1 or least):
-            low = "[0" if name == "momentum" else "(0"
-            raise InputError(name, f"must lie in {low}, 1)", value)
+    fraction("momentum", model.momentum, "[)")
+    for name in ("initial_share", *shares):
+        fraction(name, getattr(model, name), "()")
 
 
 def _bounded(X: Any) -> Any:
@@ -222,17 +228,6 @@ def _bounded(X: Any) -> Any:
     X = X.copy()
     X.data = np.clip(X.data, -_HUGE, _HUGE)
     return X
-
-
-def _scales(rows: Any, mean: Floats) -> Floats:
-    """Return the deviation of each feature."""
-    square = rows.multiply(rows) if sp.issparse(rows) else rows * rows
-    variance = np.asarray(square.mean(axis=0)).ravel() - mean**2
-    deviation = np.sqrt(np.maximum(variance, 0.0))
-    varies = deviation > 1e-9 * np.abs(mean)
-    # Of a feature that is constant in public nothing is known: take it for one like others.
-    usual = float(np.median(deviation[varies])) if varies.any() else 1.0
-    return np.asarray(np.where(varies, deviation, usual))
 
 
 def on_the_ball(rows: Any) -> Any:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, UnavailableError
-from ..rows import LabelClassifier
+from ...errors import InputError, UnavailableError, whole
+from ..rows import LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
     build_network,
@@ -263,18 +263,13 @@ class NetworkClassifier(LabelClassifier):
 def check_counts(model: Any, *names: str) -> None:
     """Refuse parameters that are not whole numbers of at least 1."""
     for name in names:
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(name, "must be a whole number >= 1", value)
+        whole(name, getattr(model, name))
 
 
 def check_shares(model: Any, *names: str) -> None:
     """Refuse parameters that are not numbers from 0 to 1."""
     for name in names:
-        value = getattr(model, name)
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1:
-            raise InputError(name, "must lie in [0, 1]", value)
+        fraction(name, getattr(model, name))
 
 
 def _check_sizes(

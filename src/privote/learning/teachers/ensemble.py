@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError
+from ...errors import InputError, whole
 from ..linear import Layer, Solver, answer
 from ..rows import (
     LabelClassifier,
@@ -79,8 +79,7 @@ class Teachers(ABC):
         if block is None:
             cells = _BLOCK_CELLS // (self.n_teachers * self.n_labels)
             block = max(8, min(cells, _BLOCK_VALUES // row_size(X)) // 8 * 8)
-        elif isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
-            raise InputError("block", "must be a whole number of at least 1", block)
+        block = whole("block", block)
         for start in range(0, rows, block):
             yield self._answers(take_rows(X, slice(start, min(start + block, rows))))
 
