@@ -1,7 +1,7 @@
 """What training on private records has in common, whatever leaves it: gradients or moments.
 
 The order is always the same, and it is the promise: settings, rows and public data are checked, the
-noise is settled and charged, and only then is anything made of private records.
+noise is settled and charged, and only then does anything that was made of private records leave.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def neighbour_voters(
     settings: Settings, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames
 ) -> tuple[NeighbourBallots, Mechanism, NeighbourPlan | None]:
     """Return the ballots, the mechanism, and how to ask in passes; None with one share."""
-    who.check(X.shape[0])
+    check_groups(who.ids, X.shape[0], "ids")
     names, _ = check_groups(who.groups, X.shape[0])
     voters = X.shape[0] if names is None else len(names)  # how many records persons have is private
     share, mechanism, plan = settings.share, settings.mechanism, None
