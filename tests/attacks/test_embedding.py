@@ -12,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.attacks.conftest import Outcome
 
 from privote.errors import InputError
-from privote.learning.neighbours.embedding import embed, fit_embedding
+from privote.learning.embedding import embed, fit_embedding
 
 Floats = npt.NDArray[np.float64]
 Function = Callable[[Any], Any]

@@ -43,7 +43,11 @@ def command(tables, method, *more):
 
 @pytest.mark.parametrize(
     ("method", "more"),
-    [("gradients", ()), ("dpsgd", ("--network", "linear", "--steps", 15))],
+    [
+        ("gradients", ()),
+        ("moments", ("--embedding", "std:2")),
+        ("dpsgd", ("--network", "linear", "--steps", 15)),
+    ],
 )
 def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, more):
     if method == "dpsgd":
@@ -69,7 +73,7 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
         "--output", tmp_path / "p.csv",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "noisy gradients" in done.output
+    assert ("noisy moments" if method == "moments" else "noisy gradients") in done.output
     with (tmp_path / "p.csv").open() as stream:
         assert len(list(csv.DictReader(stream))) == 200
     again = invoke(*asked, "--output", tmp_path / "two")

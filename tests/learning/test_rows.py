@@ -9,7 +9,14 @@ import pytest
 import scipy.sparse as sp
 
 from privote.errors import InputError
-from privote.learning.rows import count_rows, row_size, take_rows
+from privote.learning.rows import (
+    check_groups,
+    count_rows,
+    deviations,
+    fraction,
+    row_size,
+    take_rows,
+)
 
 TABLE = np.arange(24.0).reshape(6, 4)
 CHOSEN = np.array([4, 1])
@@ -68,3 +75,33 @@ def test_what_has_no_rows_is_refused() -> None:
         count_rows(np.float64(3.0))
     with pytest.raises(InputError, match="X must have rows, got int"):
         count_rows(3)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", None, True, np.nan])
+def test_a_fraction_lies_from_0_to_1(value: Any) -> None:
+    with pytest.raises(InputError, match="share must"):
+        fraction("share", value)
+
+
+def test_brackets_say_whether_the_ends_are_fractions() -> None:
+    assert (fraction("share", 0), fraction("share", np.float32(1))) == (0.0, 1.0)
+    for ends, value in (("(]", 0.0), ("[)", 1.0), ("()", 0), ("()", 1)):
+        with pytest.raises(InputError, match=r"share must lie in .0, 1."):
+            fraction("share", value, ends)
+
+
+def test_deviations_of_dense_and_sparse_rows_agree_and_constants_have_none() -> None:
+    rows = np.column_stack([TABLE[:, 0], np.full(6, 1e6), np.zeros(6)])
+    for kind in (np.asarray, sp.csr_array):
+        mean, spread = deviations(kind(rows))
+        np.testing.assert_allclose(mean, rows.mean(axis=0))
+        np.testing.assert_allclose(spread, [rows[:, 0].std(), 0, 0])
+
+
+def test_names_must_be_there_for_every_row() -> None:
+    names, place = check_groups(["b", "a", "b"], 3)
+    assert (list(names), list(place)) == (["a", "b"], [1, 0, 1])
+    with pytest.raises(InputError, match="ids must name 3 records"):
+        check_groups([1, 2], 3, "ids")
+    with pytest.raises(InputError, match="ids must be texts or integers"):
+        check_groups([1.5, 2.5], 2, "ids")

@@ -71,7 +71,3 @@ def test_a_key_is_asked_for_once_and_only_where_there_are_parts():
 def test_bad_names_are_refused():
     with pytest.raises(pv.InputError, match="electorate must be a name"):
         names(electorate=" ")
-    with pytest.raises(pv.InputError, match="ids must name every record"):
-        names(ids=[1, 2]).check(3)
-    names(ids=[1, 2, 3]).check(3)
-    names().check(3)

@@ -109,8 +109,8 @@ def train(
         typer.Option(
             metavar="NAME",
             help="Who votes: teachers, each trained on its own part; or neighbours: the records. "
-            "Or no votes: gradients (a linear model) or dpsgd (a network), trained on the records "
-            "with noise.",
+            "Or no votes: gradients or moments (linear) or dpsgd (a network), trained on the "
+            "records with noise.",
             rich_help_panel=_VOTERS,
         ),
     ] = "teachers",
@@ -138,7 +138,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="neighbours: where distances are measured: pca:K; of words tfidf or lsa:K.",
+            help="neighbours, gradients, moments: where rows are put before: pca:K or std:K; of "
+            "words tfidf or lsa:K. Public rows tell.",
             rich_help_panel=_VOTERS,
         ),
     ] = None,
@@ -212,8 +213,8 @@ def train(
         privote train records.csv --labels flu,cold --group-column patient \
           --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
 
-    Or, with --method gradients or dpsgd, train a model on the private data itself, with noise. To
-    try it without data of your own, let DATA be scenes: it comes with privote and is split.
+    Or, with --method gradients, moments or dpsgd, train a model on the private data itself, with
+    noise. To try it without data of your own, let DATA be scenes: it comes with privote, split.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
     labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and

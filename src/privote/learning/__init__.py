@@ -8,6 +8,7 @@ from typing import Any
 
 _HOMES = {
     "DPLinear": "direct.gradients",
+    "DPMoments": "direct.moments",
     "DPSGDClassifier": "direct.dpsgd",
     "ImageFeatures": "networks.image",
     "ImageNetwork": "networks.image",
@@ -25,7 +26,6 @@ _HOMES = {
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",
     "cast": "teachers.votes",
-    "cast_packed": "teachers.votes",
     "train": "teachers.training",
 }
 

@@ -30,7 +30,8 @@ _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds",
 METHODS: Mapping[str, tuple[str, ...]] = {
     "teachers": (*_VOTES, "teacher", "n_teachers", "threshold"),
     "neighbours": _VOTES,
-    "gradients": ("steps", "sample_rate"),
+    "gradients": ("embedding", "steps", "sample_rate"),
+    "moments": ("embedding",),
     "dpsgd": ("steps", "sample_rate", "network"),
 }
 TEACHERS = ("linear", *IMAGE_NETWORKS)
@@ -213,15 +214,11 @@ def _pate(job: Job) -> Any:
 
 
 def _direct(job: Job) -> Any:
-    budget: dict[str, Any] = {"epsilon": job.epsilon, "delta": job.delta, "seed": job.seed}
-    if job.method == "gradients":
-        from .direct.gradients import DPLinear
+    from .direct import method
 
-        return DPLinear(**budget, **job.settings)
-    from .direct.dpsgd import DPSGDClassifier
-
-    asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0, **job.settings}
-    return DPSGDClassifier(**budget, **asked)
+    asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} if job.method == "dpsgd" else {}
+    budget = {"epsilon": job.epsilon, "delta": job.delta, "seed": job.seed}
+    return method(job.method)(**budget, **{**asked, **job.settings})
 
 
 def _judge(outcome: Outcome, model: Any, test: MultiLabelData | None) -> None:
@@ -251,8 +248,9 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     public, test = (
         None if path is None else _like(private, job, path) for path in (job.public, job.test)
     )
-    if public is None and job.by_votes:
-        raise InputError("public", "must be given with a table: the rows to label")
+    if public is None and (job.by_votes or job.method == "moments"):
+        rule = "must be given with a table: the rows to label, or to learn from"
+        raise InputError("public", rule)
     if not private.label_names:
         raise InputError("labels", "must name the columns of the private table that are labels")
     return private, public, test

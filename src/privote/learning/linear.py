@@ -24,8 +24,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from ..errors import positive, whole
+from .rows import Labels, deviations
 
-Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[Any]  # float32 or float64, as X is
 Doubles = npt.NDArray[np.float64]
 Layer = tuple[Floats, Floats]  # weights (outputs, inputs), biases (outputs,)
@@ -67,7 +67,10 @@ class Solver:
         weights of a network; a linear model has nothing random.
         """
         learnable, constant = one_class(Y)
-        scale = _deviations(X) if self.standardize and learnable.any() else None
+        scale = None
+        if self.standardize and learnable.any():
+            spread = deviations(X)[1]
+            scale = np.where(spread > 0, spread, 1).astype(X.dtype)
         layers = self._learn(X if scale is None else _divided(X, scale), Y[:, learnable], seed)
         if scale is not None:
             layers[0] = (layers[0][0] / scale, layers[0][1])
@@ -112,19 +115,6 @@ def one_class(Y: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]
     """
     ones, zeros = (Y == 1).sum(axis=0), (Y == 0).sum(axis=0)
     return (ones > 0) & (zeros > 0), ones / (ones + zeros + 1)
-
-
-def _deviations(X: Any) -> Floats:
-    """Return the features' standard deviations; 1 where a feature does not vary."""
-    if sp.issparse(X):
-        mean = np.asarray(X.mean(axis=0), np.float64).ravel()
-        square = np.asarray(X.multiply(X).mean(axis=0), np.float64).ravel()
-        spread = np.sqrt(np.maximum(square - mean**2, 0))
-        spread[spread <= 1e-6 * np.sqrt(square)] = 0  # rounding of a constant
-    else:
-        spread = X.std(axis=0, dtype=np.float64)
-        spread[spread <= 1e-6 * np.abs(X).max(axis=0)] = 0
-    return np.where(spread > 0, spread, 1).astype(X.dtype)
 
 
 def _divided(X: Any, scale: Floats) -> Any:

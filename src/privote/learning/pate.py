@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -32,8 +31,8 @@ from .neighbours.labelling import (
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
-from .rounds import PoolLabelling, Rows, Schedule, positives_limit
-from .rows import check_labels, label_probabilities
+from .rounds import PoolLabelling, Rows, Schedule
+from .rows import LabelClassifier, check_labels, label_probabilities
 from .students.classifiers import binarized, train_student
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
@@ -44,7 +43,7 @@ VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
 
 
-class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class PATEClassifier(LabelClassifier):
     """Learn from private data through private votes on public data.
 
     Parameters
@@ -331,15 +330,10 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[chance.argmax(axis=1)])
 
     def __sklearn_tags__(self) -> Any:
-        """Say what this takes: sparse rows, many labels."""
+        """Say what this takes: classes, besides many labels."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_label = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
+        tags.classifier_tags.multi_class = True
         return tags
-
-    # -- voters ------------------------------------------------------------------------------------
 
     def _voters(
         self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
@@ -369,9 +363,7 @@ class PATEClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         )
         votes = cast(teachers, X_public, self.threshold)
         mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
-        return TeacherPool(votes, positives_limit(mechanism)), mechanism, None
-
-    # -- checks ------------------------------------------------------------------------------------
+        return TeacherPool(votes, mechanism.most_ones), mechanism, None
 
     def _check_private(
         self, X: Any, y: Any, classes: Sequence[Any] | None

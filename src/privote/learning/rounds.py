@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import epsilon
-from ..ballots import BallotSource
-from ..errors import BudgetError, InputError
+from ..ballots import Ballots, BallotSource
+from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
-from ..mechanisms import BinaryVoting, Mechanism
+from ..mechanisms import Mechanism
 from ..release import Release
 
 Rows = npt.NDArray[np.int64]
@@ -53,11 +53,9 @@ class Schedule:
     queries: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("rounds", self.rounds), ("queries", self.queries)):
-            if name == "queries" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(name, "must be a whole number of at least 1", value)
+        whole("rounds", self.rounds)
+        if self.queries is not None:
+            whole("queries", self.queries)
         if self.choose not in CHOICES:
             raise InputError("choose", f"must be one of {', '.join(CHOICES)}", self.choose)
 
@@ -144,7 +142,7 @@ class PoolLabelling:
 
     def _pace(self, by_vote: bool) -> tuple[float, float]:
         """Return what a voter has cast so far, and casts on one row: estimates, from releases."""
-        low, high = _ends(self.guardian.mechanism, self.pool.voters)
+        low, high = _ends(self.guardian.mechanism, self.pool.voters) if by_vote else (0.0, 1.0)
         paces, used = [], 0.0
         for release, guess in zip(self.releases, self.guesses, strict=True):
             departs = release.labels == np.where(guess, 0, 1)
@@ -230,7 +228,7 @@ def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:
 
 def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:
     """Return what the student would say, cut to what the mechanism could release."""
-    likely, limit = chance >= 0.5, positives_limit(mechanism)
+    likely, limit = chance >= 0.5, mechanism.most_ones
     if limit is not None:
         rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
         likely &= rank < limit
@@ -238,14 +236,8 @@ def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:
 
 
 def _ends(mechanism: Mechanism, voters: int) -> tuple[float, float]:
-    """Return how often Binary releases a 1 if nobody wants it, and if everybody does."""
-    if not isinstance(mechanism, BinaryVoting):
-        return 0.0, 1.0
-    unanimous = np.repeat([[[False]], [[True]]], voters, axis=1)
-    low, high = mechanism.outcome_probabilities(unanimous)[:, 0, 1]
+    """Return how often a label is released as 1 if nobody wants it, and if everybody does."""
+    unanimous = Ballots.from_array(np.repeat([[[False]], [[True]]], voters, axis=1))
+    (block,) = unanimous.blocks()
+    low, high = mechanism.cell_probabilities(mechanism.tally(block))[:, 0, 1]
     return float(low), float(max(high, low + 1e-9))
-
-
-def positives_limit(mechanism: Mechanism) -> int | None:
-    """Return how many ones a ballot may have; a teacher's first ones are kept."""
-    return mechanism.most_ones

@@ -6,17 +6,47 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 
-from ..errors import InputError
+from ..errors import InputError, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
+
+
+class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+    """What classifiers of many labels have in common; each says its own ``predict_proba``."""
+
+    accepts_missing = True  # labels of -1 are left out
+    thresholds_: Floats | float = 0.5
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Labels:
+        """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= self.thresholds_).astype(np.int8)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        # Often a closure over somebody's screen.
+        return {**state, "progress": None} if "progress" in state else state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what this takes: sparse rows, many labels."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        return tags
 
 
 def count_rows(X: Any) -> int:
@@ -126,3 +156,39 @@ def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
             f"must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, label {label}",
         )
     return array.astype(np.int8)
+
+
+def fraction(name: str, value: Any, ends: str = "[]") -> float:
+    """Return a number from 0 to 1; ``ends`` are the brackets that say whether these two are in."""
+    number = finite(name, value) if isinstance(value, Real) else -1.0
+    if not 0 <= number <= 1 or (number == 0 and "(" in ends) or (number == 1 and ")" in ends):
+        raise InputError(name, f"must lie in {ends[0]}0, 1{ends[1]}", value)
+    return number
+
+
+def deviations(X: Any) -> tuple[Floats, Floats]:
+    """Return the features' means and standard deviations, 0 where a feature does not vary."""
+    mean = np.asarray(X.mean(axis=0), np.float64).ravel()
+    if sp.issparse(X):
+        square = np.asarray(X.multiply(X).mean(axis=0), np.float64).ravel()
+        spread, size = np.sqrt(np.maximum(square - mean**2, 0)), np.sqrt(square)
+    else:
+        spread, size = np.asarray(X.std(axis=0, dtype=np.float64)), np.abs(X).max(axis=0)
+    return mean, np.where(spread > 1e-6 * size, spread, 0.0)  # but for rounding of a constant
+
+
+def check_groups(
+    groups: npt.ArrayLike | None, records: int, name: str = "groups"
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
+    """Return the names of persons, sorted, and each row's person by place; None without groups."""
+    if groups is None:
+        return None, None
+    given = np.asarray(groups)
+    if given.shape != (records,):
+        raise InputError(name, f"must name {records} records, got shape {given.shape}")
+    if given.dtype.kind == "O" and all(isinstance(each, str) for each in given):
+        given = given.astype(str)  # as tables hold texts
+    if given.dtype.kind not in "iuUS":
+        raise InputError(name, f"must be texts or integers, got dtype {given.dtype}")
+    names, person = np.unique(given, return_inverse=True)
+    return names, person.reshape(-1).astype(np.int64)

@@ -77,10 +77,3 @@ class VoterNames:
             named = persons
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
-
-    def check(self, records: int) -> None:
-        """Refuse ids that do not name every record; groups are checked where they are used."""
-        if self.ids is not None and len(self.ids) != records:
-            raise InputError(
-                "ids", f"must name every record ({records}), got {len(self.ids)} names"
-            )

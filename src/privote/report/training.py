@@ -76,7 +76,7 @@ def write_report(path: Path, outcome: Outcome) -> Path:
         sections.insert(1, _judged(outcome))
     notices = ["SIMULATED: a seed was given, so this protects nobody."]
     facts = outcome.promise.facts()
-    intro = f"A model learnt from {facts.get('records', 0):,} private records, by noisy gradients."
+    intro = f"A model of {facts.get('records', 0):,} private records, by {facts['guarantee']}."
     if release is not None:
         intro = (
             f"{outcome.rows:,} public rows were labelled by private votes, under "

@@ -458,7 +458,7 @@ def test_an_embedding_that_mixes_rows_is_refused() -> None:
         ({"radius": -1.0}, "radius must be finite and not negative"),
         ({"radius": float("nan")}, "radius must be finite"),
         ({"radius": "private"}, "radius must be a number or one of pool, query"),
-        ({"embedding": "pca:0"}, "'pca:K' or 'lsa:K' with 0 < K < 12, got 'pca:0'"),
+        ({"embedding": "pca:0"}, "'std:K' or 'lsa:K' with 0 < K < 12, got 'pca:0'"),
         ({"embedding": "umap:2"}, "embedding must be 'tfidf', or"),
         ({"embedding": 7}, "embedding must be None"),
         ({"groups": np.zeros(3, int)}, "groups must name 900 records"),

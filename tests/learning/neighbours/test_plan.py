@@ -84,12 +84,13 @@ def test_rounded_shares_are_a_factor_of_two_apart_and_never_empty():
         (pv.BinaryVoting(sigma=5.0, false_alarm=0.1), "allowance", True),
         (pv.BinaryVoting(sigma=5.0, quota=0.01), "allowance", True),
         (pv.BinaryVoting(sigma=5.0), "allowance", False),
+        (pv.BinaryVoting(sigma=5.0, quota=0.6), "allowance", False),
         (pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0)), "allowance", False),
         (pv.TauVoting(sigma=5.0, tau=1.0), "allowance", False),
     ],
 )
 def test_who_can_be_asked_in_passes(mechanism, guarantee, wanted):
-    assert can_balance(mechanism, guarantee) is wanted
+    assert can_balance(mechanism, guarantee, 1000) is wanted
 
 
 def test_queries_beyond_the_pool_are_refused():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from privote.errors import InputError
-from privote.learning import Teachers, cast, cast_packed, train
+from privote.learning import Teachers, cast, train
 from privote.learning.teachers.partition import partition
 from privote.learning.teachers.votes import best_thresholds, top_share, vote_blocks
 
@@ -63,7 +63,7 @@ def test_tuned(teachers: Teachers, answers: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("rule", ["prevalence", "tuned", 0.3])
-def test_blocks_files_and_bits_do_not_change_a_vote(
+def test_blocks_and_files_do_not_change_a_vote(
     teachers: Teachers, rule: Any, tmp_path: Any
 ) -> None:
     votes = cast(teachers, POOL, rule)
@@ -73,9 +73,6 @@ def test_blocks_files_and_bits_do_not_change_a_vote(
     assert [len(block) for block in blocks] == [64, 64, 64, 11]
     assert np.array_equal(np.concatenate(blocks), votes)
     assert np.array_equal(cast(teachers, POOL, rule, **how), votes)
-    ballots = cast_packed(teachers, POOL, rule, **how)
-    assert ballots.shape == votes.shape
-    assert np.array_equal(ballots.to_array(), votes)
     assert not list(tmp_path.iterdir())
 
 
@@ -142,7 +139,5 @@ def test_what_else_is_refused(teachers: Teachers) -> None:
         cast(plain, POOL, "tuned")
     with pytest.raises(InputError, match="X_public must have at least one row"):
         cast(plain, POOL[:0])
-    with pytest.raises(InputError, match="multiple of 8"):
-        cast_packed(plain, POOL, block=3)
     with pytest.raises(InputError, match="metric must be one of F1, BAC"):
         best_thresholds(np.zeros((1, 1)), np.zeros((1, 1), np.int8), "ACC")

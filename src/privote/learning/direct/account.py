@@ -6,18 +6,15 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
 from ...errors import BudgetError, InputError
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...release import PERSON, RECORD
-from ..rows import count_rows, take_rows
 from .noise import TrainingPlan
 
 _CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
+GRADIENTS, MOMENTS = "noisy gradients", "noisy moments"
 _MOST_NOISE = 10.0  # times that of a whole budget: what is left of it then is about a hundredth
 
 
@@ -32,11 +29,14 @@ class TrainingPrivacy:
     adjacency
         What is protected: one record *replaced*, or one *added or removed*.
     protects
-        A record; or a person, of whom one record took part.
+        A record; or a person.
+    released
+        What was released, and nothing else: :data:`GRADIENTS` or :data:`MOMENTS`.
     noise_multiplier, steps, sample_rate
-        What was done.
+        What was done; moments are one step that takes every record.
     records
-        How many took part. Steps are scaled by it, so it counts as public, under either adjacency.
+        How many took part: records, or persons. Sums are scaled by it, so it counts as public,
+        under either adjacency.
     simulated
         True if the noise came from a seed: then nobody is protected.
     dataset, ledger
@@ -53,12 +53,13 @@ class TrainingPrivacy:
     records: int
     simulated: bool
     protects: str = RECORD
+    released: str = GRADIENTS
     dataset: str | None = None
     ledger: dict[str, Any] | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
-        return {**asdict(self), "guarantee": "noisy gradients"}
+        return {**asdict(self), "guarantee": self.released}
 
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
@@ -70,12 +71,17 @@ class TrainingPrivacy:
                 "Simulated: the noise came from a seed, so this model protects nobody. Without a "
                 f"seed it would be {promise}-differentially private for {who}."
             )
-        used = "" if self.protects == RECORD else " One record of each person took part."
+        done = f"{self.steps} noisy gradients, sampling rate {self.sample_rate:g}"
+        used, counted = "", "records"
+        if self.protects == PERSON:
+            used, counted = " One record of each person took part.", "persons"
+        if self.released == MOMENTS:
+            done = "one noisy sum of features times labels"
+            used = used and " The mean over each person's records took part."
         charged = "" if self.dataset is None else f" It is charged to data set {self.dataset!r}."
         return (
-            f"The weights are {promise}-differentially private for {who}: {self.steps} noisy "
-            f"gradients, sampling rate {self.sample_rate:g}, noise multiplier "
-            f"{self.noise_multiplier:g}.{used} The number of records, {self.records}, is public."
+            f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
+            f"{self.noise_multiplier:g}.{used} The number of {counted}, {self.records}, is public."
             f"{charged} Settings chosen by looking at the private records are not covered."
         )
 
@@ -89,6 +95,7 @@ def begin(
     labels: int,
     simulated: bool,
     persons: bool = False,
+    released: str = GRADIENTS,
     ledger: Any = None,
     dataset: str = "default",
     consumer: str | None = None,
@@ -105,9 +112,9 @@ def begin(
         Steps, sampling rate and adjacency.
     epsilon, delta
         The promise; with a ledger the data set's budget.
-    records, labels, simulated, persons
+    records, labels, simulated, persons, released
         Facts about the training: how many records take part, how many labels they have, whether
-        the noise comes from a seed, whether each record stands for a person.
+        the noise comes from a seed, whether each record stands for a person, what leaves.
     ledger, dataset, consumer
         A ledger or its place, and the names in it; see :func:`privote.label`.
     """
@@ -128,12 +135,12 @@ def begin(
                 dataset=dataset,
                 consumer=consumer,
                 stamp={
-                    "guarantee": "noisy gradients",
+                    "guarantee": released,
                     "simulated": simulated,
                     "protects": protects,
                 },
             )
-            noise = _charge(plan, accounts, {"voters": records, "labels": labels})
+            noise = _charge(plan, accounts, released, {"voters": records, "labels": labels})
             place = book.last_entry()
     return TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
@@ -145,27 +152,13 @@ def begin(
         records=records,
         simulated=simulated,
         protects=protects,
+        released=released,
         dataset=None if ledger is None else dataset,
         ledger=place,
     )
 
 
-def one_each(X: Any, Y: npt.NDArray[np.int8], groups: Any) -> tuple[Any, npt.NDArray[np.int8]]:
-    """Return one record of every person, the first: then the promise is for persons.
-
-    Which one it is follows from the order of a person's own records, so nobody moves another's.
-    """
-    names = np.asarray(groups)
-    if names.shape != (len(Y),):
-        raise InputError("groups", f"must name every record ({len(Y)}), got shape {names.shape}")
-    _, first = np.unique(names.astype(str), return_index=True)
-    if len(first) == count_rows(X):
-        return X, Y
-    kept = np.sort(first)
-    return take_rows(X, kept), Y[kept]
-
-
-def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> float:
+def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[str, Any]) -> float:
     """Charge the least noise that fits, or refuse; it is on disk when this returns."""
     if plan.adjacency != "replace":
         raise InputError(
@@ -191,7 +184,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, facts: dict[str, Any]) -> fl
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2
             low, high = (low, middle) if fits(middle) else (middle, high)
-        mechanism = {"name": "noisy gradients", "noise_multiplier": high, "steps": plan.steps}
+        mechanism = {"name": released, "noise_multiplier": high, "steps": plan.steps}
         facts = {**facts, "mechanism": {**mechanism, "sample_rate": plan.sample_rate}}
         accounts.charge(plan.rdp(high, DEFAULT_ORDERS), facts, totals)
     return high

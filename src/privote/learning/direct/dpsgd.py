@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import logit
 from sklearn.utils import check_random_state
 
-from ...errors import InputError, missing_extra, positive
+from ...errors import InputError, missing_extra
 from ..networks.architectures import (
     Network,
     build_network,
@@ -24,17 +23,16 @@ from ..networks.architectures import (
 )
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
-from ..rows import check_labels
-from .account import begin, one_each
+from ..rows import Labels
+from .base import Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
 
-Labels = npt.NDArray[np.int8]
 Progress = Callable[[int, int], None]
 
 OPTIMIZERS = ("sgd", "adam")
 
 
-class DPSGDClassifier(NetworkClassifier):
+class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     """A network trained by noisy gradients of clipped norm (Abadi et al. 2016).
 
     Nothing about the private rows leaves but the weights: no loss is recorded, and nothing is
@@ -144,65 +142,35 @@ class DPSGDClassifier(NetworkClassifier):
         self.seed = seed
         self.progress = progress
 
-    def fit(
-        self,
-        X: Any,
-        y: npt.ArrayLike,
-        X_public: Any = None,
-        *,
-        groups: Any = None,
-        ledger: Any = None,
-        dataset: str = "default",
-        consumer: str | None = None,
-    ) -> DPSGDClassifier:
-        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
+    def _read(self, X: Any) -> Any:
+        Rows(X, bounded=True)  # of the whole: what is sampled decides about no error
+        return X
 
-        ``X_public`` are rows of the same kind that need no protection: they tell the scale of
-        features. With ``groups`` (rows,) the first row of every person takes part, and the promise
-        is for persons. With a ``ledger`` the budget is kept there, and charged before training
-        starts.
-        """
-        plan = TrainingPlan(
-            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
-        )
-        self._check()
-        rows = Rows(X, bounded=True)
-        labels = check_labels(y, len(rows))
-        if groups is not None:
-            X, labels = one_each(X, labels, groups)
-            rows = Rows(X, bounded=True)
-        noise = Noise(self.seed)
-        scaling = published_constants(self.normalise, rows.shape)
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        X, Y = one_each(rows, Y, unit)
+        seen = Rows(X, bounded=True)
+        scaling = published_constants(self.normalise, seen.shape)
         if X_public is not None and self.normalise == "none":
             scaling = Scaling.of([Rows(X_public)])
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
-            network = self._start(rows.shape, labels.shape[1])  # refuses before anything is charged
-            self.privacy_ = begin(
-                plan,
-                self.epsilon,
-                self.delta,
-                records=len(rows),
-                labels=labels.shape[1],
-                simulated=noise.simulated,
-                persons=groups is not None,
-                ledger=ledger,
-                dataset=dataset,
-                consumer=consumer,
-            )
-            multiplier = self.privacy_.noise_multiplier
-            fastest = min(3.0, affordable_rate(plan, multiplier, len(rows), self.momentum))
-            usual = 0.01 if self.optimizer == "adam" else fastest
-            self.learning_rate_ = float(self.learning_rate or usual)
+            return self._start(seen.shape, Y.shape[1]), seen, Y, scaling
+
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+        network, rows, labels, scaling = given
+        rate = affordable_rate(plan, self.privacy_.noise_multiplier, len(rows), self.momentum)
+        usual = 0.01 if self.optimizer == "adam" else min(3.0, rate)
+        self.learning_rate_ = float(self.learning_rate or usual)
+        # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
+        # masks would see more than the price of sampling allows for.
+        with seeded(noise.secret()):
             if self.frozen:
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling)))
                 head = last_layer(network)
-                trained = self._train(
-                    head, seen, labels, Scaling.none(seen.shape), multiplier, noise
-                )
+                trained = self._descend(head, seen, labels, Scaling.none(seen.shape), noise)
                 head.load_state_dict(trained.state_dict())
             else:
-                network = self._train(network, rows, labels, scaling, multiplier, noise)
-        return self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
+                network = self._descend(network, rows, labels, scaling, noise)
+        self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     @classmethod
     def _like(cls, network: Any, weights: dict[str, npt.NDArray[Any]]) -> Any:
@@ -229,27 +197,18 @@ class DPSGDClassifier(NetworkClassifier):
         check_apart(network, shape)
         return network
 
-    def _train(
-        self,
-        network: Any,
-        rows: Rows,
-        labels: Labels,
-        scaling: Scaling,
-        multiplier: float,
-        noise: Noise,
+    def _descend(
+        self, network: Any, rows: Rows, labels: Labels, scaling: Scaling, noise: Noise
     ) -> Any:
         from .private_optimizer import PrivateOptimizer, add_gradients, private_module
 
         torch = require_torch("DPSGD")
         mean = torch.optim.swa_utils.AveragedModel(network)
         module = private_module(network.train())
-        # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
-        # masks would see more than the price of sampling allows for.
-        torch.manual_seed(noise.secret())
         optimizer = PrivateOptimizer(
             self._steps_of(torch, module.parameters()),
             noise=noise,
-            noise_multiplier=multiplier,
+            noise_multiplier=self.privacy_.noise_multiplier,
             clip=self.clip,
             batch=self.sample_rate * len(rows),
             quantile=self.quantile if self.adaptive else None,
@@ -274,7 +233,7 @@ class DPSGDClassifier(NetworkClassifier):
             return torch.optim.Adam(weights, lr=self.learning_rate_)
         return torch.optim.SGD(weights, lr=self.learning_rate_, momentum=self.momentum)
 
-    def _check(self) -> None:
+    def _plan(self) -> TrainingPlan:
         require_torch("DPSGD")
         try:
             import opacus  # noqa: F401
@@ -282,16 +241,10 @@ class DPSGDClassifier(NetworkClassifier):
             raise missing_extra("deep", "DPSGD") from None
         check_network(self.network)
         check_counts(self, "hidden", "chunk")
-        check_shares(self, "dropout", "momentum")
-        if self.momentum == 1:
-            raise InputError("momentum", "must be less than 1, got 1")
-        positive("clip", self.clip)
-        if self.learning_rate is not None:
-            positive("learning_rate", self.learning_rate)
-        for name in ("quantile", "initial_share"):
-            value: Any = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not number or not 0 < float(value) < 1:
-                raise InputError(name, "must lie strictly between 0 and 1", value)
+        check_shares(self, "dropout")
+        check_descent(self, "quantile")
         if self.optimizer not in OPTIMIZERS:
             raise InputError("optimizer", f"must be one of {', '.join(OPTIMIZERS)}", self.optimizer)
+        return TrainingPlan(
+            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
+        )

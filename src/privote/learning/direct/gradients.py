@@ -9,26 +9,17 @@ ones gain nothing here but speed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ...errors import InputError, positive
-from ..rows import check_labels
-from .account import begin, one_each
-from .noise import (
-    Noise,
-    TrainingPlan,
-    affordable_rate,
-    next_clip,
-    split_for_clipping,
-)
+from ...errors import positive
+from ..rows import Labels
+from .base import Persons, PrivateLinear, check_descent, one_each
+from .noise import Noise, TrainingPlan, affordable_rate, next_clip, split_for_clipping
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -36,7 +27,7 @@ Progress = Callable[[int, int], None]
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
 
 
-class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class DPLinear(PrivateLinear):
     """Logistic regressions on many labels, trained together by noisy gradient descent.
 
     Parameters
@@ -62,9 +53,14 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         Public guess at how often a label is present, where training starts.
     normalise
         Scale every row to norm 1, each by itself, which costs no privacy.
+    embedding
+        Where rows are put before: see :func:`privote.learning.embedding.fit_embedding`; fitted on
+        the public rows given to ``fit``. ``"auto"``: principal components, as many as public
+        numbers suggest; without public rows, none.
     power
-        If public rows are given to ``fit``, each feature is divided by its deviation there to this
-        power (and centred, unless rows are sparse): 0 leaves features alone, 1 standardises them.
+        If public rows are given to ``fit``, each feature (in the embedding) is divided by its
+        deviation there to this power, and centred unless rows are sparse: 0 leaves features alone,
+        1 standardises them.
     seed
         ``None``: cryptographic noise. A number makes the noise reproducible and the model
         *simulated*: it protects nobody.
@@ -75,14 +71,13 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     ----------
     coef_, intercept_
         (labels, features) and (labels,): the mean over the second half of the steps, on features
-        ``(x - mean_) * scale_`` (and then of norm 1).
-    privacy_
-        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published.
+        ``(x - mean_) * scale_`` in the embedding (and then of norm 1).
+    privacy_, embedding_
+        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published; the public
+        map.
     clip_, learning_rate_
         The last clipping norm, and the rate that was used.
     """
-
-    accepts_missing = True  # labels of -1 are left out of the loss
 
     def __init__(
         self,
@@ -98,6 +93,7 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         momentum: float = 0.9,
         initial_share: float = 0.1,
         normalise: bool = True,
+        embedding: Any = "auto",
         power: float = 0.5,
         seed: int | None = None,
         progress: Progress | None = None,
@@ -113,127 +109,34 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self.momentum = momentum
         self.initial_share = initial_share
         self.normalise = normalise
+        self.embedding = embedding
         self.power = power
         self.seed = seed
         self.progress = progress
 
-    def fit(
-        self,
-        X: Any,
-        y: npt.ArrayLike,
-        X_public: Any = None,
-        *,
-        groups: Any = None,
-        ledger: Any = None,
-        dataset: str = "default",
-        consumer: str | None = None,
-    ) -> DPLinear:
-        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
-
-        Parameters
-        ----------
-        X, y
-            Private rows (rows, features) and labels.
-        X_public
-            Rows of the same kind that need no protection; only their scale is used.
-        groups
-            (rows,) whose each row is: then the first row of every person takes part, and the
-            promise is for persons.
-        ledger, dataset, consumer
-            Where the budget is kept, and under which names; charged before training starts.
-        """
-        plan = TrainingPlan(
-            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
-        )
-        self._check()
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        Y = check_labels(y, X.shape[0])
-        if groups is not None:
-            X, Y = one_each(X, Y, groups)
-        self._measure(X_public, sp.issparse(X))
-        noise = Noise(self.seed)
-        self.privacy_ = begin(
-            plan,
-            self.epsilon,
-            self.delta,
-            records=X.shape[0],
-            labels=Y.shape[1],
-            simulated=noise.simulated,
-            persons=groups is not None,
-            ledger=ledger,
-            dataset=dataset,
-            consumer=consumer,
-        )
-        multiplier = self.privacy_.noise_multiplier
-        rate = affordable_rate(plan, multiplier, X.shape[0], self.momentum)
-        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
-        weights = self._descend(self._design(X), Y, multiplier, noise)
-        self.coef_ = np.ascontiguousarray(weights[:-1].T)
-        self.intercept_ = weights[-1] + logit(self.initial_share)
-        self.n_labels_ = Y.shape[1]
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return each label's probability: (rows, labels)."""
-        check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        rows = self._design(X)[:, :-1]
-        return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_))
-
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label is at least as likely as not: (rows, labels)."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
-
-    def _check(self) -> None:
-        positive("clip", self.clip)
-        if self.learning_rate is not None:
-            positive("learning_rate", self.learning_rate)
+    def _plan(self) -> TrainingPlan:
+        check_descent(self)
         if self.power != 0:
             positive("power", self.power)
-        for name, open_below in (("momentum", False), ("initial_share", True)):
-            value: Any = getattr(self, name)
-            fine = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < 1
-            if not fine or (open_below and value == 0):
-                low = "(0" if open_below else "[0"
-                raise InputError(name, f"must lie in {low}, 1)", value)
+        return TrainingPlan(
+            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
+        )
 
-    def _measure(self, X_public: Any, sparse: bool) -> None:
-        """Find the public scale of features; without public rows there is none."""
-        self.mean_, self.scale_ = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
-        if X_public is None:
-            return
-        public = validate_data(self, X_public, accept_sparse="csr", dtype=np.float64, reset=False)
-        mean = np.asarray(public.mean(axis=0)).ravel()
-        square = public.multiply(public) if sp.issparse(public) else public * public
-        variance = np.asarray(square.mean(axis=0)).ravel() - mean**2
-        deviation = np.sqrt(np.maximum(variance, 0.0))
-        varies = deviation > 1e-9 * np.abs(mean)
-        # Of a feature that is constant in public nothing is known: take it for one like others.
-        usual = float(np.median(deviation[varies])) if varies.any() else 1.0
-        self.scale_ = np.where(varies, deviation, usual) ** -float(self.power)
-        if not sparse:
-            self.mean_ = mean
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        rows, Y = one_each(rows, Y, unit)
+        self._look(X_public, records, Y.shape[1])
+        return self._design(rows), Y
 
-    def _design(self, X: Any) -> Any:
-        """Return scaled rows with a constant 1 at the end: (rows, features + 1).
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+        rows, Y = given
+        multiplier = self.privacy_.noise_multiplier
+        rate = affordable_rate(plan, multiplier, rows.shape[0], self.momentum)
+        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
+        weights = self._descend(rows, Y, multiplier, noise)
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1] + logit(self.initial_share)
 
-        Values that overflow become 0: in the sum of gradients they would show.
-        """
-        ones = np.ones((X.shape[0], 1))
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not sp.issparse(X):
-                X = np.nan_to_num((X - self.mean_) * self.scale_, posinf=0.0, neginf=0.0)
-                return np.hstack([_normalised(X) if self.normalise else X, ones])
-            X = (X @ sp.diags_array(self.scale_)).tocsr()
-            X.data = np.nan_to_num(X.data, posinf=0.0, neginf=0.0)
-            if self.normalise:
-                norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-                X = sp.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X
-            return sp.hstack([X, ones], format="csr")
-
-    def _descend(
-        self, rows: Any, Y: npt.NDArray[np.int8], multiplier: float, noise: Noise
-    ) -> Floats:
+    def _descend(self, rows: Any, Y: Labels, multiplier: float, noise: Noise) -> Floats:
         batch = self.sample_rate * rows.shape[0]
         clip, count_noise = self.clip, 0.0
         if self.adaptive:
@@ -258,20 +161,9 @@ class DPLinear(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         self.clip_ = clip
         return np.asarray(mean / averaged)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "progress": None}
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what this takes: sparse rows, many labels."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        return tags
-
 
 def clipped_sum(
-    rows: Any, Y: npt.NDArray[np.int8], weights: Floats, offset: float, clip: float
+    rows: Any, Y: Labels, weights: Floats, offset: float, clip: float
 ) -> tuple[Floats, float]:
     """Return the sum of gradients of norm at most ``clip``, and the count that steers it.
 
@@ -296,8 +188,3 @@ def clipped_sum(
     factor = clip * (1 - 1e-12) / np.maximum(norms, clip)
     total = np.asarray(rows.T @ (residuals * factor[:, None]))
     return total, float((norms <= clip).sum() - rows.shape[0] / 2)
-
-
-def _normalised(X: Floats) -> Floats:
-    norms = np.sqrt((X * X).sum(axis=1, keepdims=True))
-    return np.asarray(X / np.where(norms > 0, norms, 1.0))

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,8 @@ import numpy.typing as npt
 from scipy.special import logsumexp, ndtri
 
 from ...entropy import Entropy
-from ...errors import InputError, positive
+from ...errors import InputError, positive, whole
+from ..rows import fraction
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,12 +68,8 @@ class TrainingPlan:
     adjacency: str = "replace"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.steps, Integral) and not isinstance(self.steps, bool)
-        if not whole or self.steps < 1:
-            raise InputError("steps", "must be a whole number >= 1", self.steps)
-        rate = self.sample_rate
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) <= 1:
-            raise InputError("sample_rate", "must lie in (0, 1]", rate)
+        whole("steps", self.steps)
+        fraction("sample_rate", self.sample_rate, "(]")
         if self.adjacency not in ADJACENCIES:
             raise InputError(
                 "adjacency", f"must be one of {', '.join(ADJACENCIES)}", self.adjacency
@@ -84,7 +80,7 @@ class TrainingPlan:
         import dp_accounting
 
         noise_multiplier = positive("noise_multiplier", noise_multiplier)
-        _check_delta(delta)
+        fraction("delta", delta, "()")
         if self.sample_rate == 1:
             one = noise_multiplier / (self._reach * math.sqrt(self.steps))
             return float(dp_accounting.get_epsilon_gaussian(one, delta))
@@ -95,7 +91,7 @@ class TrainingPlan:
         import dp_accounting
 
         epsilon = positive("epsilon", epsilon)
-        _check_delta(delta)
+        fraction("delta", delta, "()")
         if self.sample_rate == 1:
             found = float(dp_accounting.get_sigma_gaussian(epsilon, delta))
             found *= self._reach * math.sqrt(self.steps)
@@ -261,8 +257,3 @@ def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate:
     # Divided by the expected batch, which is public; the sampled size is not.
     share = min(1.0, max(0.0, 0.5 + below / batch))
     return min(max(clip * math.exp(-rate * (share - quantile)), _CLIPS[0]), _CLIPS[1])
-
-
-def _check_delta(delta: Any) -> None:
-    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 < float(delta) < 1:
-        raise InputError("delta", "must lie strictly between 0 and 1", delta)

@@ -19,8 +19,8 @@ from scipy.sparse import csr_array, issparse
 from ...ballots import check_head
 from ...blocks import SparseBlock
 from ...errors import InputError
-from ..rows import check_labels
-from .embedding import embed, fit_embedding
+from ..embedding import embed, fit_embedding
+from ..rows import check_groups, check_labels
 from .nearness import METRICS, Floats, Places, RadiusSearch, RowTable, check_share, radii
 from .student import Circles
 
@@ -50,7 +50,7 @@ class NeighbourBallots:
         ``"query"``: for each query the ``share``-quantile of its own distances to the pool. Or a
         number, which must be public. Never taken from private rows.
     embedding
-        Where distances are measured, see :mod:`privote.learning.neighbours.embedding`:
+        Where distances are measured, see :mod:`privote.learning.embedding`:
         ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, a transformer (fitted on
         ``X_public`` only) or a public function.
     groups
@@ -203,23 +203,6 @@ def _given(rows: Any) -> Any:
     if issparse(rows):
         return rows.tocsr()
     return rows if hasattr(rows, "shape") and hasattr(rows, "dtype") else np.asarray(rows)
-
-
-def check_groups(
-    groups: npt.ArrayLike | None, records: int
-) -> tuple[npt.NDArray[Any] | None, Places | None]:
-    """Return the names of the persons, and each record's person by place; None without groups."""
-    if groups is None:
-        return None, None
-    given = np.asarray(groups)
-    if given.shape != (records,):
-        raise InputError("groups", f"must name {records} records, got shape {given.shape}")
-    if given.dtype.kind == "O" and all(isinstance(name, str) for name in given):
-        given = given.astype(str)  # as tables hold texts
-    if given.dtype.kind not in "iuUS":
-        raise InputError("groups", f"must be texts or integers, got dtype {given.dtype}")
-    names, person = np.unique(given, return_inverse=True)
-    return names, person.reshape(-1).astype(np.int64)
 
 
 def _together(

@@ -24,16 +24,15 @@ from scipy.special import ndtri
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
-from ...errors import BudgetError, InputError, UnavailableError, positive
+from ...errors import BudgetError, InputError, positive
 from ...guardian import Guardian
-from ...links import GaussianLink
-from ...mechanisms import ABSTAIN, BinaryVoting
+from ...mechanisms import ABSTAIN, Mechanism
 from ...release import Release
 from ..rounds import Keep, Rows, keeping
 from .ballots import NeighbourBallots
 from .nearness import Floats, check_share
 from .plan import AIM, NeighbourPlan
-from .student import Circles, NeighbourStudent
+from .student import Circles, NeighbourStudent, bar_of
 
 Batch = tuple[Circles, npt.NDArray[np.int8]]
 
@@ -62,7 +61,7 @@ class NeighbourAnswers:
 
     rows: Rows
     release: Release
-    mechanism: BinaryVoting
+    mechanism: Mechanism
     shares: Floats
     batches: list[Batch]
 
@@ -188,7 +187,7 @@ def _spread(X: Any) -> float:
 def balanced_shares(
     labels: npt.NDArray[np.int8],
     share: float | npt.ArrayLike,
-    mechanism: BinaryVoting,
+    mechanism: Mechanism,
     voters: int,
     *,
     aim: float = 0.5,
@@ -216,19 +215,14 @@ def balanced_shares(
     -------
     (labels,), each at most 8 times above or below ``share``.
     """
-    if not isinstance(mechanism, BinaryVoting) or mechanism.sigma is None:
-        raise UnavailableError("balanced_shares needs BinaryVoting with a sigma")
+    bar, deviation = bar_of(mechanism, voters, "balanced_shares")
     released = np.asarray(labels)
     if released.ndim != 2 or 0 in released.shape:
         raise InputError("labels", f"must be (queries, labels), got shape {released.shape}")
     before = check_share(share, released.shape[1])
-    link = GaussianLink(
-        sigma=mechanism.sigma, quota=mechanism.quota, false_alarm=mechanism.false_alarm
-    )
-    bar = link.bar(voters)
     known = (released != ABSTAIN).sum(axis=0) + 1.0
     often = ((released == 1).sum(axis=0) + 0.5) / known
-    votes = bar + mechanism.sigma / np.sqrt(2) * ndtri(often)
+    votes = bar + deviation * ndtri(often)
     wanted = positive("aim", aim) * bar
     change = np.where(votes > 0, wanted / np.maximum(votes, wanted / _STEP), _STEP)
     limit = float(check_share(most, 1)[0])

@@ -22,12 +22,13 @@ import numpy.typing as npt
 
 from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
-from ...links import GaussianLink
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
+from ..rows import check_groups
 from ..voters import VoterNames
-from .ballots import NeighbourBallots, check_groups
+from .ballots import NeighbourBallots
 from .nearness import Floats
+from .student import bar_of
 
 FALSE_ALARM = 0.05
 AIM = 0.45  # votes on an average query, as a part of the bar
@@ -52,14 +53,14 @@ class NeighbourPlan:
     Attributes
     ----------
     mechanism
-        Binary voting with a sigma and a bar.
+        Binary voting with a sigma and a bar, or another with a noisy bar.
     share
         Of the first batch, one for all labels.
     queries, first, passes
         How many public rows are asked, how many of them in the first batch, and how often each.
     """
 
-    mechanism: BinaryVoting
+    mechanism: Mechanism
     share: float
     queries: int
     first: int
@@ -77,18 +78,14 @@ class NeighbourPlan:
         return np.asarray(np.clip(self.share * 2.0**steps, least, 1.0))
 
 
-def can_balance(mechanism: Mechanism | None, guarantee: str) -> bool:
+def can_balance(mechanism: Mechanism | None, guarantee: str, voters: int) -> bool:
     """Return whether a pool can be asked with a share for every label, and more than once."""
     if guarantee != "allowance":  # elsewhere every answer costs the same, whatever the share
         return False
     if mechanism is None:
         return True
-    return (
-        isinstance(mechanism, BinaryVoting)
-        and mechanism.sigma is not None
-        and mechanism.gate is None
-        and _link(mechanism).has_bar
-    )
+    bar = mechanism.noisy_bar(voters)
+    return bar is not None and bar[0] < voters / 2  # the votes of a few can reach it
 
 
 def plan_neighbours(
@@ -98,7 +95,7 @@ def plan_neighbours(
     epsilon: float,
     delta: float,
     *,
-    mechanism: BinaryVoting | None = None,
+    mechanism: Mechanism | None = None,
     queries: int | None = None,
 ) -> NeighbourPlan:
     """Return how to ask a pool of so many rows; see the module for the rule.
@@ -121,7 +118,8 @@ def plan_neighbours(
         raise InputError("queries", f"must lie in 1..{rows}, the public rows, got {queries}")
     size = _Electorate(voters, labels, epsilon, delta)
     if mechanism is None:
-        mechanism, passes = size.default(wanted, rows)
+        sigma, passes = size.default(wanted, rows)
+        mechanism = _voting(sigma)
     else:
         passes = max(1, min(_PASSES, int(size.lasting(mechanism) / wanted)))
     lasting = int(size.lasting(mechanism) / passes)
@@ -150,27 +148,25 @@ class _Electorate:
     def _few(self) -> FewOrders:
         return FewOrders(self.epsilon, self.delta)
 
-    def default(self, queries: int, rows: int) -> tuple[BinaryVoting, int]:
-        """Return the mechanism and how often it asks every query."""
+    def default(self, queries: int, rows: int) -> tuple[float, int]:
+        """Return a sigma, and how often every query is asked with it."""
         single = self.least(queries)
-        once = self.share(single)
+        once = self.share(_voting(single))
         passes = max(1, min(_PASSES, round(_CIRCLE / rows / once)))
         if passes > 1:
-            return self.least(passes * queries, passes * _sigma(single)), passes
+            return self.least(passes * queries, passes * single), passes
         if once <= _WIDEST:
             return single, 1
         # Too many queries for so few voters: the noise of as many as circles can serve.
-        sigma = float(f"{_WIDEST / once * _sigma(single):.3g}")
-        narrow = BinaryVoting(sigma=sigma, false_alarm=FALSE_ALARM)
-        return max(narrow, self.least(1), key=_sigma), 1
+        return max(float(f"{_WIDEST / once * single:.3g}"), self.least(1)), 1
 
-    def least(self, answers: int, sigma: float = _START) -> BinaryVoting:
-        """Return Binary voting with about the least noise with which so many answers last.
+    def least(self, answers: int, sigma: float = _START) -> float:
+        """Return about the least sigma with which so many answers last.
 
         The search starts from ``sigma``.
         """
         for _ in range(_STEPS):
-            mechanism = BinaryVoting(sigma=sigma, false_alarm=FALSE_ALARM)
+            mechanism = _voting(sigma)
             needed = _UNEVEN * answers * self._pace(mechanism)
             there = self._allowance(mechanism)
             # What is needed grows with sigma and what is there with its square, or nearly so.
@@ -178,40 +174,33 @@ class _Electorate:
             sigma = min(max(sigma * change, _SIGMAS[0]), _SIGMAS[1])
             if abs(change - 1) < _CLOSE:
                 break
-        return BinaryVoting(sigma=float(f"{sigma:.3g}"), false_alarm=FALSE_ALARM)
+        return float(f"{sigma:.3g}")
 
-    def share(self, mechanism: BinaryVoting) -> float:
+    def share(self, mechanism: Mechanism) -> float:
         """Return with which share a label of common prevalence gets the votes aimed at."""
         return self._votes(mechanism) / (_COMMON * self.voters)
 
-    def lasting(self, mechanism: BinaryVoting) -> float:
+    def lasting(self, mechanism: Mechanism) -> float:
         """Return how many answers the allowance is expected to last for."""
         return self._allowance(mechanism) / (_UNEVEN * self._pace(mechanism))
 
-    def _allowance(self, mechanism: BinaryVoting) -> int:
+    def _allowance(self, mechanism: Mechanism) -> int:
         # A plan and no promise: the guardian works its allowance out at all orders.
         def price(orders: Floats) -> Floats:
             return FACTOR * mechanism.surprise_rdp(self.voters, self.labels, orders)
 
         return self._few.largest(price)
 
-    def _votes(self, mechanism: BinaryVoting) -> float:
-        return AIM * max(_link(mechanism).bar(self.voters), 1e-9)
+    def _votes(self, mechanism: Mechanism) -> float:
+        return AIM * max(bar_of(mechanism, self.voters, "a plan for neighbours")[0], 1e-9)
 
-    def _pace(self, mechanism: BinaryVoting) -> float:
+    def _pace(self, mechanism: Mechanism) -> float:
         """Return what a record casts on one query, on average."""
         return self.labels * self._votes(mechanism) / self.voters
 
 
-def _link(mechanism: BinaryVoting) -> GaussianLink:
-    return GaussianLink(
-        sigma=_sigma(mechanism), quota=mechanism.quota, false_alarm=mechanism.false_alarm
-    )
-
-
-def _sigma(mechanism: BinaryVoting) -> float:
-    assert mechanism.sigma is not None
-    return mechanism.sigma
+def _voting(sigma: float) -> Mechanism:
+    return BinaryVoting(sigma=sigma, false_alarm=FALSE_ALARM)
 
 
 class Settings(Protocol):
@@ -233,11 +222,11 @@ def neighbour_voters(
     settings: Settings, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames
 ) -> tuple[NeighbourBallots, Mechanism, NeighbourPlan | None]:
     """Return the ballots, the mechanism, and how to ask in passes; None with one share."""
-    who.check(X.shape[0])
+    check_groups(who.ids, X.shape[0], "ids")
     names, _ = check_groups(who.groups, X.shape[0])
     voters = X.shape[0] if names is None else len(names)  # how many records persons have is private
     share, mechanism, plan = settings.share, settings.mechanism, None
-    if share is None and can_balance(mechanism, settings.guarantee):
+    if share is None and can_balance(mechanism, settings.guarantee, voters):
         _check_schedule(settings)
         plan = plan_neighbours(
             voters,
@@ -245,7 +234,7 @@ def neighbour_voters(
             X_public.shape[0],
             settings.epsilon,
             settings.delta,
-            mechanism=mechanism if isinstance(mechanism, BinaryVoting) else None,
+            mechanism=mechanism,
             queries=settings.queries,
         )
         share, mechanism = plan.share, plan.mechanism
@@ -260,7 +249,8 @@ def neighbour_voters(
         embedding=settings.embedding,
         groups=who.groups,
     )
-    return near, mechanism or _for_one_share(voters, share), plan
+    # Noise that suits the neighbours to be expected with one share.
+    return near, mechanism or _voting(max(1.0, share * voters / 5)), plan
 
 
 def _check_schedule(settings: Settings) -> None:
@@ -270,8 +260,3 @@ def _check_schedule(settings: Settings) -> None:
             "rounds and choose go with `voters='teachers'`, or with neighbours of one share: "
             f"give share a number; got `rounds={settings.rounds!r}`, choose={settings.choose!r}"
         )
-
-
-def _for_one_share(voters: int, share: float) -> Mechanism:
-    """Return Binary voting whose noise suits the neighbours to be expected: public numbers."""
-    return BinaryVoting(sigma=max(1.0, share * voters / 5), false_alarm=FALSE_ALARM)

@@ -18,11 +18,10 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, logit
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from ...errors import InputError, UnavailableError, positive
-from ...links import GaussianLink
-from ...mechanisms import ABSTAIN, BinaryVoting
+from ...mechanisms import ABSTAIN, Mechanism
+from ..rows import LabelClassifier
 from .nearness import Floats
 
 _DENSE = 0.1  # above this share of near rows a product with a dense matrix is the quicker one
@@ -54,13 +53,14 @@ class Circles:
         return int(self.near[0].shape[0])
 
 
-class NeighbourStudent(ClassifierMixin, BaseEstimator):
+class NeighbourStudent(LabelClassifier):
     """Logistic regressions, fitted to labels that neighbours released.
 
     Parameters
     ----------
     mechanism
-        What the labels were released with: Binary voting with a sigma.
+        What the labels were released with: Binary voting with a sigma, or any other whose labels
+        say whether noisy yes-votes stand above a bar.
     C
         Inverse strength of the penalty |w|^2 / 2, as in scikit-learn.
     max_iter
@@ -72,7 +72,7 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
         (labels, features), (labels,)
     """
 
-    def __init__(self, mechanism: BinaryVoting, *, C: float = 1.0, max_iter: int = 100) -> None:
+    def __init__(self, mechanism: Mechanism, *, C: float = 1.0, max_iter: int = 100) -> None:
         self.mechanism = mechanism
         self.C = C
         self.max_iter = max_iter
@@ -134,9 +134,16 @@ class NeighbourStudent(ClassifierMixin, BaseEstimator):
         """Return the probability that each label is true, not that it would be released."""
         return np.asarray(expit(self.decision_function(X)))
 
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the labels that are more likely than not (rows, labels)."""
-        return np.asarray(self.decision_function(X) > 0).astype(np.int64)
+
+def bar_of(mechanism: Mechanism, voters: int, who: str) -> tuple[float, float]:
+    """Return the bar of yes-votes and the deviation of the noise on them, which ``who`` needs."""
+    found = mechanism.noisy_bar(voters)
+    if found is None:
+        raise UnavailableError(
+            f"{who} needs labels that are noisy yes-votes above a bar, such as those of "
+            "BinaryVoting with a sigma and no gate"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -152,9 +159,8 @@ class _Evidence:
     slope: float
 
     @classmethod
-    def of(cls, circles: Circles, labels: Sequence[Any], mechanism: BinaryVoting) -> _Evidence:
-        if not isinstance(mechanism, BinaryVoting) or mechanism.sigma is None:
-            raise UnavailableError("NeighbourStudent needs BinaryVoting with a sigma")
+    def of(cls, circles: Circles, labels: Sequence[Any], mechanism: Mechanism) -> _Evidence:
+        bar, deviation = bar_of(mechanism, circles.voters, "NeighbourStudent")
         shape = (circles.queries, len(circles.radius_of))
         released = [np.asarray(batch) for batch in labels]
         for batch in released:
@@ -162,9 +168,6 @@ class _Evidence:
                 raise InputError(
                     f"labels of a batch must be {shape} as its circles, got {batch.shape}"
                 )
-        link = GaussianLink(
-            sigma=mechanism.sigma, quota=mechanism.quota, false_alarm=mechanism.false_alarm
-        )
         many = [near.nnz > _DENSE * near.shape[0] * near.shape[1] for near in circles.near]
         return cls(
             tuple(
@@ -175,8 +178,8 @@ class _Evidence:
             np.sum([batch == 1 for batch in released], axis=0, dtype=np.float64),
             np.sum([(batch != 1) & (batch != ABSTAIN) for batch in released], axis=0, dtype=float),
             circles.voters / circles.near[0].shape[1],
-            link.bar(circles.voters),
-            np.sqrt(2) / mechanism.sigma,
+            bar,
+            1 / deviation,
         )
 
     def likelihood(self, chance: Floats) -> tuple[Floats, Floats]:

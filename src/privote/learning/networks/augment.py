@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, positive, whole
+from ..rows import fraction
 from .architectures import require_torch
 
 Augmentation = Callable[[Any, Any], Any]
@@ -39,15 +39,12 @@ class Augment:
     shift: int = 0
 
     def __post_init__(self) -> None:
-        for name, most in (("noise", float("inf")), ("feature_dropout", 1.0)):
-            value: Any = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not number or not 0 <= float(value) < most:
-                raise InputError(name, f"must lie in [0, {most})", value)
+        if self.noise != 0:
+            positive("noise", self.noise)
+        fraction("feature_dropout", self.feature_dropout, "[)")
         if not isinstance(self.flip, bool):
             raise InputError("flip", "must be True or False", self.flip)
-        if isinstance(self.shift, bool) or not isinstance(self.shift, Integral) or self.shift < 0:
-            raise InputError("shift", "must be a whole number >= 0", self.shift)
+        whole("shift", self.shift, 0)
 
     def __call__(self, batch: Any, generator: Any) -> Any:
         """Return a changed copy of a batch (rows, features) or (rows, channels, height, width)."""

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, UnavailableError
+from ...errors import InputError, UnavailableError, whole
+from ..rows import LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
     build_network,
@@ -156,14 +156,13 @@ class Scaling:
         return cls(**read)
 
 
-class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class NetworkClassifier(LabelClassifier):
     """A classifier of many labels whose answers come from a torch module.
 
     A subclass trains ``network_`` and sets ``scaling_``, ``shape_`` (of one row), ``n_labels_`` and
     ``thresholds_`` (labels,).
     """
 
-    accepts_missing = True  # labels of -1 are left out of the loss
     _named_by: ClassVar[str] = "network"  # the parameter that names the network
 
     network_: Any
@@ -179,11 +178,6 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         if rows.shape != self.shape_:
             raise InputError("X", f"must have rows of shape {self.shape_}, got {rows.shape}")
         return self._answers(rows)
-
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
-        chance = self.predict_proba(X)
-        return np.asarray(chance >= self.thresholds_).astype(np.int8)
 
     def to_arrays(self) -> Arrays:
         """Return the fitted model as plain arrays, to be kept in a file that runs no code."""
@@ -265,34 +259,17 @@ class NetworkClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             ]
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
 
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "progress": None}  # often a closure over somebody's screen
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what this takes: many labels; sparse rows or images."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        return tags
-
 
 def check_counts(model: Any, *names: str) -> None:
     """Refuse parameters that are not whole numbers of at least 1."""
     for name in names:
-        value = getattr(model, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(name, "must be a whole number >= 1", value)
+        whole(name, getattr(model, name))
 
 
 def check_shares(model: Any, *names: str) -> None:
     """Refuse parameters that are not numbers from 0 to 1."""
     for name in names:
-        value = getattr(model, name)
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1:
-            raise InputError(name, "must lie in [0, 1]", value)
+        fraction(name, getattr(model, name))
 
 
 def _check_sizes(

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, missing_extra, positive
-from ..rows import check_labels
+from ..rows import check_labels, fraction
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -209,8 +209,7 @@ class ImageNetwork(NetworkClassifier):
             from .fitting import Settings
         except ImportError:
             raise missing_extra("deep", "an image network") from None
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", "must lie in [0, 1)", self.validation)
+        fraction("validation", self.validation, "[)")
         if self.tune is not None and self.tune not in METRICS:
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
         check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, clone
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import label_binarize
 from sklearn.utils.multiclass import check_classification_targets
@@ -27,14 +27,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ...errors import InputError, positive, whole
 from ...mechanisms import ABSTAIN
 from ..linear import Solver, answer
-from ..rows import check_labels, check_rows, targets
+from ..rows import LabelClassifier, check_labels, check_rows, targets
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]
 _SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
 
 
-class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class LinearStudent(LabelClassifier):
     """One logistic regression a label, each with the penalty that predicts held-out labels best.
 
     Parameters
@@ -56,8 +56,6 @@ class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     ``y`` may hold -1 (ABSTAIN): such cells are left out. A label of which one class only was
     released gets a constant.
     """
-
-    accepts_missing = True
 
     def __init__(
         self, *, Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0), folds: int = 3
@@ -101,17 +99,6 @@ class LinearStudent(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         rows = check_rows(X)
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label's probability is at least one half: (rows, labels)."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what this takes: sparse rows, many labels."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_label = True
-        return tags
-
 
 def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
@@ -123,7 +110,7 @@ def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]
     return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
 
 
-class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class PartialLabels(LabelClassifier):
     """One clone of a classifier a label, fitted on the rows where the label was answered.
 
     Parameters
@@ -139,8 +126,6 @@ class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         One fitted classifier a label; a number where only one class was answered: the share of
         ones among the answers and one more of either kind, so that no probability is 0 or 1.
     """
-
-    accepts_missing = True
 
     def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
         self.estimator = estimator
@@ -164,18 +149,6 @@ class PartialLabels(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
         return np.stack([_ask(model, X) for model in self.estimators_], axis=1)
-
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label's probability is at least one half: (rows, labels)."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what this takes: sparse rows, many labels."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.multi_label = True
-        return tags
 
 
 def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[Any]]:

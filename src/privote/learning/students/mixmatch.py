@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -244,23 +244,8 @@ class MixMatchClassifier(NetworkClassifier):
             if getattr(chosen, name) != 0:
                 positive(name, getattr(chosen, name))
         strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
-        return Recipe(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=chosen.weight_decay,
-            augmentations=self.augmentations,
-            temperature=self.temperature,
-            mixup=chosen.mixup,
-            unlabelled_weight=chosen.unlabelled_weight,
-            unlabelled_loss=self.unlabelled_loss,
-            warmup=chosen.warmup,
-            ramp=self.ramp,
-            alignment=self.alignment,
-            ema=self.ema,
-            augment=strong,
-            weak=weak,
-        )
+        given = {**self.get_params(deep=False), **vars(chosen), "augment": strong, "weak": weak}
+        return Recipe(**{each.name: given[each.name] for each in fields(Recipe)})
 
     def _augmentations(
         self, noise: float, feature_dropout: float

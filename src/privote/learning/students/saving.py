@@ -30,6 +30,9 @@ _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 _OURS = (
     "privote.learning.direct.account.TrainingPrivacy",
     "privote.learning.direct.gradients.DPLinear",
+    "privote.learning.direct.moments.DPMoments",
+    "privote.learning.embedding.Centre",
+    "privote.learning.embedding.Embedding",
     "privote.learning.students.classifiers.LinearStudent",
     "privote.learning.neighbours.student.NeighbourStudent",
     "privote.mechanisms.binary.BinaryVoting",
@@ -73,8 +76,9 @@ class SavedStudent:
         return label_probabilities(self.model, X, len(self.label_names))
 
     def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label is at least as likely as not: (rows, labels)."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int8)
+        """Return 1 where a label's probability reaches the student's threshold: (rows, labels)."""
+        bar = getattr(self.model, "thresholds_", 0.5)
+        return np.asarray(self.predict_proba(X) >= bar).astype(np.int8)
 
 
 def save_student(

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError
+from ...errors import InputError, whole
 from ..linear import Layer, Solver, answer
 from ..rows import (
+    LabelClassifier,
     check_labels,
     check_rows,
     count_rows,
@@ -79,8 +79,7 @@ class Teachers(ABC):
         if block is None:
             cells = _BLOCK_CELLS // (self.n_teachers * self.n_labels)
             block = max(8, min(cells, _BLOCK_VALUES // row_size(X)) // 8 * 8)
-        elif isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
-            raise InputError("block", "must be a whole number of at least 1", block)
+        block = whole("block", block)
         for start in range(0, rows, block):
             yield self._answers(take_rows(X, slice(start, min(start + block, rows))))
 
@@ -178,7 +177,7 @@ class SeparateTeachers(Teachers):
         return answers
 
 
-class LinearTeachers(MultiOutputMixin, ClassifierMixin, BaseEstimator):
+class LinearTeachers(LabelClassifier):
     """Logistic regressions, one per label; with ``hidden``, one network for all labels.
 
     Given to :func:`privote.learning.train` as ``teacher``, it makes every teacher of an ensemble;
@@ -246,10 +245,6 @@ class LinearTeachers(MultiOutputMixin, ClassifierMixin, BaseEstimator):
         if rows.shape[1] != self.n_features_in_:
             raise InputError("X", f"must have {self.n_features_in_} features, got {rows.shape[1]}")
         return answer(rows, self.layers_)
-
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Return the labels (rows, labels) that are more likely than not."""
-        return np.asarray(self.predict_proba(X) >= 0.5).astype(np.int64)
 
     def solver(self) -> Solver:
         """Return what fits the layers; parameters that make no sense are refused."""

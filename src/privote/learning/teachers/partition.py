@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...datasets.hashing import keyed_parts
 from ...entropy import Entropy
-from ...errors import InputError
+from ...errors import InputError, whole
 from ...ledger import Ledger
 
 Parts = npt.NDArray[np.int64]
@@ -93,28 +93,21 @@ def partition(
     gives way to another touches two voters. Without names only the content of a row may change:
     taking a row away renumbers, and so moves, all that follow.
     """
-    teachers = _whole("n_teachers", n_teachers)
     names = part_names(n_records, ids, groups)
-    return keyed_parts(names, teachers, key=_key(key), purpose=_PURPOSE)
+    return keyed_parts(names, whole("n_teachers", n_teachers), key=_key(key), purpose=_PURPOSE)
 
 
 def part_names(
     n_records: int, ids: Iterable[Any] | None = None, groups: Iterable[Any] | None = None
 ) -> Sequence[Any]:
     """Return by which name each record finds its part: group, id or row number; checked."""
-    records = _whole("n_records", n_records)
+    records = whole("n_records", n_records)
     names = None if ids is None else _names("ids", ids, records)
-    whole = None if groups is None else _names("groups", groups, records)
-    if names is not None and whole is not None:
-        _check_consistent(names, whole)
-    chosen = whole if whole is not None else names
+    people = None if groups is None else _names("groups", groups, records)
+    if names is not None and people is not None:
+        _check_consistent(names, people)
+    chosen = people if people is not None else names
     return range(records) if chosen is None else chosen
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(name, "must be a whole number of at least 1", value)
-    return int(value)
 
 
 def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:

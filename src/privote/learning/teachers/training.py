@@ -24,9 +24,17 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
-from ...errors import InputError
-from ..linear import Labels, one_class
-from ..rows import check_labels, check_rows, count_rows, label_probabilities, take_rows, targets
+from ...errors import InputError, whole
+from ..linear import one_class
+from ..rows import (
+    Labels,
+    check_labels,
+    check_rows,
+    count_rows,
+    label_probabilities,
+    take_rows,
+    targets,
+)
 from .ensemble import (
     LinearTeachers,
     SeparateTeachers,
@@ -284,10 +292,7 @@ def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:
 
 def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt.NDArray[np.intp]]:
     """Return the records of each part, in the order they are in."""
-    if isinstance(n_teachers, bool) or not isinstance(n_teachers, int | np.integer):
-        raise InputError("n_teachers", "must be a whole number", n_teachers)
-    if n_teachers < 1:
-        raise InputError("n_teachers", f"must be at least 1, got {n_teachers}")
+    whole("n_teachers", n_teachers)
     array = np.asarray(part)
     if array.shape != (records,) or array.dtype.kind not in "iu":
         raise InputError(
@@ -306,9 +311,6 @@ def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt
 
 def _seeds(random_state: int, n_teachers: int) -> list[int]:
     """Return one seed for each teacher, which depends on nothing but its number."""
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
-        raise InputError("random_state", "must be a whole number", random_state)
-    if random_state < 0:
-        raise InputError("random_state", f"must be 0 or more, got {random_state}")
+    whole("random_state", random_state, 0)
     words = (np.random.SeedSequence((int(random_state), t)) for t in range(n_teachers))
     return [int(word.generate_state(1)[0] >> 1) for word in words]

@@ -81,26 +81,6 @@ def cast(
     return votes
 
 
-def cast_packed(
-    teachers: Teachers,
-    X_public: Any,
-    threshold: Rule = "prevalence",
-    *,
-    block: int | None = None,
-    memory: int = _MEMORY,
-    scratch: str | Path | None = None,
-) -> Ballots:
-    """Ask the teachers as :func:`cast` does, and keep one bit per vote."""
-    shape = (count_rows(X_public), teachers.n_teachers, teachers.n_labels)
-    if block is not None and block % 8:
-        raise InputError("block", f"must be a multiple of 8, to fill bytes, got {block}")
-    bits = [
-        np.packbits(rows)
-        for rows in vote_blocks(teachers, X_public, threshold, block, memory, scratch)
-    ]
-    return Ballots.from_packed(np.concatenate(bits), shape)
-
-
 def vote_blocks(
     teachers: Teachers,
     X_public: Any,

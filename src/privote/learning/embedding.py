@@ -12,7 +12,7 @@ does show (rows that are mixed, a memory of earlier rows) is refused, because it
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,16 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
-from ...errors import InputError
+from ..errors import InputError
 
-Embedding = Callable[[Any], Any]
+Map = Callable[[Any], Any]
 
 _ROWS = 4096  # embedded at once: a public size
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
+# Dimensions of an embedding that public numbers choose; tried on five public data sets.
+_PACE, _LEAST, _MOST = 0.9, 5, 200
 _COMPARED = 64  # public rows on which a map is tried
+_NAMES = "'tfidf', or 'pca:K', 'std:K' or 'lsa:K'"
 # scikit-learn's transformers that are known to map each row by itself, once they are fitted.
 _ROW_BY_ROW = (
     "Binarizer",
@@ -48,14 +51,39 @@ _ROW_BY_ROW = (
 )
 
 
+@dataclass(frozen=True)
+class Embedding:
+    """A public map from rows to rows.
+
+    Attributes
+    ----------
+    by
+        A fitted transformer, or a function.
+    apart
+        Whether it is asked about one row at a time.
+    """
+
+    by: Any
+    apart: bool
+
+    def __call__(self, X: Any) -> Any:
+        """Return rows in the embedding."""
+        return _one_by_one(self._map, X) if self.apart else self._map(X)
+
+    @property
+    def _map(self) -> Map:
+        return self.by.transform if hasattr(self.by, "transform") else self.by  # type: ignore[no-any-return]
+
+
 def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
     """Return a public map from rows to rows; None for rows as they are.
 
     Parameters
     ----------
     embedding
-        ``None``; ``"pca:64"``: principal components of the pool; for words, ``"tfidf"``: TF-IDF
-        less the pool's mean, or ``"lsa:64"``: principal components of TF-IDF; a scikit-learn
+        ``None``; ``"pca:64"``: principal components of the pool, ``"std:64"``: of its features in
+        units of their deviation; for words, ``"tfidf"``: TF-IDF less the pool's mean, or
+        ``"lsa:64"``: principal components of TF-IDF; a scikit-learn
         transformer, which is cloned and fitted on ``X_public``; or a function, which must be public
         and map each row by itself. Functions, and transformers that are not known to do so, get one
         row at a time.
@@ -67,17 +95,38 @@ def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
     chosen = _named(embedding, X_public.shape) if isinstance(embedding, str) else embedding
     known = False
     if hasattr(chosen, "fit") and hasattr(chosen, "transform"):
-        fitted = clone(chosen).fit(X_public)
-        known, chosen = _is_row_by_row(fitted), fitted.transform
-    if not callable(chosen):
+        chosen = clone(chosen).fit(X_public)
+        known = _is_row_by_row(chosen)
+    elif not callable(chosen):
         raise InputError(
             "embedding",
-            "must be None, 'tfidf', 'pca:K', 'lsa:K', a transformer or a function",
+            f"must be None, {_NAMES}, a transformer or a function",
             embedding,
         )
-    apart = partial(_one_by_one, chosen)
-    _check_rowwise(chosen, apart, X_public)
-    return chosen if known else apart
+    _check_rowwise(Embedding(chosen, apart=False), Embedding(chosen, apart=True), X_public)
+    return Embedding(chosen, apart=not known)
+
+
+def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> str | None:
+    """Return which embedding suits a linear model with noise: public numbers decide.
+
+    Rows of unit length share what they can say among all dimensions, and noise comes with each. So
+    there are fewer of them the stronger the noise is beside the records, and never more than a
+    quarter of the public rows, which have to tell what they are. Sparse rows are taken for counts
+    of words.
+
+    Parameters
+    ----------
+    X_public
+        The pool (rows, features).
+    records, labels, epsilon
+        Private records (or persons), labels, and the promise.
+    """
+    size = _PACE * np.sqrt(records * epsilon / np.sqrt(labels))
+    size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4, X_public.shape[1] - 1))
+    if size < 1:
+        return None
+    return f"lsa:{size}" if sparse.issparse(X_public) else f"std:{size}"
 
 
 def embed(mapping: Embedding | None, X: Any) -> Any:
@@ -94,7 +143,7 @@ def _some(X: Any, start: int, stop: int) -> Any:
     return rows.copy() if isinstance(rows, np.ndarray) else rows
 
 
-def _one_by_one(mapping: Embedding, X: Any) -> Any:
+def _one_by_one(mapping: Map, X: Any) -> Any:
     """Return rows in the embedding, each asked for alone."""
     found = [_single(mapping(_some(X, row, row + 1))) for row in range(X.shape[0])]
     shapes = {rows.shape for rows in found}
@@ -114,7 +163,7 @@ def _stacked(parts: list[Any]) -> Any:
 def _is_row_by_row(fitted: Any) -> bool:
     """Return True if a fitted transformer is known to map each row by itself."""
     kind = type(fitted)
-    if kind is _Centre:
+    if kind is Centre:
         return True
     if kind.__module__.split(".")[0] != "sklearn" or kind.__name__ not in _ROW_BY_ROW:
         return False
@@ -123,15 +172,17 @@ def _is_row_by_row(fitted: Any) -> bool:
     return _is_row_by_row(fitted.estimator) if kind.__name__ == "FrozenEstimator" else True
 
 
-class _Centre(TransformerMixin, BaseEstimator):
+class Centre(TransformerMixin, BaseEstimator):
     """Takes off the mean of the rows it was fitted on; the result is dense."""
 
-    def fit(self, X: Any, y: Any = None) -> _Centre:
+    def fit(self, X: Any, y: Any = None) -> Centre:
+        """Find the mean."""
         del y
         self.mean_ = np.asarray(X.mean(axis=0)).reshape(1, -1)
         return self
 
     def transform(self, X: Any) -> Any:
+        """Return rows less the mean."""
         return _dense(X) - self.mean_
 
 
@@ -139,17 +190,16 @@ def _named(name: str, shape: tuple[int, int]) -> Any:
     from sklearn.decomposition import PCA
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     if name == "tfidf":
-        return make_pipeline(TfidfTransformer(), _Centre())
+        return make_pipeline(TfidfTransformer(), Centre())
     kind, _, size = name.partition(":")
-    if kind not in ("pca", "lsa") or not size.isdecimal() or not 0 < int(size) < min(shape):
-        raise InputError(
-            "embedding", f"must be 'tfidf', or 'pca:K' or 'lsa:K' with 0 < K < {min(shape)}", name
-        )
+    first = {"pca": [], "std": [StandardScaler()], "lsa": [TfidfTransformer()]}
+    if kind not in first or not size.isdecimal() or not 0 < int(size) < min(shape):
+        raise InputError("embedding", f"must be {_NAMES} with 0 < K < {min(shape)}", name)
     solver = "covariance_eigh" if shape[1] <= _DENSE_FEATURES else "arpack"
-    pca = PCA(int(size), svd_solver=solver, random_state=0)
-    return make_pipeline(TfidfTransformer(), pca) if kind == "lsa" else pca
+    return make_pipeline(*first[kind], PCA(int(size), svd_solver=solver, random_state=0))
 
 
 def _single(rows: Any) -> Any:
@@ -158,7 +208,7 @@ def _single(rows: Any) -> Any:
     return np.asarray(rows, dtype=np.float32)
 
 
-def _check_rowwise(mapping: Embedding, apart: Embedding, X_public: Any) -> None:
+def _check_rowwise(mapping: Map, apart: Map, X_public: Any) -> None:
     """Refuse a map that is seen to mix rows, or to remember them: by public rows alone."""
     few = X_public[:: max(1, -(-X_public.shape[0] // _COMPARED))]
     together = _dense(mapping(_some(few, 0, few.shape[0])))

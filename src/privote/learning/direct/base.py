@@ -1,0 +1,265 @@
+"""What training on private records has in common, whatever leaves it: gradients or moments.
+
+The order is always the same, and it is the promise: settings, rows and public data are checked, the
+noise is settled and charged, and only then does anything that was made of private records leave.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ...errors import InputError, positive
+from ..embedding import embed, embedding_for, fit_embedding
+from ..rows import (
+    LabelClassifier,
+    Labels,
+    check_groups,
+    check_labels,
+    count_rows,
+    deviations,
+    fraction,
+    take_rows,
+)
+from .account import GRADIENTS, TrainingPrivacy, begin
+from .noise import Noise, TrainingPlan
+
+Floats = npt.NDArray[np.float64]
+Persons = npt.NDArray[np.int64] | None
+
+HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never leaves it
+_HUGE = 1e30
+
+
+class PrivateTraining(LabelClassifier):
+    """A classifier that learns from private records themselves, with noise.
+
+    A subclass says in :meth:`_plan` what will be priced (and refuses bad settings), in
+    :meth:`_prepare` what it needs (and refuses bad rows), and trains in :meth:`_train`.
+
+    Attributes
+    ----------
+    privacy_
+        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published.
+    classes_, n_labels_
+        (labels,) numbers of the labels; how many there are.
+    """
+
+    released: ClassVar[str] = GRADIENTS
+
+    epsilon: float
+    delta: float
+    seed: int | None
+
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        X_public: Any = None,
+        *,
+        ids: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+    ) -> Self:
+        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
+
+        Parameters
+        ----------
+        X, y
+            Private rows (rows, ...) and labels.
+        X_public
+            Rows of the same kind that need no protection; how features are scaled or embedded
+            follows from them, and never from private rows.
+        ids
+            (rows,) names of the records: rows of one name are one record.
+        groups
+            (rows,) whose each row is: the promise is then for persons.
+        ledger, dataset, consumer
+            Where the budget is kept, and under which names; charged before training starts.
+        """
+        plan, noise = self._plan(), Noise(self.seed)
+        rows = self._read(X)
+        Y = check_labels(y, count_rows(rows))
+        names, unit = check_groups(ids, len(Y), "ids")
+        if groups is not None:
+            names, unit = check_groups(groups, len(Y))
+        records = len(Y) if names is None else len(names)
+        given = self._prepare(rows, Y, unit, X_public, records)
+        self.privacy_: TrainingPrivacy = begin(
+            plan,
+            self.epsilon,
+            self.delta,
+            records=records,
+            labels=Y.shape[1],
+            simulated=noise.simulated,
+            persons=groups is not None,
+            released=self.released,
+            ledger=ledger,
+            dataset=dataset,
+            consumer=consumer,
+        )
+        self.n_labels_, self.classes_ = Y.shape[1], np.arange(Y.shape[1])
+        self._train(given, plan, noise)
+        return self
+
+    @abstractmethod
+    def _plan(self) -> TrainingPlan:
+        """Return what will be done, for its price; bad settings are refused."""
+
+    @abstractmethod
+    def _read(self, X: Any) -> Any:
+        """Return private rows, checked."""
+
+    @abstractmethod
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        """Return what training needs; nothing is refused after this.
+
+        ``unit`` (rows,) says which of ``records`` records or persons each row belongs to; None if
+        each is its own.
+        """
+
+    @abstractmethod
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+        """Train; it is charged."""
+
+
+class PrivateLinear(PrivateTraining):
+    """A linear model on rows that a public embedding maps, each scaled to norm 1 by itself.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        (labels, features) and (labels,), on rows in the embedding.
+    embedding_
+        The public map, None for rows as they are; see :mod:`privote.learning.embedding`.
+    """
+
+    embedding: Any
+    power: float
+    normalise = True
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return each label's logit: (rows, labels)."""
+        check_is_fitted(self, "coef_")
+        rows = self._design(self._read(X, reset=False))[:, :-1]
+        return np.asarray(np.asarray(rows @ self.coef_.T) + self.intercept_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        return np.asarray(expit(self.decision_function(X)))
+
+    def _read(self, X: Any, reset: bool = True) -> Any:
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
+
+    def _power(self) -> float:
+        """Return to which power features are divided by their public deviations."""
+        return float(self.power)
+
+    def _look(self, X_public: Any, records: int, labels: int) -> Any:
+        """Settle from public rows how any row is mapped; return these rows in the design.
+
+        Without public rows there is nothing to go by, and rows stay as they are.
+        """
+        self.embedding_, self.mean_, self.scale_ = None, np.zeros(1), np.ones(1)
+        if X_public is None:
+            if self.embedding not in (None, "auto"):
+                raise InputError("embedding", "needs `X_public`: it is fitted on public rows")
+            return None
+        public = self._read(X_public, reset=False)
+        chosen = self.embedding
+        if isinstance(chosen, str) and chosen == "auto":
+            chosen = embedding_for(public, records, labels, self.epsilon)
+        self.embedding_ = fit_embedding(chosen, public)
+        seen = embed(self.embedding_, public)
+        mean, spread = deviations(seen)
+        if not sp.issparse(seen):
+            self.mean_ = mean
+        # Of a feature that is constant in public nothing is known: take it for one like others.
+        usual = float(np.median(spread[spread > 0])) if spread.any() else 1.0
+        self.scale_ = np.where(spread > 0, spread, usual) ** -self._power()
+        return self._design(public)
+
+    def _design(self, X: Any) -> Any:
+        """Return rows as they are learnt from, with a constant 1 at the end: (rows, features + 1).
+
+        Values that overflow become 0: in a sum over records they would show.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = X if self.embedding_ is None else embed(self.embedding_, _bounded(X))
+            if sp.issparse(rows):
+                rows = rows.astype(np.float64).multiply(self.scale_).tocsr()
+                rows.data = np.nan_to_num(rows.data, posinf=0.0, neginf=0.0)
+            else:
+                rows = (np.asarray(rows, np.float64) - self.mean_) * self.scale_
+                rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)
+        ones = np.ones((X.shape[0], 1))
+        if self.normalise:
+            rows = on_the_ball(rows)
+        if sp.issparse(rows):
+            return sp.hstack([rows, ones], format="csr")
+        return np.hstack([rows, ones])
+
+
+def check_descent(model: Any, *shares: str) -> None:
+    """Refuse settings of noisy gradient descent that make no sense.
+
+    ``shares`` name further settings strictly between 0 and 1.
+    """
+    positive("clip", model.clip)
+    if model.learning_rate is not None:
+        positive("learning_rate", model.learning_rate)
+    fraction("momentum", model.momentum, "[)")
+    for name in ("initial_share", *shares):
+        fraction(name, getattr(model, name), "()")
+
+
+def _bounded(X: Any) -> Any:
+    """Return rows without huge values: scikit-learn refuses what overflows inside a pipeline."""
+    if not sp.issparse(X):
+        return np.clip(X, -_HUGE, _HUGE)
+    X = X.copy()
+    X.data = np.clip(X.data, -_HUGE, _HUGE)
+    return X
+
+
+def on_the_ball(rows: Any) -> Any:
+    """Return rows of norm 1, or 0 where there is nothing; each is scaled by itself.
+
+    First to a largest value of 1: squares of tiny values would vanish, or lose their digits, and
+    squares of huge ones overflow, and the norm with them.
+    """
+    largest = abs(rows).max(axis=1)
+    rows = _divided(rows, largest.toarray() if sp.issparse(rows) else largest)
+    square = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+    return _divided(rows, np.sqrt(np.asarray(square.sum(axis=1))) * (1 + HAIR))
+
+
+def _divided(rows: Any, by: Floats) -> Any:
+    by = np.where(by > 0, by, 1.0).reshape(-1, 1)
+    if not sp.issparse(rows):
+        return rows / by
+    rows = rows.copy()
+    rows.data /= np.repeat(by.ravel(), np.diff(rows.indptr))  # 1 / by may overflow
+    return rows
+
+
+def one_each(X: Any, Y: Labels, unit: Persons) -> tuple[Any, Labels]:
+    """Return one row of every record or person, the first: then the promise is for those.
+
+    Which one it is follows from the order of a person's own rows, so nobody moves another's.
+    """
+    if unit is None:
+        return X, Y
+    _, first = np.unique(unit, return_index=True)
+    if len(first) == len(Y):
+        return X, Y
+    kept = np.sort(first)
+    return take_rows(X, kept), Y[kept]

@@ -1,0 +1,58 @@
+"""Which public embedding suits a linear model with noise, and what keeps it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from privote.errors import InputError
+from privote.learning.embedding import Embedding, embed, embedding_for, fit_embedding
+
+RNG = np.random.default_rng(0)
+POOL = RNG.normal(size=(200, 30)) * np.geomspace(0.01, 100, 30)
+
+
+def test_more_records_or_epsilon_mean_more_dimensions_and_more_labels_fewer():
+    def size(records, labels, epsilon):
+        kind, _, many = embedding_for(np.zeros((4000, 500)), records, labels, epsilon).partition(
+            ":"
+        )
+        assert kind == "std"
+        return int(many)
+
+    assert size(1000, 10, 1.0) < size(1000, 10, 8.0) < size(9000, 10, 8.0)
+    assert size(1000, 100, 8.0) < size(1000, 10, 8.0)
+    assert size(10, 10, 0.1) == 5
+    assert size(10**9, 1, 100.0) == 200
+
+
+def test_the_pool_bounds_the_dimensions_and_its_kind_decides():
+    assert embedding_for(np.zeros((40, 500)), 10**6, 5, 8.0) == "std:10"
+    assert embedding_for(np.zeros((400, 8)), 10**6, 5, 8.0) == "std:7"
+    assert embedding_for(sp.csr_array((400, 60)), 10**6, 5, 8.0) == "lsa:59"
+    assert embedding_for(np.zeros((3, 5)), 10**6, 5, 8.0) is None
+
+
+def test_standardised_components_know_no_units():
+    found = embed(fit_embedding("std:5", POOL), POOL)
+    other = embed(fit_embedding("std:5", POOL * 1000), POOL * 1000)
+    np.testing.assert_allclose(np.abs(found), np.abs(other), rtol=1e-3, atol=1e-4)
+    assert found.shape == (200, 5)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
+
+
+def test_a_fitted_map_can_be_kept():
+    mapping = fit_embedding("pca:3", POOL)
+    assert isinstance(mapping, Embedding)
+    assert not mapping.apart
+    again = pickle.loads(pickle.dumps(mapping))
+    np.testing.assert_array_equal(embed(again, POOL), embed(mapping, POOL))
+    assert fit_embedding(np.abs, POOL).apart
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(InputError, match=r"'std:K' or 'lsa:K' with 0 < K < 30"):
+        fit_embedding("std:30", POOL)
