@@ -95,12 +95,6 @@ def _combinations(voters: int) -> np.ndarray:
     return gammaln(voters + 1) - gammaln(counts + 1) - gammaln(voters - counts + 1)
 
 
-@lru_cache(maxsize=8)
-def _combinations(voters: int) -> np.ndarray:
-    counts = np.arange(voters + 1)
-    return gammaln(voters + 1) - gammaln(counts + 1) - gammaln(voters - counts + 1)
-
-
 def released(share: np.ndarray, voters: int, sigma: np.ndarray, bar: np.ndarray) -> np.ndarray:
     """Return how often a label is released if voters say yes with this chance; all broadcast."""
     if voters > EXACT_VOTERS:
