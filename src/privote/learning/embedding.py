@@ -195,7 +195,7 @@ def _named(name: str, shape: tuple[int, int]) -> Any:
     if name == "tfidf":
         return make_pipeline(TfidfTransformer(), Centre())
     kind, _, size = name.partition(":")
-    first = {"pca": [], "std": [StandardScaler()], "lsa": [TfidfTransformer()]}
+    first = {"pca": [], "std": [StandardScaler(with_mean=False)], "lsa": [TfidfTransformer()]}
     if kind not in first or not size.isdecimal() or not 0 < int(size) < min(shape):
         raise InputError("embedding", f"must be {_NAMES} with 0 < K < {min(shape)}", name)
     solver = "covariance_eigh" if shape[1] <= _DENSE_FEATURES else "arpack"
