@@ -126,8 +126,8 @@ def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> s
         Private records (or persons), labels, and the promise.
     """
     size = _PACE * np.sqrt(records * epsilon / np.sqrt(labels))
-    size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4, X_public.shape[1] - 1))
-    if size < 1:
+    size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4))
+    if not 0 < size < X_public.shape[1]:  # so few features need none
         return None
     if sparse.issparse(X_public):
         return f"lsa:{size}"
