@@ -20,7 +20,7 @@ def test_more_records_or_epsilon_mean_more_dimensions_and_more_labels_fewer():
         kind, _, many = embedding_for(np.zeros((4000, 500)), records, labels, epsilon).partition(
             ":"
         )
-        assert kind == "std"
+        assert kind == "pca"
         return int(many)
 
     assert size(1000, 10, 1.0) < size(1000, 10, 8.0) < size(9000, 10, 8.0)
@@ -30,9 +30,10 @@ def test_more_records_or_epsilon_mean_more_dimensions_and_more_labels_fewer():
 
 
 def test_the_pool_bounds_the_dimensions_and_its_kind_decides():
-    assert embedding_for(np.zeros((40, 500)), 10**6, 5, 8.0) == "std:10"
-    assert embedding_for(np.zeros((400, 8)), 10**6, 5, 8.0) == "std:7"
-    assert embedding_for(sp.csr_array((400, 60)), 10**6, 5, 8.0) == "lsa:59"
+    assert embedding_for(np.zeros((40, 500)), 10**6, 5, 8.0) == "pca:10"
+    assert embedding_for(RNG.random((400, 8)), 10**6, 5, 8.0) is None  # nothing to leave out
+    assert embedding_for(POOL, 200, 5, 8.0) == "std:24"  # different units
+    assert embedding_for(sp.csr_array((400, 200)), 10**6, 5, 8.0) == "lsa:100"
     assert embedding_for(np.zeros((3, 5)), 10**6, 5, 8.0) is None
 
 

@@ -21,6 +21,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from ..errors import InputError
+from .rows import deviations
 
 Map = Callable[[Any], Any]
 
@@ -28,6 +29,7 @@ _ROWS = 4096  # embedded at once: a public size
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
 # Dimensions of an embedding that public numbers choose; tried on five public data sets.
 _PACE, _LEAST, _MOST = 0.9, 5, 200
+_DWARFED = 10  # times the usual deviation of a feature
 _COMPARED = 64  # public rows on which a map is tried
 _NAMES = "'tfidf', or 'pca:K', 'std:K' or 'lsa:K'"
 # scikit-learn's transformers that are known to map each row by itself, once they are fitted.
@@ -113,7 +115,8 @@ def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> s
     Rows of unit length share what they can say among all dimensions, and noise comes with each. So
     there are fewer of them the stronger the noise is beside the records, and never more than a
     quarter of the public rows, which have to tell what they are. Sparse rows are taken for counts
-    of words.
+    of words. Features are put in units of their deviation only if some dwarf the others, as ages
+    do yes and no: of the same kind, such as pixels, those that hardly vary say little.
 
     Parameters
     ----------
@@ -123,10 +126,15 @@ def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> s
         Private records (or persons), labels, and the promise.
     """
     size = _PACE * np.sqrt(records * epsilon / np.sqrt(labels))
-    size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4, X_public.shape[1] - 1))
-    if size < 1:
+    size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4))
+    if not 0 < size < X_public.shape[1]:  # so few features need none
         return None
-    return f"lsa:{size}" if sparse.issparse(X_public) else f"std:{size}"
+    if sparse.issparse(X_public):
+        return f"lsa:{size}"
+    spread = deviations(X_public)[1]
+    varying = spread[spread > 0]
+    dwarfed = len(varying) and varying.max() > _DWARFED * np.median(varying)
+    return f"std:{size}" if dwarfed else f"pca:{size}"
 
 
 def embed(mapping: Embedding | None, X: Any) -> Any:
@@ -195,7 +203,7 @@ def _named(name: str, shape: tuple[int, int]) -> Any:
     if name == "tfidf":
         return make_pipeline(TfidfTransformer(), Centre())
     kind, _, size = name.partition(":")
-    first = {"pca": [], "std": [StandardScaler()], "lsa": [TfidfTransformer()]}
+    first = {"pca": [], "std": [StandardScaler(with_mean=False)], "lsa": [TfidfTransformer()]}
     if kind not in first or not size.isdecimal() or not 0 < int(size) < min(shape):
         raise InputError("embedding", f"must be {_NAMES} with 0 < K < {min(shape)}", name)
     solver = "covariance_eigh" if shape[1] <= _DENSE_FEATURES else "arpack"

@@ -188,6 +188,16 @@ def test_words_and_missing_labels_and_labels_of_one_class():
     assert ((chance >= 0) & (chance <= 1)).all()
 
 
+@pytest.mark.parametrize("embedding", [None, "auto"])
+def test_dense_and_sparse_rows_are_the_same_rows(embedding):
+    model = DPMoments(4.0, DELTA, embedding=embedding, seed=0).fit(X, Y, PUBLIC)
+    other = DPMoments(4.0, DELTA, embedding=embedding, seed=0).fit(sp.csr_array(X), Y, PUBLIC)
+    np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict_proba(sp.csr_array(TEST)), model.predict_proba(TEST), rtol=1e-4
+    )
+
+
 def test_persons_count_once_however_many_rows_they_have():
     people = np.repeat([f"p{n}" for n in range(1000)], 3)
     model = DPMoments(4.0, DELTA, seed=0).fit(X, Y, PUBLIC, groups=people)

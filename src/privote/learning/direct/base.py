@@ -194,6 +194,8 @@ class PrivateLinear(PrivateTraining):
         """
         with np.errstate(over="ignore", invalid="ignore"):
             rows = X if self.embedding_ is None else embed(self.embedding_, _bounded(X))
+            if sp.issparse(rows) and self.mean_.any():  # public rows were dense, and are centred
+                rows = rows.toarray()
             if sp.issparse(rows):
                 rows = rows.astype(np.float64).multiply(self.scale_).tocsr()
                 rows.data = np.nan_to_num(rows.data, posinf=0.0, neginf=0.0)
