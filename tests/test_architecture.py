@@ -80,10 +80,11 @@ def path_of_a_vote() -> str:
     """Return who calls whom when votes are labelled under an allowance, charged to a ledger."""
     votes = np.random.default_rng(0).random((20, 30, 4)) < 0.1
     path = _Path()
-    ledger = pv.Ledger.in_memory()
-    with _watched(path):
-        mechanism = pv.BinaryVoting(sigma=20.0)
-        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, seed=1)
+    for sigma in (21.0, 20.0):  # the first loads what is loaded late
+        ledger = pv.Ledger.in_memory()
+        with _watched(path if sigma == 20.0 else _Path()):
+            mechanism = pv.BinaryVoting(sigma=sigma)
+            pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, seed=1)
     kept = [(depth, step) for depth, step in path.steps if not step.startswith(_EVERYWHERE)]
     return "\n".join("  " * depth + step for depth, step in kept)
 
@@ -112,7 +113,7 @@ def test_every_room_is_named() -> None:
     drawn = rooms()
     for file in SRC.iterdir():
         name = file.stem if file.suffix == ".py" else file.name
-        if not name.startswith("_"):
+        if not name.startswith("_") and file.suffix in ("", ".py"):
             assert re.search(rf"^{name}\b", drawn, re.MULTILINE), name
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,14 @@ def refused(folder: Path, content: Content, *words: str) -> str:
 def label(folder: Path, content: Content, *more: Any) -> str:
     settings = ("--mechanism", "binary", "--sigma", "9", "--output", "labels.csv")
     return refused(folder, content, "label", "bad.csv", *settings, *map(str, more))
+
+
+@pytest.fixture(autouse=True)
+def _usual_cells() -> Iterator[None]:
+    """Other libraries lift Python's limit on cells for the whole process."""
+    before = csv.field_size_limit(131_072)
+    yield
+    csv.field_size_limit(before)
 
 
 @pytest.mark.parametrize("case", VOTES)

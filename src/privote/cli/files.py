@@ -131,19 +131,12 @@ def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Pat
 
 
 def read_baseline(path: Path, queries: Sequence[str] | None = None) -> npt.NDArray[Any]:
-    """Read a public guess (queries, labels): ``.npy``, or ``.csv`` as labels are written.
+    """Read a public guess (queries, labels): an array file, or ``.csv`` as labels are written.
 
     A CSV file without a header has one column a label; one that names the queries of the votes is
     brought into their order.
     """
-    if path.suffix not in (".npy", ".csv"):
-        raise InputError("baseline", "must end in .npy or .csv", path.name)
-    try:
-        if path.suffix == ".npy":
-            return read_npy(path)
-        return read_table(path, queries)
-    except (OSError, ValueError) as error:
-        raise InputError("baseline", f"{str(path)!r} cannot be read: {error}") from None
+    return read_array(path, "baseline", "baseline", queries=queries)
 
 
 def read_names(path: Path) -> list[str]:

@@ -253,7 +253,7 @@ def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path):
         ({"queries": POOL + 1}, {}, "queries must lie in"),
         ({"share": 2.0}, {}, "share must lie"),
         ({"embedding": "words"}, {}, "embedding must be"),
-        ({}, {"ids": [1, 2]}, "ids must name every record"),
+        ({}, {"ids": [1, 2]}, "ids must name 3000 records"),
         ({}, {"groups": np.zeros(5, int)}, "groups must name"),
         ({}, {"groups": np.array([1, "a"] * (RECORDS // 2), object)}, "texts or integers"),
         ({}, {"groups": np.linspace(0, 1, RECORDS)}, "groups must be texts or integers"),
