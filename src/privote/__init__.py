@@ -72,9 +72,10 @@ __all__ = [
     "epsilon_2017",
     "label",
     "metrics",
+    "poll",
 ]
 
-_ROOMS = ("audit", "datasets", "learning", "planning", "report", "votefiles")
+_ROOMS = ("audit", "datasets", "learning", "planning", "polls", "report", "votefiles")
 _OF_LEARNING = ("NeighbourBallots", "PATEClassifier")
 
 
@@ -82,6 +83,8 @@ def __getattr__(name: str) -> Any:
     """Open a room when somebody asks for it: ``import privote`` stays fast."""
     if name in _ROOMS:
         return import_module(f".{name}", __name__)
+    if name == "poll":
+        return import_module(".polls", __name__).poll
     if name in _OF_LEARNING:
         return getattr(import_module(".learning", __name__), name)
     raise AttributeError(f"module 'privote' has no attribute {name!r}")
