@@ -116,7 +116,7 @@ def test_below_and_subset_are_uniform(seed: int | None) -> None:
 
 @pytest.mark.parametrize("sigma", [0.4, 2.5, 17.3])
 def test_discrete_gaussian_follows_its_probabilities(sigma: float) -> None:
-    draws = Entropy(7).discrete_gaussian(sigma, 8_000)
+    draws = Entropy(7).discrete_gaussian(sigma, 4_000)
     x = np.arange(-200, 201)
     pmf = np.exp(-0.5 * (x / sigma) ** 2)
     pmf /= pmf.sum()

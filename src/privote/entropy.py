@@ -144,37 +144,40 @@ class Entropy:
         """
         if not 0 < sigma < _WIDEST:
             raise InputError("sigma", f"must lie between 0 and {_WIDEST:g}", sigma)
-        variance = Fraction(sigma) ** 2
-        return np.array([self._one_gaussian(variance) for _ in range(count)], np.int64)
+        numerator, denominator = (part**2 for part in Fraction(sigma).as_integer_ratio())
+        draws = [self._one_gaussian(numerator, denominator) for _ in range(count)]
+        return np.array(draws, np.int64)
 
-    def _one_gaussian(self, variance: Fraction) -> int:
-        scale = math.isqrt(math.floor(variance)) + 1
+    def _one_gaussian(self, numerator: int, denominator: int) -> int:
+        """Draw once, with the variance as a fraction."""
+        scale = math.isqrt(numerator // denominator) + 1
+        below = 2 * numerator * denominator * scale**2
         while True:
             draw = self._laplace(scale)
-            off = abs(draw) - variance / scale
-            if self._exp_minus(off * off / (2 * variance)):
+            off = abs(draw) * denominator * scale - numerator
+            if self._exp_minus(off * off, below):
                 return draw
 
     def _laplace(self, scale: int) -> int:
         """Draw x with probability proportional to exp(-|x| / scale)."""
         while True:
             part = self.below(scale)
-            if not self._exp_minus(Fraction(part, scale)):
+            if not self._exp_minus(part, scale):
                 continue
             size = part
-            while self._exp_minus(Fraction(1)):
+            while self._exp_below_one(1, 1):
                 size += scale
             negative = self.below(2) == 1
             if size or not negative:  # else 0 would be drawn twice as often
                 return -size if negative else size
 
-    def _exp_minus(self, power: Fraction) -> bool:
-        """Return True with probability exp(-power), from coins with rational chances only."""
-        for _ in range(math.floor(power)):
+    def _exp_minus(self, numerator: int, denominator: int) -> bool:
+        """Return True with probability exp(-numerator / denominator), by rational coins only."""
+        whole, rest = divmod(numerator, denominator)
+        for _ in range(whole):
             if not self._exp_below_one(1, 1):
                 return False
-        rest = power - math.floor(power)
-        return self._exp_below_one(rest.numerator, rest.denominator)
+        return self._exp_below_one(rest, denominator)
 
     def _exp_below_one(self, numerator: int, denominator: int) -> bool:
         # The run of successes with chances p/1, p/2, p/3 ... is even with probability exp(-p).

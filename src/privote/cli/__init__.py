@@ -19,6 +19,7 @@ from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .plan import plan
+from .poll import plan_poll, poll
 from .predict import predict
 from .train import train
 from .tune import tune
@@ -27,6 +28,11 @@ from .wording import speak
 
 class _Verbs(TyperGroup):
     """Says what an interrupt means; what privote refuses its verbs say themselves."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Know verbs of two words, such as ``plan poll``."""
+        both = " ".join(args[:2])
+        return super().resolve_command(ctx, [both, *args[2:]] if both in self.commands else args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -74,8 +80,9 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, tune, audit, train, predict, demo):
+for verb in (label, plan, tune, audit, train, predict, poll, demo):
     app.command()(verb)
+app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")
 speak(app)

@@ -223,9 +223,11 @@ def calibrated(
         return high
 
     noise = least(1.0, pinned)
+    bits = 16 - math.frexp(noise)[1]
     if not shared and fits(noise * (1 - _WORTH), DEFAULT_ORDERS):
         noise = least(noise, DEFAULT_ORDERS)
-    return mechanism.scaled(noise)
+    # Up, to a short number: whole numbers are drawn by exact fractions of it.
+    return mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
 
 
 def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) -> float:

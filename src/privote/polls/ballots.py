@@ -20,6 +20,7 @@ from ..errors import BallotError, InputError, MissingExtraError, UnavailableErro
 from ..mechanisms.polls import PollSize, PollTally
 
 _CELLS = 1 << 22  # of a block: 8 MB
+_ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max
 INVALID = ("error", "empty")
 
@@ -216,7 +217,7 @@ def _repeated(names: Sequence[str]) -> bool:
 
 def _blocks(rows: Iterable[Row], options: int) -> Iterator[Block]:
     """Gather rows into arrays."""
-    most = max(1, _CELLS // options)
+    most = min(max(1, _CELLS // options), _ROWS)
     part: list[Row] = []
     for row in rows:
         part.append(row)

@@ -17,8 +17,8 @@ _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "
 _LISTS = ("approved", "approvals", "approves", "vote", "votes", "options", "choices", "ballot")
 _ONE = ("option", "choice", "candidate", "project", "approval")
 _POINTS = ("points", "value", "score")
-_YES = ("1", "x", "yes", "y", "true", "✓", "✔", "1.0")
-_NO = ("0", "", "no", "n", "false", "-", "0.0", "-1", "na", "n/a", "nan", "null", "none")
+_YES = ("1", "x", "yes", "y", "true", "t", "✓", "✔", "1.0")
+_NO = ("0", "", "no", "n", "false", "f", "-", "0.0", "-1", "na", "n/a", "nan", "null", "none")
 _SEPARATORS = ";|,/\n"
 _WORDS = {
     spelled: mark
