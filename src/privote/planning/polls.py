@@ -156,7 +156,7 @@ def _candidates(
     typical: float | None,
 ) -> list[tuple[str, PollMechanism]]:
     """Return the mechanisms that can release this outcome, by name, with any noise."""
-    found: list[tuple[str, PollMechanism]] = [("counts", NoisyCounts(sigma=1.0))]
+    found: list[tuple[str, PollMechanism]] = []
     if tau is None and typical is not None and 2 * _WHOLE * typical < size.changes:
         tau = math.sqrt(_WHOLE * typical)
     clips = tau is not None and size.each == 1
@@ -169,8 +169,9 @@ def _candidates(
             found.append(("tau", NoisyCounts(sigma=1.0, tau=tau)))
         if isinstance(outcome, Seats):
             found.append(("top-m", Peeling(rate=1.0, seats=outcome.number)))
+    found.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
     if shares:
-        found = found[:1]
+        found = found[-1:]
     named = [each for each in found if mechanism in ("auto", each[0])]
     if not named:
         raise _unavailable(mechanism, shares, size, tau, typical)

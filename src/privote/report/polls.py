@@ -22,9 +22,11 @@ from .tables import OWNER_ONLY
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 
-_SHOWN = 30  # bars that fit on the sheet
-_ROW, _LEFT, _WIDE, _RIGHT = 22, 250, 330, 120  # of the drawing, in pixels
+_SHOWN = 25  # bars that fit on the sheet
+_LISTED = 6  # winners in a table; more are one paragraph
+_ROW, _LEFT, _WIDE, _RIGHT = 22, 250, 290, 160  # of the drawing, in pixels
 _LETTERS = 38
+_SIGNS = {"above": "▲", "below": "▼", "too close": "?"}  # beside the bar of a quota
 
 
 def poll_page(result: PollResult) -> str:
@@ -33,11 +35,15 @@ def poll_page(result: PollResult) -> str:
     sections = [Section(heading="Winners", blocks=[_winners(result), _facts(result)])]
     if shares is not None:
         sections.append(Section(heading="Shares", blocks=_shares(result, shares)))
-    words = [line for line in result.statement().splitlines() if line]
+    words = [line for line in result.statement().splitlines() if line not in ("", UNCOUNTED)]
     sections.append(
         Section(
             heading="What is promised",
-            blocks=[*words, *result.notes, f"Digest of this outcome: {result.digest}"],
+            blocks=[
+                *words[:-1],
+                " ".join((words[-1], *result.notes)),
+                f"Digest of this outcome: {result.digest}",
+            ],
         )
     )
     notices = [SIMULATED] if result.simulated else []
@@ -49,6 +55,7 @@ def poll_page(result: PollResult) -> str:
         "Their ballots stay secret; noise was added before anything was written here.",
         sections=sections,
         notices=notices,
+        one_sheet=True,
     )
 
 
@@ -130,7 +137,9 @@ def owner_view(result: PollResult) -> str:
 
 def _winners(result: PollResult) -> TableBlock | str:
     if not result.winners:
-        return "No option won."
+        return f"No option won. Who wins: {result.plan.outcome.describe()}."
+    if len(result.winners) > _LISTED:
+        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}."
     return TableBlock(
         caption=f"Who won: {result.plan.outcome.describe()}.",
         rows=[{"": place, "option": name} for place, name in enumerate(result.winners, 1)],
@@ -156,13 +165,17 @@ def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | Figure]:
     blocks: list[str | Figure] = [
         Figure(
             caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once. "
-            "A dash between two options: their order is decided; a tilde: too close to call.",
+            "Between two neighbours stands whether their order is decided at this epsilon.",
             svg=share_bars(result, shares[:_SHOWN]),
         ),
         f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
         f"{close} too close to call at this epsilon: counts must be more than {result.apart:,} "
         f"apart ({sure}, for all pairs at once).",
     ]
+    if shares[0].call is not None:
+        blocks.append(
+            f"▲ above the quota, ▼ not above it, ? too close to call, by the intervals ({sure})."
+        )
     if len(shares) > _SHOWN:
         blocks.append(f"{len(shares) - _SHOWN} more options are in the file beside this page.")
     return blocks
@@ -182,10 +195,13 @@ def share_bars(result: PollResult, shares: Sequence[Share]) -> str:
         name = share.option if len(share.option) <= _LETTERS else share.option[:_LETTERS] + "…"
         weight = "bold" if share.option in won else "normal"
         said = f"{100 * share.share:.1f} %" if result.plan.size.each == 1 else f"{share.share:.2f}"
-        label = {"above": " above", "below": " below", "too close": " too close"}
-        said += label.get(share.call or "", "")
-        if place < len(result.calls):
-            said += " –" if result.calls[place].decided else " ~"
+        said += "" if share.call is None else f" {_SIGNS[share.call]}"
+        if place < min(len(result.calls), len(shares) - 1):
+            call = "decided" if result.calls[place].decided else "too close to call"
+            parts.append(
+                f'<text x="{_LEFT + _WIDE + 75}" y="{middle + _ROW / 2 + 3:.1f}" font-size="9" '
+                f'fill="currentColor" fill-opacity="0.7">{call}</text>'
+            )
         parts += [
             f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end" font-size="12" '
             f'font-weight="{weight}" fill="currentColor">{escape(name)}</text>',
