@@ -262,6 +262,10 @@ def test_a_profile_is_read_by_what_it_has() -> None:
     found = pv.polls.read(Profile(voters), most=2)
     assert found.tally.counts.tolist() == [1, 0, 1]
     assert (found.voters, found.size.most) == (2, 2)
+    assert read(found) is found
+    for more in ({"most": 1}, {"each": 2}, {"form": "wide"}):
+        with pytest.raises(InputError, match="goes with a file"):
+            read(found, **more)
     with pytest.raises(BallotError, match="voter 1: a weight other than 1"):
         from_profile(Profile([SimpleNamespace(approved={0}, weight=13)]))
 

@@ -67,10 +67,15 @@ def read(
         delimiter=delimiter,
         encoding=encoding,
     )
-    if isinstance(source, PollBallots):
-        return source
     if not isinstance(source, str | os.PathLike):
-        if hasattr(source, "num_cand"):
+        profile = hasattr(source, "num_cand")
+        given = {**vars(table), "each": each, "top": top, "most": None if profile else most}
+        for name, value in given.items():  # a rule that is not kept must not look as if it were
+            if value is not None:
+                raise InputError(name, "goes with a file, not with ballots that were read", value)
+        if isinstance(source, PollBallots):
+            return source
+        if profile:
             return from_profile(source, most=most)
         raise InputError("source", "must be a path or an abcvoting profile", source)
     path = Path(source)
