@@ -31,16 +31,8 @@ from privote.entropy import Entropy
 from privote.errors import InputError
 from privote.links import GaussianLink
 from privote.mechanisms import TauVoting
-from privote.mechanisms.polls import (
-    Greedy,
-    NoisyBits,
-    NoisyCounts,
-    PollMechanism,
-    PollOutcome,
-    PollSize,
-    Quota,
-    Seats,
-)
+from privote.mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
+from privote.mechanisms.polls import NoisyBits, NoisyCounts, PollMechanism
 from privote.planning.polls import plan_poll
 from privote.polls import PollBallots, read
 
@@ -165,7 +157,7 @@ def lines(name: str, ballots: PollBallots, behind: dict[str, list[float]]) -> It
                 hard = chance(plan.mechanism, ballots, outcome)
             row = f"{label:<9}{epsilon:>5g}" + "".join(shown(found[kind]) for kind in MECHANISMS)
             row += shown(hard)
-            for said in (None, typical):
+            for who, said in (("nothing said", None), ("typical said", typical)):
                 plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA, typical=said)
                 taken = plan.mechanism.facts()["mechanism"]
                 offered = [
@@ -174,7 +166,7 @@ def lines(name: str, ballots: PollBallots, behind: dict[str, list[float]]) -> It
                     if value is not None and (kind != "tau" or said is not None)
                 ]
                 short = max(offered) - (found[taken] or 0.0)
-                behind["nothing said" if said is None else "typical said"].append(short)
+                behind[who].append(short)
                 row += f"  {taken:<7}{100 * short:5.1f}"
             yield row
 

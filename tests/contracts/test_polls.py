@@ -19,16 +19,8 @@ from privote.accounting.counts import DiscreteGaussian
 from privote.entropy import Entropy
 from privote.links import GaussianLink
 from privote.mechanisms import TauVoting
-from privote.mechanisms.polls import (
-    NoisyBits,
-    NoisyCounts,
-    Peeling,
-    PollMechanism,
-    PollSize,
-    PollTally,
-    Quota,
-    Seats,
-)
+from privote.mechanisms.outcomes import PollSize, PollTally, Quota, Seats
+from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 from privote.planning.polls import plan_poll
 
 DELTA = 1e-3

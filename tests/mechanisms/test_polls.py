@@ -11,16 +11,8 @@ from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.entropy import Entropy
 from privote.errors import InputError, UnavailableError
 from privote.mechanisms import BinaryVoting
-from privote.mechanisms.polls import (
-    Greedy,
-    NoisyBits,
-    NoisyCounts,
-    Peeling,
-    PollSize,
-    PollTally,
-    Quota,
-    Seats,
-)
+from privote.mechanisms.outcomes import Greedy, PollSize, PollTally, Quota, Seats
+from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
 
 COUNTS = np.array([60, 55, 50, 40, 40, 30, 10, 0])
 ONCE = np.ones(8, np.int64)

@@ -10,7 +10,8 @@ import pytest
 from privote.accounting.renyi import DEFAULT_ORDERS, epsilon
 from privote.errors import InputError, UnavailableError
 from privote.ledger import Budget
-from privote.mechanisms.polls import Greedy, NoisyCounts, PollSize, Quota, Seats
+from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
+from privote.mechanisms.polls import NoisyCounts
 from privote.planning.polls import calibrated, decided_gap, even_race, plan_poll
 
 SIZE = PollSize(voters=500, options=12, most=12)

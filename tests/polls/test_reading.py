@@ -341,7 +341,7 @@ def test_real_polls_are_read(shared_data: Path, name: str) -> None:
     ],
 )
 def test_the_greedy_rule_selects_what_was_selected(shared_data: Path, name, winners) -> None:
-    from privote.mechanisms.polls import Greedy
+    from privote.mechanisms.outcomes import Greedy
 
     found = read(shared_data / name)
     assert found.costs is not None

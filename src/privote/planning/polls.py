@@ -17,17 +17,8 @@ from ..accounting.filters import pinned_order
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..errors import InputError, UnavailableError, finite, positive
 from ..ledger import Budget
-from ..mechanisms.polls import (
-    Greedy,
-    NoisyBits,
-    NoisyCounts,
-    Peeling,
-    PollMechanism,
-    PollOutcome,
-    PollSize,
-    Quota,
-    Seats,
-)
+from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
+from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 
 #: What ``mechanism`` may be called.
 POLL_MECHANISMS = ("auto", "binary", "tau", "counts", "top-m")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..ballots import Ballots, BallotSource
 from ..errors import BallotError, InputError, MissingExtraError, UnavailableError, whole
-from ..mechanisms.polls import PollSize, PollTally
+from ..mechanisms.outcomes import PollSize, PollTally
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array

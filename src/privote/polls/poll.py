@@ -15,15 +15,8 @@ from ..errors import InputError, positive
 from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.totals import check_name
-from ..mechanisms.polls import (
-    Drawn,
-    Greedy,
-    NoisyCounts,
-    PollOutcome,
-    Quota,
-    Seats,
-    ranking,
-)
+from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
+from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
 from .ballots import PollBallots
 from .reading import read
