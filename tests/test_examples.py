@@ -20,6 +20,7 @@ EXPECTED = {
     "who_pays_what.py": (60, r"Two half batches add up to the whole: True"),
     "sparse_records.py": (90, r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27"),
     "neighbours.py": (120, r"epsilon=1\.98 a record, allowance 61 for life"),
+    "poll.py": (120, r"Fresh noise is refused: the budget of data set 'the quarter'"),
     "coalition/run.py": (240, r"Sites that took part: south, west; registered: 2"),
     "departures.py": (120, r"formula 6\.79; true 20\.30"),
     "own_mechanism.py": (60, r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries"),

@@ -12,7 +12,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import audit, datasets, learning, metrics, planning, report, votefiles
+    from . import audit, datasets, learning, metrics, planning, polls, report, votefiles
     from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
     from .ballots import Ballots, SparseBallots
     from .electorate import Electorate
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         VoteMechanism,
     )
     from .planning import advise
+    from .polls import poll
     from .release import Release
 
 __all__ = [
@@ -87,6 +88,8 @@ __all__ = [
     "learning",
     "metrics",
     "planning",
+    "poll",
+    "polls",
     "report",
     "votefiles",
 ]
@@ -107,10 +110,11 @@ _NAMES = {
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
     "TauVoting VoteMechanism",
     "planning": "advise",
+    "polls": "poll",
     "release": "Release",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
-_ROOMS = ("audit", "datasets", "learning", "metrics", "planning", "report", "votefiles")
+_ROOMS = ("audit", "datasets", "learning", "metrics", "planning", "polls", "report", "votefiles")
 
 
 if not TYPE_CHECKING:  # whoever checks types reads the imports above, and finds misspelt names

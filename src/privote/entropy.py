@@ -11,6 +11,7 @@ import math
 import os
 import secrets
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 _WORD = 62  # bits of a first draw: fits an int64 and converts to float64 without overflow
 _MANTISSA = 53
+_WIDEST = 1e15  # standard deviations of integer noise: sums with counts stay within an int64
 
 
 class Entropy:
@@ -133,6 +135,56 @@ class Entropy:
         draw = self.uniform(len(log_p))[:, None] * heap[:, -1:]
         place = np.minimum((draw >= heap).sum(axis=1), log_p.shape[1] - 1)
         return np.asarray(np.take_along_axis(order, place[:, None], axis=1)[:, 0])
+
+    def discrete_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
+        """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)), exactly.
+
+        Canonne, Kamath and Steinke 2020, Algorithms 1 to 3: rejection from a discrete Laplace, in
+        whole numbers throughout. ``sigma`` counts as the rational number that the float is.
+        """
+        if not 0 < sigma < _WIDEST:
+            raise InputError("sigma", f"must lie between 0 and {_WIDEST:g}", sigma)
+        numerator, denominator = (part**2 for part in Fraction(sigma).as_integer_ratio())
+        draws = [self._one_gaussian(numerator, denominator) for _ in range(count)]
+        return np.array(draws, np.int64)
+
+    def _one_gaussian(self, numerator: int, denominator: int) -> int:
+        """Draw once, with the variance as a fraction."""
+        scale = math.isqrt(numerator // denominator) + 1
+        below = 2 * numerator * denominator * scale**2
+        while True:
+            draw = self._laplace(scale)
+            off = abs(draw) * denominator * scale - numerator
+            if self._exp_minus(off * off, below):
+                return draw
+
+    def _laplace(self, scale: int) -> int:
+        """Draw x with probability proportional to exp(-|x| / scale)."""
+        while True:
+            part = self.below(scale)
+            if not self._exp_minus(part, scale):
+                continue
+            size = part
+            while self._exp_below_one(1, 1):
+                size += scale
+            negative = self.below(2) == 1
+            if size or not negative:  # else 0 would be drawn twice as often
+                return -size if negative else size
+
+    def _exp_minus(self, numerator: int, denominator: int) -> bool:
+        """Return True with probability exp(-numerator / denominator), by rational coins only."""
+        whole, rest = divmod(numerator, denominator)
+        for _ in range(whole):
+            if not self._exp_below_one(1, 1):
+                return False
+        return self._exp_below_one(rest, denominator)
+
+    def _exp_below_one(self, numerator: int, denominator: int) -> bool:
+        # The run of successes with chances p/1, p/2, p/3 ... is even with probability exp(-p).
+        tries = 1
+        while self.below(denominator * tries) < numerator:
+            tries += 1
+        return tries % 2 == 1
 
     def subset(self, size: int, items: int) -> Sequence[int]:
         """Return a uniform ``size``-subset of ``range(items)`` (Floyd's algorithm)."""

@@ -20,6 +20,7 @@ from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .plan import plan
+from .poll import plan_poll, poll
 from .predict import predict
 from .train import train
 from .tune import tune
@@ -61,8 +62,9 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, tune, audit, train, predict, demo):
+for verb in (label, plan, tune, audit, train, predict, poll, demo):
     app.command()(verb)
+app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")
 speak(app)

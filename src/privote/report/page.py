@@ -60,8 +60,12 @@ def render_page(
     sections: Sequence[Section],
     notices: Sequence[str] = (),
     sealed: bool = False,
+    one_sheet: bool = False,
 ) -> str:
-    """Return the report as HTML text; parameters as in `write_page`."""
+    """Return the report as HTML text; parameters as in `write_page`.
+
+    ``one_sheet`` is for what hangs on a wall: no contents, and small on paper.
+    """
     hidden = [section.heading for section in sections if section.sealed]
     if hidden and not sealed:
         raise InputError(
@@ -83,7 +87,8 @@ def render_page(
         css=CSS,
         intro=_paragraphs(intro),
         notices="".join(f'<p class="notice">{escape(text)}</p>\n' for text in warnings),
-        contents=_contents(sections) if len(sections) > 2 else "",
+        contents=_contents(sections) if len(sections) > 2 and not one_sheet else "",
+        kind=' class="sheet"' if one_sheet else "",
         body=body,
         version=escape(__version__),
     )
@@ -185,7 +190,7 @@ _DOCUMENT = """<!DOCTYPE html>
 <title>{title}</title>
 <style>{css}</style>
 </head>
-<body>
+<body{kind}>
 <header>
 <p class="kicker">privote report</p>
 <h1>{title}</h1>

@@ -88,9 +88,24 @@ pre { margin: 0 0 1.4rem; padding: .8rem 1rem; overflow-x: auto; background: var
 code { font-family: ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace; }
 footer { margin-top: 3.5rem; padding-top: 1rem; border-top: 1px solid var(--line);
   font-size: .85rem; color: var(--soft); }
+@page sheet { margin: 1.2cm; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   .frame { margin-left: 0; transform: none; width: 100%; max-width: none; }
   .mark, .notice { border: 1px solid; background: none; }
+  .sheet { font-size: 8pt; line-height: 1.3; page: sheet; }
+  .sheet h1 { font-size: 15pt; margin-bottom: .3rem; }
+  .sheet h2 { font-size: 10pt; margin: .5rem 0 .2rem; }
+  .sheet header, .sheet .intro p, .sheet p, .sheet .kicker { margin: 0 0 .3rem; padding: 0; }
+  .sheet .intro, .sheet .notice, .sheet table, .sheet caption, .sheet figcaption { font-size: 8pt; }
+  .sheet .notice { padding: .2rem .5rem; }
+  .sheet .facts { margin: .4rem 0; flex-wrap: nowrap; }
+  .sheet .facts div { padding: .2rem .5rem; flex-basis: 0; }
+  .sheet dd { font-size: 10pt; }
+  .sheet footer { font-size: 7pt; padding-top: .2rem; }
+  .sheet footer p { margin: 0; }
+  .sheet .frame, .sheet figure, .sheet footer { margin-top: .3rem; margin-bottom: .4rem; }
+  .sheet th, .sheet td { padding: .1rem .4rem; }
+  .sheet figure svg { max-height: 8cm; }
 }
 """

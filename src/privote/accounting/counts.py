@@ -1,0 +1,143 @@
+"""Counts of a poll: how far one ballot moves them, what noise on them costs, how far it reaches.
+
+Neighbours are two polls of as many voters in which one ballot differs. Counts are integers, so is
+their noise: the discrete Gaussian of Canonne, Kamath and Steinke (2020, Definition 1), whose Rényi
+divergence under a shift of integers is that of the Gaussian or less (their Proposition 5).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from ..errors import positive
+from .renyi import Floats
+
+_REACH = 12.0  # standard deviations of a table: beyond lies less than e^-72
+_TABLED = 20_000.0  # sigmas above have the normal's own sums, right to 1 / (24 sigma^2)
+_STEPS = 513
+_NARROW = 1e-3  # ranges below: the cap is exact to the digits that the search would keep
+
+
+def squared_shift(options: int, most: int, each: int = 1) -> int:
+    """Return the largest squared length by which one replaced ballot moves the counts.
+
+    A ballot gives each option 0 to ``each`` points and ``most`` in all. The length is convex in
+    either ballot, so it is largest at corners: options in full, and one with what remains. Two
+    ballots do best on options of their own: as many in full as there are, then remainders.
+
+    Approvals (``each`` = 1) give min(2 most, options); 3 points each and 7 in all give 38.
+    """
+    most = min(most, each * options)
+    full, rest = divmod(most, each)
+    whole = min(2 * full, options)
+    return each**2 * whole + rest**2 * min(2, options - whole)
+
+
+def changed_options(options: int, most: int) -> int:
+    """Return on how many options two ballots with at most so many approvals can differ."""
+    return min(2 * most, options)
+
+
+def bounded_range_rdp(width: float, orders: Floats) -> Floats:
+    """Return the largest Rényi divergence of two distributions whose log-ratio has this range.
+
+    The log-ratio of an exponential mechanism's outcomes between neighbours lies in an interval
+    [t - width, t] (Durfee and Rogers 2019). E[e^(order L)] is convex in L and E[e^L] = 1 is given,
+    so only the two ends occur in the worst case; t is searched. It is below order width^2 / 8
+    (Cesar and Rogers 2021, Lemma 3.2), which also caps what is left of the search's error.
+    """
+    width = positive("width", width)
+    cap = np.minimum(orders * width**2 / 8, width)
+    if width < _NARROW:
+        return cap
+    low, high = np.full(len(orders), 0.0), np.full(len(orders), width)
+    best = np.zeros(len(orders))
+    for _ in range(3):
+        top = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
+        costs = _two_point(top, width, orders)
+        at = costs.argmax(axis=0)[None]
+        best = np.maximum(best, costs.max(axis=0))
+        low = np.take_along_axis(top, np.maximum(at - 1, 0), axis=0)[0]
+        high = np.take_along_axis(top, np.minimum(at + 1, _STEPS - 1), axis=0)[0]
+    return np.minimum(best * (1 + 1e-9), cap)
+
+
+def _two_point(top: Floats, width: float, orders: Floats) -> Floats:
+    """Return D_a where the log-ratio is ``top`` or ``top - width``: (tops, orders)."""
+    low = top - width
+    with np.errstate(divide="ignore"):
+        # Probability of the upper end, such that the ratios' mean is 1.
+        log_up = np.log(-np.expm1(low)) - top - math.log(-math.expm1(-width))
+        log_down = np.log(np.expm1(top)) - top - math.log(-math.expm1(-width))
+    moments = np.logaddexp(log_up + orders * top, log_down + orders * low)
+    return np.asarray(np.maximum(moments, 0.0) / (orders - 1))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """Integer noise N with Pr[N = x] proportional to exp(-x^2 / (2 sigma^2))."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+
+    @property
+    def reach(self) -> int:
+        """Beyond this the noise is never seen: the probability is below e^-72."""
+        return math.ceil(_REACH * self.sigma) + 1
+
+    def at_most(self, x: npt.ArrayLike) -> Floats:
+        """Return Pr[N <= x] for integers x."""
+        at = np.asarray(x, np.float64)
+        if self.sigma > _TABLED:
+            return np.asarray(ndtr((at + 0.5) / self.sigma))
+        table = _table(self.sigma)
+        place = np.clip(at + self.reach, -1, 2 * self.reach).astype(np.int64)
+        return np.asarray(np.where(place < 0, 0.0, table[np.maximum(place, 0)]))
+
+    def above(self, x: npt.ArrayLike) -> Floats:
+        """Return Pr[N > x], by symmetry: exact also where it is small."""
+        return self.at_most(-np.asarray(x, np.float64) - 1)
+
+    def within(self, options: int, confidence: float) -> int:
+        """Return the least h such that all of so many noises lie in -h..h with this chance."""
+        return self._least(lambda h: float((1 - 2 * self.above(h)) ** options), confidence)
+
+    def apart(self, options: int, confidence: float) -> int:
+        """Return the least g such that no two of so many noises are further apart than g."""
+        if options == 1:
+            return 0
+        step = max(1, int(self.sigma / 50))  # a wider step only makes the chance smaller
+        lowest = np.arange(-self.reach, self.reach + 1, step)
+
+        def chance(g: int) -> float:
+            # The least noise lies in [x, x + step): all in [x, x + g], not all in [x + step, x + g]
+            inside = self.at_most(lowest + g) - self.at_most(lowest - 1)
+            later = np.maximum(self.at_most(lowest + g) - self.at_most(lowest + step - 1), 0.0)
+            return float((inside**options - later**options).sum())
+
+        return self._least(chance, confidence)
+
+    def _least(self, chance: object, confidence: float) -> int:
+        assert callable(chance)
+        low, high = -1, 2 * self.reach
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if chance(middle) >= confidence else (middle, high)
+        return high
+
+
+@lru_cache(maxsize=16)
+def _table(sigma: float) -> Floats:
+    end = math.ceil(_REACH * sigma) + 1
+    weights = np.exp(-0.5 * (np.arange(-end, end + 1) / sigma) ** 2)
+    table = np.cumsum(weights) / weights.sum()
+    table.setflags(write=False)
+    return np.asarray(table)

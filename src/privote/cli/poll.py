@@ -1,0 +1,331 @@
+"""``privote poll`` and ``privote plan poll``: ballots of people in, winners and a page out."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privote.errors import InputError
+
+from . import options
+from .groups import Group, grouped
+
+_BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
+Seats = Annotated[
+    int | None,
+    typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
+]
+QuotaShare = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="All options win that more than this share of the voters approve.",
+        rich_help_panel=_OUTCOME,
+    ),
+]
+Most = Annotated[
+    int | None,
+    typer.Option(
+        help="The poll's rule: how many approvals, or points in all, a ballot may have. Never the "
+        "largest ballot seen; no limit unless told, or a Pabulib file says one.",
+        rich_help_panel=_BALLOTS,
+    ),
+]
+Each = Annotated[
+    int | None,
+    typer.Option(
+        help="The poll's rule: how many points an option may get; 1 makes any an approval.",
+        rich_help_panel=_BALLOTS,
+    ),
+]
+Typical = Annotated[
+    float | None,
+    typer.Option(
+        help="How many approvals a typical ballot has, as expected before the poll, never from "
+        "these ballots: then clipping the few long ones is considered.",
+        rich_help_panel=_OUTCOME,
+    ),
+]
+Confidence = Annotated[float, typer.Option(help="Of intervals and of what is called decided.")]
+PollDelta = Annotated[
+    float,
+    typer.Option(help="The probability that is left out of the promise.", rich_help_panel=_PEOPLE),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingFlags:
+    """How ballots are read."""
+
+    most: Most = None
+    each: Each = None
+    top: Annotated[
+        int | None,
+        typer.Option(
+            help="Orders and categories: how many first places are approved; 1 unless told.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
+    invalid: Annotated[
+        str,
+        typer.Option(
+            metavar="error|empty",
+            help="What becomes of a ballot that breaks the rule.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = "error"
+    options: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...|FILE",
+            help="The options, or a file with one a line: which columns they are; needed for "
+            "lists and long tables.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="wide|list|long",
+            help="A column an option; one column of lists; or a row an approval.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
+    voter: Annotated[
+        str | None, typer.Option(help="The column that names voters.", rich_help_panel=_BALLOTS)
+    ] = None
+    column: Annotated[
+        str | None, typer.Option(help="The column with options.", rich_help_panel=_BALLOTS)
+    ] = None
+    separator: Annotated[
+        str | None, typer.Option(help="Between options of a list.", rich_help_panel=_BALLOTS)
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between cells.", rich_help_panel=_BALLOTS)
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="E.g. cp1252.", rich_help_panel=_BALLOTS)] = (
+        None
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as the library takes them."""
+        given = asdict(self)
+        if self.options is not None:
+            file = Path(self.options)
+            names = (
+                file.read_text(encoding="utf-8-sig").splitlines()
+                if file.is_file()
+                else self.options.split(",")
+            )
+            given["options"] = [name.strip() for name in names if name.strip()]
+        return given
+
+
+@grouped(reading=Group(of=ReadingFlags))
+def poll(
+    reading: ReadingFlags,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.",
+        ),
+    ],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    seats: Seats = None,
+    quota: QuotaShare = None,
+    shares: Annotated[
+        bool,
+        typer.Option(
+            "--shares", help="Publish shares with intervals, too.", rich_help_panel=_OUTCOME
+        ),
+    ] = False,
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="auto, binary, tau, counts or top-m; auto decides by public numbers.",
+            rich_help_panel=_OUTCOME,
+        ),
+    ] = "auto",
+    tau: Annotated[
+        float | None, typer.Option(help="tau: the norm to clip to.", rich_help_panel=_OUTCOME)
+    ] = None,
+    typical: Typical = None,
+    confidence: Confidence = 0.95,
+    title: Annotated[str | None, typer.Option(help="What the poll is called.")] = None,
+    people: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Who voted: their budget in the ledger is charged.",
+            rich_help_panel=_PEOPLE,
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|ADDRESS", help="Where polls are counted.", rich_help_panel=_PEOPLE
+        ),
+    ] = None,
+    beside: options.Beside = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="The epsilon of all polls of these people together; fixed by the first one, where "
+            "it is --epsilon unless told.",
+            rich_help_panel=_PEOPLE,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder for poll.html, to publish, and poll.json."),
+    ] = None,
+    show_sealed: Annotated[
+        bool,
+        typer.Option(
+            "--show-sealed", help="Also write owner.html: true counts, for the owner's eyes."
+        ),
+    ] = False,
+    force: options.Force = False,
+    seed: options.Seed = None,
+    json: options.Json = False,
+) -> None:
+    """Publish who won a poll, not who voted for whom.
+
+    The promise is for one person's ballot replaced by any other; the number of voters is public.
+    Without --seats and --quota, the greedy rule where options have costs, as in a Pabulib file,
+    else a quota of one half. Nothing is published that was not paid for: without --shares no
+    counts and no margins.
+
+    Example:
+
+        privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
+    """
+    from privote.ledger import Location
+    from privote.polls import poll as run
+    from privote.report.polls import published
+
+    from .progress import working
+
+    if show_sealed and output is None:
+        raise InputError("--show-sealed goes with --output: give it too")
+    claim = nullcontext() if output is None else published(output, owner=show_sealed, force=force)
+    with claim as write:
+        with working("counting"):
+            result = run(
+                file,
+                epsilon=epsilon,
+                delta=delta,
+                seats=seats,
+                quota=quota,
+                shares=shares,
+                mechanism=mechanism,
+                tau=tau,
+                typical=typical,
+                confidence=confidence,
+                title=title,
+                people=people,
+                ledger=None if ledger is None else Location.of(ledger, beside),
+                budget=budget,
+                seed=seed,
+                **reading.arguments(),
+            )
+        _show(result, json=json)
+        if write is not None:
+            write(result)
+
+
+def _show(result: Any, *, json: bool) -> None:
+    from .output import print_facts, print_json, print_table, say
+
+    if json:
+        print_json(result.facts())
+        return
+    print_facts(result.brief(), title=result.title)
+    if result.shares is not None:
+        after = ["decided" if call.decided else "too close to call" for call in result.calls]
+        rows = [
+            {
+                "option": share.option,
+                "share": f"{share.share:.4f}",
+                "from": f"{share.low:.4f}",
+                "to": f"{share.high:.4f}",
+                "ahead of the next": call,
+            }
+            for share, call in zip(result.shares, [*after, ""], strict=True)
+        ]
+        print_table(rows, title="Shares, with intervals for all options at once")
+    say(result.statement())
+
+
+def plan_poll(
+    voters: options.Voters,
+    number: Annotated[int, typer.Option("--options", help="How many options.")],
+    epsilon: options.Epsilon,
+    delta: PollDelta = 1e-6,
+    most: Most = None,
+    each: Each = None,
+    seats: Seats = None,
+    quota: QuotaShare = None,
+    typical: Typical = None,
+    confidence: Confidence = 0.95,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Priced for a ledger that other polls charge, too.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it, as an .svg file.")
+    ] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Say how close a race a budget decides, and how wide intervals will be, before a poll.
+
+    No ballots are read, so every number may be published. "decides" is how many votes apart
+    options must be: from the bar with a quota, winners from losers with seats; then all of them
+    come out right with the confidence asked for.
+
+    Example:
+
+        privote plan poll --voters 500 --options 12 --epsilon 1
+    """
+    from privote.planning.polls import poll_plans
+    from privote.report.polls import plan_plot, plan_rows
+
+    from .files import claimed
+    from .output import print_json, print_table
+    from .progress import working
+
+    claim = nullcontext() if plot is None else claimed(plot, force=force, suffixes=(".svg",))
+    with claim as part:
+        with working("planning"):
+            asked, plans = poll_plans(
+                voters,
+                number,
+                epsilon=epsilon,
+                delta=delta,
+                most=most,
+                each=1 if each is None else each,
+                seats=seats,
+                quota=quota,
+                typical=typical,
+                confidence=confidence,
+                shared=shared,
+            )
+        rows = plan_rows(asked, plans)
+        if part is not None:
+            part.write_text(plan_plot(plans), encoding="utf-8")
+    if json:
+        print_json({"voters": voters, "options": number, "confidence": confidence, "plans": rows})
+        return
+    caption = (
+        f"For all options at once, in {100 * confidence:g} of 100 polls. No ballots were read: "
+        "these numbers may be published."
+    )
+    print_table(rows, title=f"A poll of {voters:,} voters on {number:,} options", caption=caption)

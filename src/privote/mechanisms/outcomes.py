@@ -1,0 +1,185 @@
+"""One question to people: its public numbers, its tally, and who wins by counts.
+
+What is decided from counts that were released costs nothing more, so an outcome is the same for
+true counts, which are sealed, and for noisy ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.counts import changed_options, squared_shift
+from ..errors import InputError, UnavailableError, positive, whole
+from .base import Bools
+
+Whole = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollSize:
+    """The public numbers of a poll.
+
+    Attributes
+    ----------
+    voters, options
+        How many; the number of voters is public.
+    most
+        How many approvals a ballot may have, or points in all, by the poll's rule; without a rule
+        as many as there are options (times ``each``). Never what the largest ballot has.
+    each
+        How many points a ballot may give an option; 1 for approvals.
+    """
+
+    voters: int
+    options: int
+    most: int
+    each: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("voters", "options", "most", "each"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        object.__setattr__(self, "most", min(self.most, self.each * self.options))
+
+    @property
+    def squared_shift(self) -> int:
+        """How far one replaced ballot moves the counts: the squared length."""
+        return squared_shift(self.options, self.most, self.each)
+
+    @property
+    def changes(self) -> int:
+        """On how many options two ballots can differ."""
+        return changed_options(self.options, self.most)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PollTally:
+    """What ballots add up to. Sealed: these are the true counts.
+
+    Attributes
+    ----------
+    voters
+        How many ballots, empty ones included.
+    by_size
+        For each number of approvals (or points) that occurs, the counts of the ballots with so
+        many: (options,) each.
+    """
+
+    voters: int
+    by_size: Mapping[int, Whole]
+    options: int
+
+    @cached_property
+    def counts(self) -> Whole:
+        """How many approvals (or points) each option has: (options,)."""
+        return sum(self.by_size.values(), np.zeros(self.options, np.int64))
+
+    def weighted(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the counts where a ballot of s approvals counts ``weights[s]`` for each."""
+        start: npt.NDArray[Any] = np.zeros(self.options, weights.dtype)
+        return sum((weights[size] * row for size, row in self.by_size.items()), start)
+
+
+class PollOutcome(ABC):
+    """Who wins, by counts. Ties go by ``order`` (options,), a permutation; by place without one."""
+
+    @abstractmethod
+    def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
+        """Return which options win: (options,)."""
+
+    @abstractmethod
+    def check(self, size: PollSize) -> None:
+        """Refuse what does not go with a poll of this size."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the rule in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota(PollOutcome):
+    """Every option wins that more than this share of the voters approve."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", positive("quota", self.share))
+        if not self.share < 1:
+            raise InputError("quota", "must lie strictly between 0 and 1", self.share)
+
+    def check(self, size: PollSize) -> None:
+        """Refuse points: a share of the voters is about approvals."""
+        if size.each > 1:
+            raise UnavailableError(
+                "quota", "goes with approvals, and this poll has points: with `each=1` any are one"
+            )
+
+    def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
+        """Return which options lie above the bar."""
+        return np.asarray(counts > self.share * voters)
+
+    def describe(self) -> str:
+        """Return the rule in words."""
+        return f"every option that more than {self.share:.6g} of the voters approve"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seats(PollOutcome):
+    """So many options win: those with the largest counts."""
+
+    number: int
+
+    def check(self, size: PollSize) -> None:
+        """Refuse a number of seats that leaves nothing to decide."""
+        whole("seats", self.number, most=max(size.options - 1, 1))
+
+    def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
+        """Return which options are among the largest."""
+        won = np.zeros(len(counts), bool)
+        won[ranking(counts, order)[: self.number]] = True
+        return won
+
+    def describe(self) -> str:
+        """Return the rule in words."""
+        return f"the {self.number} most approved" if self.number > 1 else "the most approved"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(PollOutcome):
+    """Options win from the largest count down, each whose cost what is left of the money covers."""
+
+    costs: tuple[Fraction, ...]
+    money: Fraction
+
+    def check(self, size: PollSize) -> None:
+        """Refuse costs that are not one for each option."""
+        if len(self.costs) != size.options:
+            raise InputError("costs", f"must be {size.options}, one an option", len(self.costs))
+
+    def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
+        """Return which options are paid for."""
+        won, left = np.zeros(len(counts), bool), self.money
+        for option in ranking(counts, order).tolist():
+            if self.costs[option] <= left:
+                won[option] = True
+                left -= self.costs[option]
+        return won
+
+    def describe(self) -> str:
+        """Return the rule in words."""
+        return (
+            f"from the most approved down, while {float(self.money):,.12g} of money lasts (greedy)"
+        )
+
+
+def ranking(counts: npt.NDArray[Any], order: Whole | None = None) -> npt.NDArray[np.intp]:
+    """Return the options from the largest count down."""
+    ties = np.arange(len(counts)) if order is None else order
+    return np.asarray(np.lexsort((ties, -np.asarray(counts))))

@@ -1,0 +1,349 @@
+"""Before a poll: which mechanism, how close a race it decides, how wide intervals will be.
+
+Only public numbers go in: voters, options, the poll's rule on approvals, the budget, and what the
+organiser says beforehand about a typical ballot. So a plan may be published before the poll is
+held, and what is chosen here is chosen without looking at a ballot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..accounting.filters import pinned_order
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
+from ..errors import InputError, UnavailableError, finite, positive
+from ..ledger import Budget
+from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
+from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
+
+#: What ``mechanism`` may be called.
+POLL_MECHANISMS = ("auto", "binary", "tau", "counts", "top-m")
+
+_CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
+_WORTH = 0.01  # how much less noise other orders must allow to be searched
+_ROOM = 1e-9  # relative: a curve worked out at all orders may differ by so much from one at one
+_TRADE = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the epsilon asked for: what more, or less, would buy
+_RUNGS = 24  # of the ladder on either side of the last seat
+_WHOLE = 3.0  # times a typical ballot: what clipping leaves whole, or it decides instead of voters
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollPlan:
+    """What a poll will be released with, and what that is good for. All of it is public.
+
+    Attributes
+    ----------
+    mechanism, size, outcome
+        What is drawn, of which poll, and who wins by it.
+    curve
+        The price: (orders,) at ``DEFAULT_ORDERS``.
+    epsilon, delta
+        The same as a promise, for one replaced ballot.
+    confidence
+        Of the figures below.
+    gap
+        In votes: with a quota, options this far from the bar are all on their side of it; with
+        seats, winners this far ahead of all losers are the ones released; spending money, options
+        this far apart are all in their order.
+    interval
+        Half the width of the intervals of all options at once, in votes; None without shares.
+    considered
+        How close a race each mechanism that was considered decides half of the time, in votes.
+    reason
+        Why this one, in one sentence.
+    """
+
+    mechanism: PollMechanism
+    size: PollSize
+    outcome: PollOutcome
+    curve: Floats
+    epsilon: float
+    delta: float
+    confidence: float
+    gap: float
+    interval: int | None
+    considered: Mapping[str, float]
+    reason: str
+
+
+def plan_poll(
+    size: PollSize,
+    outcome: PollOutcome,
+    *,
+    epsilon: float,
+    delta: float,
+    shares: bool = False,
+    mechanism: str = "auto",
+    tau: float | None = None,
+    typical: float | None = None,
+    confidence: float = 0.95,
+    shared: bool = False,
+) -> PollPlan:
+    """Choose the mechanism of a poll and its noise, from public numbers.
+
+    Parameters
+    ----------
+    size, outcome
+        The poll, and who wins.
+    epsilon, delta
+        What the poll may cost, for one replaced ballot.
+    shares
+        Whether counts are to be published, too: then it is noise on counts.
+    mechanism
+        ``"auto"``: the one that decides the closest race. ``"binary"``: one bit an option, for a
+        quota. ``"counts"``: noise on every count. ``"top-m"``: winners one after the other, for
+        seats. ``"tau"``: bits or counts of clipped ballots.
+    tau, typical
+        For ``"tau"``: the norm to clip ballots to; or how many approvals a typical ballot has, as
+        the organiser expects *before the poll*. With ``typical``, auto considers clipping, too.
+    confidence
+        Of the gap and of intervals.
+    shared
+        Whether the price must fit a budget that other polls may charge, too, as in a ledger.
+    """
+    budget = Budget(epsilon=epsilon, delta=delta)
+    outcome.check(size)
+    if mechanism not in POLL_MECHANISMS:
+        raise InputError("mechanism", f"must be one of {', '.join(POLL_MECHANISMS)}", mechanism)
+    if not 0 < finite("confidence", confidence) < 1:
+        raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
+    if typical is not None and not 1 <= positive("typical", typical) <= size.options:
+        raise InputError("typical", f"must lie from 1 to {size.options} approvals", typical)
+    if tau is not None and mechanism != "tau":
+        raise InputError("tau", "goes with `mechanism=tau`", tau)
+    made = _candidates(size, outcome, shares, mechanism, tau, typical)
+    settled = {name: calibrated(each, size, budget, shared=shared) for name, each in made}
+    considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
+    best = min(considered, key=considered.__getitem__)
+    chosen = settled[best]
+    curve = chosen.rdp(size, DEFAULT_ORDERS)
+    return PollPlan(
+        mechanism=chosen,
+        size=size,
+        outcome=outcome,
+        curve=curve,
+        epsilon=_epsilon(curve, delta),
+        delta=budget.delta,
+        confidence=confidence,
+        gap=decided_gap(chosen, size, outcome, confidence),
+        interval=chosen.noise.within(size.options, confidence)
+        if shares and isinstance(chosen, NoisyCounts)
+        else None,
+        considered=considered,
+        reason=_reason(best, considered, mechanism, shares),
+    )
+
+
+def _candidates(
+    size: PollSize,
+    outcome: PollOutcome,
+    shares: bool,
+    mechanism: str,
+    tau: float | None,
+    typical: float | None,
+) -> list[tuple[str, PollMechanism]]:
+    """Return the mechanisms that can release this outcome, by name, with any noise."""
+    found: list[tuple[str, PollMechanism]] = []
+    if tau is None and typical is not None and 2 * _WHOLE * typical < size.changes:
+        tau = math.sqrt(_WHOLE * typical)
+    clips = tau is not None and size.each == 1
+    if isinstance(outcome, Quota):
+        found.append(("binary", NoisyBits(sigma=1.0, quota=outcome.share)))
+        if clips:
+            found.append(("tau", NoisyBits(sigma=1.0, quota=outcome.share, tau=tau)))
+    else:
+        if clips:
+            found.append(("tau", NoisyCounts(sigma=1.0, tau=tau)))
+        if isinstance(outcome, Seats):
+            found.append(("top-m", Peeling(rate=1.0, seats=outcome.number)))
+    found.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
+    if shares:
+        found = found[-1:]
+    named = [each for each in found if mechanism in ("auto", each[0])]
+    if not named:
+        raise _unavailable(mechanism, shares, size, tau, typical)
+    return named
+
+
+def _unavailable(
+    mechanism: str, shares: bool, size: PollSize, tau: float | None, typical: float | None
+) -> InputError:
+    if shares:
+        return UnavailableError(
+            "mechanism", "must be counts with `shares=True`: nothing else has counts", mechanism
+        )
+    if mechanism == "tau" and size.each == 1:
+        if tau is None and typical is None:
+            return InputError("tau", "must be given for `mechanism=tau`, or `typical`")
+        return UnavailableError(
+            "typical",
+            f"must be less than {size.changes / 2 / _WHOLE:.3g} for `mechanism=tau`: two ballots "
+            f"differ on {size.changes} options at most, so clipping gains nothing; or give `tau`",
+            typical,
+        )
+    return UnavailableError("mechanism", "cannot release this outcome of this poll", mechanism)
+
+
+def calibrated(
+    mechanism: PollMechanism, size: PollSize, budget: Budget, *, shared: bool = False
+) -> PollMechanism:
+    """Return the mechanism with the least noise whose price fits the budget.
+
+    First at the one order at which a shared budget is counted: a poll that takes the whole budget
+    of a ledger fits it. Unless it is ``shared``, at the best of all orders, where another one is
+    better: that of a few rounds of the exponential mechanism is near infinity.
+    """
+    pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
+
+    def fits(noise: float, orders: Floats) -> bool:
+        curve = mechanism.scaled(noise).rdp(size, orders)
+        return float(np.max(epsilon(curve, orders, budget.delta))) <= budget.epsilon * (1 - _ROOM)
+
+    def least(high: float, orders: Floats) -> float:
+        low = high
+        while not fits(high, orders):
+            low, high = high, 2 * high
+        while low == high or (low > _CLOSE and fits(low, orders)):  # below is no noise to speak of
+            low, high = low / 2, low
+        while high > low * (1 + _CLOSE):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if fits(middle, orders) else (middle, high)
+        return high
+
+    noise = least(1.0, pinned)
+    bits = 16 - math.frexp(noise)[1]
+    if not shared and fits(noise * (1 - _WORTH), DEFAULT_ORDERS):
+        noise = least(noise, DEFAULT_ORDERS)
+    # Up, to a short number: whole numbers are drawn by exact fractions of it.
+    return mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
+
+
+def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) -> float:
+    """Return the steps of an even ladder of counts that are decided rightly half of the time.
+
+    By this mechanisms are compared. Options are made up: one at each step. The race of
+    :func:`decided_gap`, with all losers side by side, is no poll that is held, and makes too much
+    of rare large noise where there are many options.
+    """
+    if not isinstance(outcome, Seats):
+        return decided_gap(mechanism, size, outcome, 0.5)
+    won, lost = outcome.number, size.options - outcome.number
+    above, below = min(won, _RUNGS), min(lost, _RUNGS)
+    rungs = np.arange(above, -below, -1, dtype=np.float64)
+    times = np.ones(len(rungs), np.int64)
+    times[0] += won - above  # further up, or down, nobody is in danger
+    times[-1] += lost - below
+    low, high = 1e-6, 1.0
+
+    def right(step: float) -> bool:
+        return mechanism.chance(step * rungs, times, size.voters, outcome) >= 0.5
+
+    while not right(high):
+        low, high = high, 4 * high
+    while high > low * 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if right(middle) else (middle, high)
+    return high
+
+
+def decided_gap(
+    mechanism: PollMechanism, size: PollSize, outcome: PollOutcome, confidence: float
+) -> float:
+    """Return the closest race that is decided rightly this often, in votes; see `PollPlan.gap`.
+
+    For all options at once, however many are that close: a race with few rivals is decided more
+    often.
+    """
+    if isinstance(outcome, Greedy):
+        assert isinstance(mechanism, NoisyCounts)
+        return float(mechanism.noise.apart(size.options, confidence))
+
+    def right(gap: int) -> bool:
+        if isinstance(outcome, Quota):
+            # The same distance on either side is the same race; above is what can be wrong once.
+            voters = 2 * gap + 2 * size.voters
+            above = math.ceil(outcome.share * voters) + gap
+            counts, times = [above], [size.options]
+        else:
+            assert isinstance(outcome, Seats)
+            counts, times = [gap, 0], [outcome.number, size.options - outcome.number]
+            voters = size.voters
+        where = np.array(counts, np.float64)
+        return mechanism.chance(where, np.array(times), voters, outcome) >= confidence
+
+    low, high = 0, 1
+    while not right(high):
+        low, high = high, 2 * high
+        if high > 1 << 50:
+            return math.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if right(middle) else (middle, high)
+    return float(high)
+
+
+def _epsilon(curve: Floats, delta: float) -> float:
+    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
+
+
+def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool) -> str:
+    if shares:
+        return "shares were asked for, and winners follow from the same noisy counts"
+    if asked != "auto":
+        return "asked for by name"
+    if len(considered) == 1:
+        return "nothing else releases this outcome"
+    others = ", ".join(f"{other} {gap:,.3g}" for other, gap in considered.items() if other != name)
+    return f"it decides the closest race: {considered[name]:,.3g} votes apart; {others}"
+
+
+def poll_plans(
+    voters: int,
+    options: int,
+    *,
+    epsilon: float,
+    delta: float,
+    most: int | None = None,
+    each: int = 1,
+    seats: int | None = None,
+    quota: float | None = None,
+    typical: float | None = None,
+    confidence: float = 0.95,
+    shared: bool = False,
+) -> tuple[list[float], dict[str, list[PollPlan]]]:
+    """Plan one poll at several epsilons around the one asked for, without shares and with them.
+
+    Returns the epsilons, and a plan for each under "winners" and under "with shares".
+    """
+    if seats is not None and quota is not None:
+        raise InputError("seats", "goes without `quota`: both say who wins", seats)
+    size = PollSize(
+        voters=voters,
+        options=options,
+        most=each * options if most is None else most,
+        each=each,
+    )
+    outcome: PollOutcome = Quota(share=0.5 if quota is None else quota)
+    if seats is not None:
+        outcome = Seats(number=seats)
+    asked = [positive("epsilon", epsilon) * times for times in _TRADE]
+    return asked, {
+        name: [
+            plan_poll(
+                size,
+                outcome,
+                epsilon=value,
+                delta=delta,
+                shares=shares,
+                typical=typical,
+                confidence=confidence,
+                shared=shared,
+            )
+            for value in asked
+        ]
+        for name, shares in (("winners", False), ("with shares", True))
+    }

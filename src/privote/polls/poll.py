@@ -1,0 +1,224 @@
+"""A poll, start to end: read, plan by public numbers, charge, draw, and say what may be said."""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..accounting.renyi import DEFAULT_ORDERS
+from ..entropy import Entropy
+from ..errors import InputError, positive
+from ..guardian import Accounts
+from ..ledger import Budget, Ledger
+from ..ledger.totals import check_name
+from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
+from ..mechanisms.polls import Drawn, NoisyCounts
+from ..planning.polls import PollPlan, plan_poll
+from .ballots import PollBallots
+from .reading import read
+from .result import Call, PollResult, PollSealed, Share
+
+_QUOTA = 0.5
+
+
+def poll(
+    source: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    seats: int | None = None,
+    quota: float | None = None,
+    shares: bool = False,
+    mechanism: str = "auto",
+    tau: float | None = None,
+    typical: float | None = None,
+    confidence: float = 0.95,
+    title: str | None = None,
+    people: str | None = None,
+    ledger: Any = None,
+    budget: float | None = None,
+    seed: int | None = None,
+    **reading: Any,
+) -> PollResult:
+    """Release the outcome of a poll, once, under differential privacy.
+
+    Neighbours are two polls of as many voters in which one person's ballot differs. Which mechanism
+    is used follows from public numbers; the budget is charged before anything is drawn.
+
+    Parameters
+    ----------
+    source
+        A file or an abcvoting profile; ``reading`` goes to :func:`privote.polls.read`.
+    epsilon, delta
+        What this poll may cost one person.
+    seats, quota
+        Who wins: so many options, or all that more than this share of the voters approve. Without
+        either, the greedy rule where options have costs and there is money to spend, else a quota
+        of one half.
+    shares
+        Publish every option's share, too, with intervals that hold for all at once.
+    mechanism, tau, typical, confidence
+        As for :func:`privote.planning.polls.plan_poll`.
+    title
+        What the poll is called; the file's own title unless told.
+    people, ledger, budget
+        Whose budget is charged, in which ledger, and the epsilon that all their polls together may
+        cost: fixed by the first poll, where it is this one's own unless told.
+    seed
+        An integer makes a simulation that protects nobody, and says so.
+    """
+    ballots = read(source, **reading)
+    outcome = _outcome(ballots, seats, quota)
+    plan = plan_poll(
+        ballots.size,
+        outcome,
+        epsilon=epsilon,
+        delta=delta,
+        shares=shares,
+        mechanism=mechanism,
+        tau=tau,
+        typical=typical,
+        confidence=confidence,
+        shared=ledger is not None,
+    )
+    entropy = Entropy(seed)
+    _check_people(people, ledger, budget)
+    place, standing = None, None
+    if ledger is not None:
+        place, standing = _charge(plan, people or "", ledger, epsilon, budget, entropy.simulated)
+    drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
+    return _result(
+        ballots,
+        plan,
+        drawn,
+        shares,
+        title=title or _title(ballots, source),
+        simulated=entropy.simulated,
+        people=people,
+        ledger=place,
+        budget=standing,
+    )
+
+
+def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
+    if seats is not None and quota is not None:
+        raise InputError("seats", "goes without `quota`: both say who wins", seats)
+    if seats is not None:
+        return Seats(number=seats)
+    if quota is None and ballots.costs is not None and ballots.money is not None:
+        return Greedy(costs=ballots.costs, money=ballots.money)
+    return Quota(share=_QUOTA if quota is None else quota)
+
+
+def _check_people(people: str | None, ledger: Any, budget: float | None) -> None:
+    if ledger is None:
+        for name, value in (("people", people), ("budget", budget)):
+            if value is not None:
+                raise InputError(name, "goes with `ledger`", value)
+        return
+    if people is None:
+        raise InputError("people", "must be named with `ledger`: whose budget is charged", None)
+    check_name("people", people)
+    if budget is not None:
+        positive("budget", budget)
+
+
+def _charge(
+    plan: PollPlan,
+    people: str,
+    ledger: Any,
+    epsilon: float,
+    budget: float | None,
+    simulated: bool,
+) -> tuple[dict[str, Any] | None, dict[str, float]]:
+    """Charge the price to the people's budget; it is on disk when this returns."""
+    context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
+    with context as book:
+        known = book.reading().budgets.get((people, None))
+        if known is None:
+            whole = Budget(epsilon=epsilon if budget is None else budget, delta=plan.delta)
+        elif budget is not None and budget != known.epsilon:
+            # Worded by the ledger, which knows what stays.
+            whole = Budget(epsilon=budget, delta=known.delta)
+        else:
+            whole = known
+        accounts = Accounts(
+            ledger=book,
+            budget=whole,
+            orders=DEFAULT_ORDERS,
+            dataset=people,
+            stamp={
+                "guarantee": "poll",
+                "mechanism": plan.mechanism.facts(),
+                "simulated": simulated,
+                "protects": "a person's ballot",
+            },
+        )
+        size = plan.size
+        accounts.charge(
+            plan.curve,
+            {"voters": size.voters, "labels": size.options, "most": size.most, "each": size.each},
+        )
+        now = next(
+            each
+            for each in book.standing()
+            if each["dataset"] == people and each["consumer"] is None
+        )
+        return book.last_entry(), {name: now[name] for name in ("epsilon", "delta", "used")}
+
+
+def _result(
+    ballots: PollBallots, plan: PollPlan, drawn: Drawn, shares: bool, **facts: Any
+) -> PollResult:
+    names = ballots.options
+    listed: tuple[Share, ...] | None = None
+    calls: tuple[Call, ...] = ()
+    apart = None
+    order = np.arange(len(names))
+    if shares and drawn.counts is not None and isinstance(plan.mechanism, NoisyCounts):
+        order = ranking(drawn.counts)
+        listed = tuple(_share(plan, names[at], int(drawn.counts[at])) for at in order)
+        apart = plan.mechanism.noise.apart(len(names), plan.confidence)
+        calls = tuple(
+            Call(above=one.option, below=two.option, decided=one.count - two.count > apart)
+            for one, two in pairwise(listed)
+        )
+    true = plan.outcome.winners(ballots.tally.counts, ballots.voters)
+    return PollResult(
+        winners=tuple(names[at] for at in order if drawn.winners[at]),
+        shares=listed,
+        calls=calls,
+        apart=apart,
+        options=names,
+        plan=plan,
+        notes=ballots.notes,
+        sealed=PollSealed(
+            counts=ballots.tally.counts,
+            winners=tuple(name for name, won in zip(names, true, strict=True) if won),
+            emptied=ballots.emptied,
+        ),
+        **facts,
+    )
+
+
+def _share(plan: PollPlan, option: str, count: int) -> Share:
+    """Return a released count as a share; what no poll can have is cut off."""
+    size, half = plan.size, plan.interval
+    assert half is not None
+    share, low, high = (
+        min(max((count + move) / size.voters, 0.0), float(size.each)) for move in (0, -half, half)
+    )
+    call = None
+    if isinstance(plan.outcome, Quota):
+        bar = plan.outcome.share * size.voters
+        call = "above" if count - half > bar else "below" if count + half <= bar else "too close"
+    return Share(option=option, count=count, share=share, low=low, high=high, call=call)
+
+
+def _title(ballots: PollBallots, source: Any) -> str:
+    said = ballots.meta.get("TITLE") or ballots.meta.get("description")
+    return said or (Path(source).stem if isinstance(source, str | Path) else "A poll")

@@ -1,0 +1,270 @@
+"""The page of a poll, to publish on one sheet; the owner's view apart; and the plot of a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from html import escape
+from pathlib import Path
+
+from privote.accounting.renyi import rounded_up
+from privote.drafts import complete
+from privote.errors import ChargedError, InputError
+from privote.planning.polls import PollPlan
+from privote.polls import PollResult, Share
+from privote.polls.result import SIMULATED, UNCOUNTED
+
+from .blocks import Facts, Figure, Section, TableBlock
+from .canvas import DASHES, MARKERS, PALETTE, heading, legend, sheet, svg_of
+from .page import render_page
+from .tables import OWNER_ONLY
+
+Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
+
+_SHOWN = 25  # bars that fit on the sheet
+_LISTED = 6  # winners in a table; more are one paragraph
+_ROW, _LEFT, _WIDE, _RIGHT = 22, 250, 290, 160  # of the drawing, in pixels
+_LETTERS = 38
+_SIGNS = {"above": "▲", "below": "▼", "too close": "?"}  # beside the bar of a quota
+
+
+def poll_page(result: PollResult) -> str:
+    """Return the page to publish: nothing that was not paid for, and no true count."""
+    shares = result.shares
+    sections = [Section(heading="Winners", blocks=[_winners(result), _facts(result)])]
+    if shares is not None:
+        sections.append(Section(heading="Shares", blocks=_shares(result, shares)))
+    words = [line for line in result.statement().splitlines() if line not in ("", UNCOUNTED)]
+    sections.append(
+        Section(
+            heading="What is promised",
+            blocks=[
+                *words[:-1],
+                " ".join((words[-1], *result.notes)),
+                f"Digest of this outcome: {result.digest}",
+            ],
+        )
+    )
+    notices = [SIMULATED] if result.simulated else []
+    if result.people is None:
+        notices.append(UNCOUNTED)
+    return render_page(
+        title=result.title,
+        intro=f"{result.voters:,} people voted on {len(result.options):,} options. "
+        "Their ballots stay secret; noise was added before anything was written here.",
+        sections=sections,
+        notices=notices,
+        one_sheet=True,
+    )
+
+
+@contextmanager
+def published(
+    folder: str | Path, *, owner: bool = False, force: bool = False
+) -> Iterator[Callable[[PollResult], None]]:
+    """Claim a folder for the page of a poll, before it is charged; yield what writes into it.
+
+    ``poll.html`` to publish and ``poll.json`` with the same numbers; with ``owner`` also
+    ``owner.html``, for the owner's eyes, which only the owner may read.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    names = ("poll.json", "poll.html", *(("owner.html",) if owner else ()))
+    for name in names:
+        if (place / name).exists() and not force:
+            raise InputError(
+                "output", f"must be new, and {str(place / name)!r} exists; or give `force=True`"
+            )
+    with ExitStack() as stack:
+        parts = {
+            name: stack.enter_context(
+                complete(place / name, force=force, owner_only=name == "owner.html")
+            )
+            for name in names
+        }
+
+        def write(result: PollResult) -> None:
+            try:
+                facts = json.dumps(result.facts(), indent=2, ensure_ascii=False)
+                parts["poll.json"].write_text(facts + "\n", encoding="utf-8")
+                parts["poll.html"].write_text(poll_page(result), encoding="utf-8")
+                if owner:
+                    parts["owner.html"].write_text(owner_view(result), encoding="utf-8")
+            except OSError as error:
+                raise ChargedError(
+                    f"the poll was released, but {str(place)!r} cannot be written: "
+                    f"{error.strerror or error}. What was released is what was printed"
+                ) from None
+
+        yield write
+
+
+def owner_view(result: PollResult) -> str:
+    """Return the true counts, for the owner's eyes: a page of its own that must not leave."""
+    released = {} if result.shares is None else {s.option: s.count for s in result.shares}
+    won, true = set(result.winners), set(result.sealed.winners)
+    rows = [
+        {
+            "option": name,
+            "true count": int(count),
+            "released": released.get(name),
+            "won": "yes" if name in won else "",
+            "won without noise": "yes" if name in true else "",
+            "may be shown": OWNER_ONLY,
+        }
+        for name, count in sorted(
+            zip(result.options, result.sealed.counts.tolist(), strict=True),
+            key=lambda pair: -pair[1],
+        )
+    ]
+    emptied = result.sealed.emptied
+    return render_page(
+        title=f"For the owner's eyes: {result.title}",
+        intro="True counts. No promise covers them: whoever sees this page sees the ballots' sum.",
+        sections=[
+            Section(
+                heading="True counts",
+                blocks=[
+                    TableBlock(caption="True and released.", rows=rows),
+                    f"Ballots that broke the poll's rule and count as empty: {emptied}.",
+                ],
+            )
+        ],
+        sealed=True,
+    )
+
+
+def _winners(result: PollResult) -> TableBlock | str:
+    if not result.winners:
+        return f"No option won. Who wins: {result.plan.outcome.describe()}."
+    if len(result.winners) > _LISTED:
+        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}."
+    return TableBlock(
+        caption=f"Who won: {result.plan.outcome.describe()}.",
+        rows=[{"": place, "option": name} for place, name in enumerate(result.winners, 1)],
+    )
+
+
+def _facts(result: PollResult) -> Facts:
+    return Facts(
+        values={
+            "voters": result.voters,
+            "options": len(result.options),
+            "winners": len(result.winners),
+            "epsilon": rounded_up(result.epsilon, 4),
+            "delta": rounded_up(result.delta),
+        }
+    )
+
+
+def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | Figure]:
+    sure = f"{100 * result.plan.confidence:g} %"
+    unit = "of the voters" if result.plan.size.each == 1 else "points a voter"
+    close = sum(not call.decided for call in result.calls)
+    blocks: list[str | Figure] = [
+        Figure(
+            caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once. "
+            "Between two neighbours stands whether their order is decided at this epsilon.",
+            svg=share_bars(result, shares[:_SHOWN]),
+        ),
+        f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
+        f"{close} too close to call at this epsilon: counts must be more than {result.apart:,} "
+        f"apart ({sure}, for all pairs at once).",
+    ]
+    if shares[0].call is not None:
+        blocks.append(
+            f"▲ above the quota, ▼ not above it, ? too close to call, by the intervals ({sure})."
+        )
+    if len(shares) > _SHOWN:
+        blocks.append(f"{len(shares) - _SHOWN} more options are in the file beside this page.")
+    return blocks
+
+
+def share_bars(result: PollResult, shares: Sequence[Share]) -> str:
+    """Return bars with intervals as a drawing of plain shapes."""
+    full = max(max(share.high for share in shares), 1e-9)
+    height = _ROW * len(shares) + 8
+    won, parts = set(result.winners), []
+    for place, share in enumerate(shares):
+        top = _ROW * place + 4
+        low, at, high = (
+            _LEFT + _WIDE * value / full for value in (share.low, share.share, share.high)
+        )
+        middle = top + _ROW / 2 - 2
+        name = share.option if len(share.option) <= _LETTERS else share.option[:_LETTERS] + "…"
+        weight = "bold" if share.option in won else "normal"
+        said = f"{100 * share.share:.1f} %" if result.plan.size.each == 1 else f"{share.share:.2f}"
+        said += "" if share.call is None else f" {_SIGNS[share.call]}"
+        if place < min(len(result.calls), len(shares) - 1):
+            call = "decided" if result.calls[place].decided else "too close to call"
+            parts.append(
+                f'<text x="{_LEFT + _WIDE + 75}" y="{middle + _ROW / 2 + 3:.1f}" font-size="9" '
+                f'fill="currentColor" fill-opacity="0.7">{call}</text>'
+            )
+        parts += [
+            f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end" font-size="12" '
+            f'font-weight="{weight}" fill="currentColor">{escape(name)}</text>',
+            f'<rect x="{_LEFT}" y="{top}" width="{at - _LEFT:.1f}" height="{_ROW - 8}" '
+            f'fill="{PALETTE[0]}" fill-opacity="{0.75 if share.option in won else 0.35}"/>',
+            f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} '
+            f'{middle - 4}v8" stroke="currentColor" stroke-width="1.4" fill="none"/>',
+            f'<text x="{_LEFT + _WIDE + 10}" y="{middle + 4:.1f}" font-size="12" '
+            f'fill="currentColor">{escape(said)}</text>',
+        ]
+    alt = "; ".join(
+        f"{share.option}: {share.share:.3f}, from {share.low:.3f} to {share.high:.3f}"
+        for share in shares
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDE + _RIGHT} {height}" '
+        f'role="img" aria-label="{escape(alt, quote=True)}">{"".join(parts)}</svg>'
+    )
+
+
+def plan_rows(asked: Sequence[float], plans: Plans) -> list[dict[str, str]]:
+    """Return what each epsilon buys as the rows of a table: for winners alone, and with shares."""
+    rows = []
+    for place, epsilon in enumerate(asked):
+        row = {"epsilon": rounded_up(epsilon)}
+        for name, several in plans.items():
+            plan = several[place]
+            mechanism = plan.mechanism.facts()["mechanism"]
+            row[f"{name}: decides"] = f"{_both(plan.gap, plan)} ({mechanism})"
+            if plan.interval is not None:
+                row["intervals"] = f"± {_both(plan.interval, plan)}"
+        rows.append(row)
+    return rows
+
+
+def _both(votes: float, plan: PollPlan) -> str:
+    if plan.size.each > 1:
+        return f"{votes:,.0f} points"
+    return f"{votes:,.0f} votes, {100 * votes / plan.size.voters:.2g} %"
+
+
+def plan_plot(plans: Plans) -> str:
+    """Return how close a race is decided, and how wide intervals are, by epsilon, as SVG."""
+    lines = {f"{name}: closest race": [p.gap for p in several] for name, several in plans.items()}
+    for several in plans.values():
+        if several[0].interval is not None:
+            lines["half an interval"] = [float(plan.interval or 0) for plan in several]
+    first = next(iter(plans.values()))
+    with sheet(3.6) as (figure, axes):
+        for place, (name, values) in enumerate(lines.items()):
+            axes.plot(
+                [plan.epsilon for plan in first],
+                [100 * value / first[0].size.voters for value in values],
+                color=PALETTE[place],
+                marker=MARKERS[place],
+                linestyle=DASHES[place],
+                label=name,
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("epsilon")
+        axes.set_ylabel("votes in % of the voters")
+        axes.grid(True)
+        heading(axes, f"{first[0].size.voters:,} voters, {first[0].size.options:,} options")
+        legend(figure)
+        return svg_of(figure, "How close a race is decided, by epsilon")

@@ -1,0 +1,114 @@
+"""``privote poll`` and ``privote plan poll``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+BUDGET = ("--epsilon", 1, "--delta", 1e-6)
+
+
+@pytest.fixture
+def ballots(tmp_path: Path) -> Path:
+    rows = "".join(
+        f"v{place};{place < 431:d};{place < 317:d};{place < 209:d}\n" for place in range(577)
+    )
+    path = tmp_path / "poll.csv"
+    path.write_text("\ufeffvoter;Ada;Bo;Cy\n" + rows)
+    return path
+
+
+def test_winners_a_page_and_nothing_more(run: Run, ballots: Path) -> None:
+    done = run("poll", ballots, *BUDGET, "--seats", 1, "--output", "page")
+    assert done.exit_code == 0, done.stderr
+    assert "Ada" in done.stdout
+    assert "second poll of the same people" in done.stdout
+    assert "431" not in done.stdout
+    assert Path("page/poll.html").exists()
+    assert not Path("page/owner.html").exists()
+    again = run("poll", ballots, *BUDGET, "--output", "page")
+    assert again.exit_code == 2
+    assert "--output must be new" in again.stderr
+
+
+def test_shares_and_the_owners_view(run: Run, ballots: Path) -> None:
+    done = run("poll", ballots, *BUDGET, "--shares", "--output", "page", "--show-sealed")
+    assert done.exit_code == 0, done.stderr
+    assert "decided" in done.stdout
+    assert "431" in Path("page/owner.html").read_text()
+
+
+def test_json_is_what_is_public(run: Run, ballots: Path) -> None:
+    facts = json.loads(run("poll", ballots, *BUDGET, "--quota", 0.4, "--json").stdout)
+    assert facts["winners"] == ["Ada", "Bo"]
+    assert facts["mechanism"] == "binary"
+    assert "shares" not in facts
+    assert "sealed" not in facts
+
+
+def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
+    place = ("--people", "club", "--ledger", "ledger.db")
+    assert run("poll", ballots, *BUDGET, *place).exit_code == 0
+    done = run("poll", ballots, *BUDGET, *place, "--json")
+    assert done.exit_code == 3
+    assert "not enough left" in json.loads(done.stdout)["error"]
+    shown = run("ledger", "show", "ledger.db")
+    assert "club" in shown.stdout
+    assert "poll" in shown.stdout
+    assert run("ledger", "verify", "ledger.db").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--seats", 2, "--quota", 0.5), "--seats goes without --quota"),
+        (("--people", "club"), "--people goes with --ledger"),
+        (("--ledger", "l.db"), "--people must be named with --ledger"),
+        (("--mechanism", "tau"), "--tau must be given for --mechanism tau, or --typical"),
+        (("--most", 1), "line 2: the ballot breaks the poll's rule of at most 1 approvals"),
+        (("--show-sealed",), "--show-sealed goes with --output"),
+        (("--encoding", "klingon"), "--encoding must be one that Python knows"),
+    ],
+)
+def test_errors_name_options(run: Run, ballots: Path, more: tuple[object, ...], said: str) -> None:
+    done = run("poll", ballots, *BUDGET, *more)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not Path("l.db").exists()
+
+
+def test_options_by_name_or_by_file(run: Run, tmp_path: Path) -> None:
+    lists = tmp_path / "lists.csv"
+    lists.write_text("approved\n" + "Ada;Bo\n" * 300 + "Ada\n" * 300)
+    names = tmp_path / "names.txt"
+    names.write_text("Ada\nBo\nCy\n")
+    for given in ("Ada,Bo,Cy", names):
+        done = run("poll", lists, *BUDGET, "--seats", 1, "--options", given, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["winners"] == ["Ada"]
+    assert run("poll", lists, *BUDGET).exit_code == 2
+
+
+def test_plan_poll_is_a_table_and_a_plot(run: Run) -> None:
+    done = run("plan", "poll", "--voters", 500, "--options", 12, "--epsilon", 1)
+    assert done.exit_code == 0, done.stderr
+    assert "may be published" in done.stdout
+    assert "intervals" in done.stdout
+    done = run("plan", "poll", "--voters", 500, "--options", 12, "--epsilon", 1, "--seats", 2,
+               "--plot", "plan.svg", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    plans = json.loads(done.stdout)["plans"]
+    assert [row["epsilon"] for row in plans] == ["0.25", "0.5", "1", "2", "4"]
+    assert "top-m" in plans[0]["winners: decides"]
+    assert Path("plan.svg").read_text().startswith("<svg")
+
+
+def test_plan_alone_is_what_it_was(run: Run) -> None:
+    done = run("plan", "--mechanism", "binary", "--sigma", 7, "--voters", 50, "--labels", 20,
+               "--epsilon", 8, "--delta", 1e-5)  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "46 surprises" in done.stdout
+    assert "plan poll" in run("--help").stdout

@@ -1,0 +1,198 @@
+"""Tries to break the promise of every mechanism of a poll, by enumeration of small polls.
+
+For each mechanism, at the noise that planning gives it: all polls of up to four voters and three
+options, every ballot replaced by every other. The hockey-stick divergence at the stated epsilon is
+what delta must cover.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations_with_replacement, permutations, product
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import chi2
+
+from privote.accounting.counts import DiscreteGaussian
+from privote.entropy import Entropy
+from privote.links import GaussianLink
+from privote.mechanisms import TauVoting
+from privote.mechanisms.outcomes import PollSize, PollTally, Quota, Seats
+from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
+from privote.planning.polls import plan_poll
+
+DELTA = 1e-3
+SIZES = [(2, 2, 2), (3, 3, 1), (3, 3, 3), (4, 3, 2)]
+
+
+def ballots(options: int, most: int) -> list[tuple[int, ...]]:
+    return [b for b in product((0, 1), repeat=options) if sum(b) <= most]
+
+
+def tally(cast: tuple[tuple[int, ...], ...]) -> PollTally:
+    by_size: dict[int, np.ndarray] = {}
+    for ballot in cast:
+        by_size[sum(ballot)] = by_size.get(sum(ballot), 0) + np.array(ballot)
+    return PollTally(len(cast), by_size, len(cast[0]))
+
+
+def polls(voters: int, options: int, most: int):
+    """Yield all polls that differ in one ballot only, up to the order of their voters."""
+    every = ballots(options, most)
+    for rest in combinations_with_replacement(every, voters - 1):
+        yield [tuple(sorted((*rest, last))) for last in every]
+
+
+def outcome_probabilities(mechanism: PollMechanism, counted: PollTally) -> np.ndarray:
+    """Return the probabilities of everything a mechanism could tell, in a fixed order."""
+    if isinstance(mechanism, NoisyBits):
+        counts = counted.counts.astype(float)
+        if mechanism.tau is not None:
+            weights = TauVoting(sigma=1.0, tau=mechanism.tau).weights(counted.options)
+            counts = counted.weighted(weights)
+        link = GaussianLink(sigma=mechanism.sigma, quota=mechanism.quota)
+        p = np.exp(link.log_probs(2 * counts - counted.voters, counted.voters))
+        return np.array(
+            [np.prod([row[bit] for row, bit in zip(p, bits, strict=True)])
+             for bits in product((0, 1), repeat=counted.options)]
+        )  # fmt: skip
+    assert isinstance(mechanism, Peeling)
+    lose = counted.options - mechanism.seats < mechanism.seats
+    weight = np.exp(mechanism.rate * counted.counts * (-1 if lose else 1))
+    rounds = min(mechanism.seats, counted.options - mechanism.seats)
+    found = []
+    for order in permutations(range(counted.options), rounds):
+        left, p = weight.copy(), 1.0
+        for option in order:
+            p *= left[option] / left.sum()
+            left[option] = 0.0
+        found.append(p)
+    return np.array(found)
+
+
+def worst_delta(mechanism: PollMechanism, size: PollSize, epsilon: float) -> float:
+    known: dict[tuple[tuple[int, ...], ...], np.ndarray] = {}
+    worst = 0.0
+    for family in polls(size.voters, size.options, size.most):
+        for poll in family:
+            if poll not in known:
+                known[poll] = outcome_probabilities(mechanism, tally(poll))
+        p = np.array([known[poll] for poll in family])
+        excess = np.maximum(p[:, None] - math.exp(epsilon) * p[None], 0.0).sum(axis=-1)
+        worst = max(worst, float(excess.max()))
+    return worst
+
+
+@pytest.mark.parametrize(("voters", "options", "most"), SIZES)
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+@pytest.mark.parametrize(
+    ("name", "outcome", "tau"),
+    [
+        ("binary", Quota(share=0.5), None),
+        ("binary", Quota(share=0.2), None),
+        ("tau", Quota(share=0.5), 1.2),
+        ("tau", Quota(share=0.8), 1.0),
+        ("top-m", Seats(number=1), None),
+        ("top-m", Seats(number=2), None),
+    ],
+)
+@pytest.mark.parametrize("shared", [True, False])
+def test_bits_and_rounds_keep_their_promise(
+    voters: int, options: int, most: int, epsilon: float, name: str, outcome, tau, shared: bool
+) -> None:
+    if isinstance(outcome, Seats) and outcome.number >= options:
+        pytest.skip("nothing to decide")
+    size = PollSize(voters=voters, options=options, most=most)
+    plan = plan_poll(
+        size, outcome, epsilon=epsilon, delta=DELTA, mechanism=name, tau=tau, shared=shared
+    )
+    assert plan.epsilon <= epsilon
+    assert worst_delta(plan.mechanism, size, plan.epsilon) <= DELTA
+
+
+def counts_delta(sigma: float, moves: tuple[int, ...], epsilon: float) -> float:
+    """Return the hockey-stick divergence of discrete Gaussian counts that move by this much."""
+    noise = DiscreteGaussian(sigma)
+    reach = noise.reach + 1
+    x = np.arange(-reach, reach + 1)
+    log_p = -0.5 * (x / sigma) ** 2
+    log_p -= np.logaddexp.reduce(log_p)
+    # Counts that do not move tell nothing; the others' log-ratios add up.
+    ratio, log_mass = np.zeros(1), np.zeros(1)
+    for move in moves:
+        if move:
+            step = ((x - move) ** 2 - x**2) / (2 * sigma**2)
+            ratio = (ratio[:, None] + step[None]).ravel()
+            log_mass = (log_mass[:, None] + log_p[None]).ravel()
+    return float((np.exp(log_mass) * np.maximum(-np.expm1(epsilon - ratio), 0.0)).sum())
+
+
+@pytest.mark.parametrize(("voters", "options", "most"), SIZES)
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_counts_keep_their_promise(voters: int, options: int, most: int, epsilon: float) -> None:
+    size = PollSize(voters=voters, options=options, most=most)
+    plan = plan_poll(size, Quota(share=0.5), epsilon=epsilon, delta=DELTA, mechanism="counts")
+    assert isinstance(plan.mechanism, NoisyCounts)
+    every = ballots(options, most)
+    moves = {
+        tuple(sorted(y - x for x, y in zip(one, two, strict=True)))
+        for one in every
+        for two in every
+    }
+    worst = max(counts_delta(plan.mechanism.sigma, move, plan.epsilon) for move in moves)
+    assert worst <= DELTA
+    half = max(counts_delta(plan.mechanism.sigma, move, plan.epsilon / 2) for move in moves)
+    assert half > DELTA, "the audit would not see a promise that is twice too good"
+
+
+@pytest.mark.parametrize("tau", [1.0, 1.3])
+@pytest.mark.parametrize("options", [2, 3])
+def test_clipped_counts_keep_their_promise(tau: float, options: int) -> None:
+    size = PollSize(voters=4, options=options, most=options)
+    plan = plan_poll(
+        size, Seats(number=1), epsilon=1.0, delta=DELTA, mechanism="tau", tau=tau, shared=True
+    )
+    assert isinstance(plan.mechanism, NoisyCounts)
+    steps = TauVoting(sigma=1.0, tau=tau, grid=1000).grid_weights(options) / 1000
+    clipped = [steps[sum(b)] * np.array(b) for b in ballots(options, options)]
+    longest = max(float(np.linalg.norm(x - y)) for x in clipped for y in clipped)
+    m = longest / plan.mechanism.sigma  # a thousand steps a vote: the noise is Gaussian to 1e-7
+    true = ndtr(m / 2 - plan.epsilon / m) - math.exp(plan.epsilon) * ndtr(-m / 2 - plan.epsilon / m)
+    assert true <= DELTA
+    assert longest**2 == pytest.approx(
+        2 * plan.mechanism.sigma**2 * float(plan.mechanism.rdp(size, np.array([2.0]))[0]) / 2
+    )
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        NoisyBits(sigma=2.0, quota=0.4),
+        NoisyBits(sigma=2.0, quota=0.5, tau=1.2),
+        Peeling(rate=0.4, seats=1),
+        Peeling(rate=0.4, seats=2),
+    ],
+    ids=str,
+)
+def test_what_is_drawn_is_what_is_priced(mechanism: PollMechanism) -> None:
+    counted = tally(((1, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 1)))
+    outcome = Seats(number=getattr(mechanism, "seats", 1))
+    entropy, draws = Entropy(5), 4_000
+    seen = np.array(
+        [mechanism.draw(counted, outcome, entropy).winners @ [4, 2, 1] for _ in range(draws)]
+    )
+    p = outcome_probabilities(mechanism, counted)
+    if isinstance(mechanism, Peeling):
+        rounds = min(mechanism.seats, 3 - mechanism.seats)
+        by_set = np.zeros(8)
+        for chance, order in zip(p, permutations(range(3), rounds), strict=True):
+            won = set(order) if mechanism.seats == rounds else set(range(3)) - set(order)
+            by_set[sum([4, 2, 1][option] for option in won)] += chance
+        p = by_set
+    expected, observed = p * draws, np.bincount(seen, minlength=8)
+    assert observed[p == 0].sum() == 0
+    kept = p > 0
+    statistic = ((observed - expected)[kept] ** 2 / expected[kept]).sum()
+    assert statistic < chi2.isf(1e-6, kept.sum() - 1)

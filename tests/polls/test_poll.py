@@ -1,0 +1,198 @@
+"""A poll, start to end: charged before it is drawn, and nothing said that was not paid for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.errors import BudgetError, InputError, LedgerError
+from privote.polls.result import UNCOUNTED
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.fixture
+def ballots(tmp_path: Path) -> Path:
+    """Return 600 ballots on five options: 0.8, 0.6, 0.4, 0.2 and 0.05 of the voters."""
+    rng = np.random.default_rng(0)
+    votes = rng.random((600, 5)) < [0.8, 0.6, 0.4, 0.2, 0.05]
+    rows = [f"v{place}," + ",".join(map(str, row.astype(int))) for place, row in enumerate(votes)]
+    path = tmp_path / "poll.csv"
+    path.write_text("voter,Ada,Bo,Cy,Di,Ed\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_winners_by_quota_and_by_seats(ballots: Path) -> None:
+    by_quota = pv.poll(ballots, **BUDGET)
+    assert by_quota.winners == ("Ada", "Bo")
+    assert by_quota.plan.mechanism.facts()["mechanism"] == "binary"
+    by_seats = pv.poll(ballots, seats=1, **BUDGET)
+    assert by_seats.winners == ("Ada",)
+    assert by_seats.plan.mechanism.facts()["mechanism"] == "top-m"
+    for result in (by_quota, by_seats):
+        assert result.epsilon <= 1.0
+        assert not result.simulated
+
+
+def test_the_race_of_the_readme_is_decided(tmp_path: Path) -> None:
+    """One option with 274 of 500 votes: one query, one label, so the worst case is cheap."""
+    rows = "".join(f"v{place},{place < 274:d},0\n" for place in range(500))
+    path = tmp_path / "p.csv"
+    path.write_text("voter,Ada,Bo\n" + rows)
+    won = sum(pv.poll(path, seed=seed, **BUDGET).winners == ("Ada",) for seed in range(40))
+    assert won >= 39
+
+
+def test_without_shares_nothing_of_the_counts_leaves(ballots: Path) -> None:
+    for more in ({}, {"seats": 2}, {"mechanism": "counts"}, {"mechanism": "counts", "seats": 2}):
+        result = pv.poll(ballots, **BUDGET, **more, seed=1)
+        facts = result.facts()
+        assert result.shares is None
+        assert not {"shares", "calls", "interval", "apart", "counts"} & set(facts)
+        told = json.dumps(facts) + result.summary() + result.statement() + repr(result)
+        for count in result.sealed.counts.tolist():
+            assert f" {count}" not in told.replace(",", " ")
+    assert "sealed" not in repr(result)
+
+
+def test_shares_have_intervals_and_calls(ballots: Path) -> None:
+    result = pv.poll(ballots, shares=True, **BUDGET, seed=3)
+    assert result.shares is not None
+    assert [share.option for share in result.shares] == ["Ada", "Bo", "Cy", "Di", "Ed"]
+    true = dict(zip(result.options, result.sealed.counts / 600, strict=True))
+    for share in result.shares:
+        assert 0 <= share.low <= share.share <= share.high <= 1
+        assert share.low <= true[share.option] <= share.high
+    assert [share.call for share in result.shares] == ["above", "above", *["below"] * 3]
+    assert [call.decided for call in result.calls] == [True] * 4
+    assert result.apart is not None
+    assert result.plan.interval is not None
+    assert result.apart < 2 * result.plan.interval
+
+
+def test_intervals_and_calls_hold_as_often_as_promised(ballots: Path) -> None:
+    runs = 120
+    covered = called = 0
+    for seed in range(runs):
+        result = pv.poll(ballots, shares=True, epsilon=0.2, delta=1e-6, seed=seed)
+        true = dict(zip(result.options, result.sealed.counts, strict=True))
+        assert result.shares is not None
+        covered += all(
+            share.low * 600 - 1e-9 <= true[share.option] <= share.high * 600 + 1e-9
+            for share in result.shares
+        )
+        called += all(true[call.above] > true[call.below] for call in result.calls if call.decided)
+    assert covered >= 0.88 * runs  # 0.95, less three standard deviations
+    assert called >= 0.88 * runs
+
+
+def test_a_seed_is_said_and_noise_is_fresh_without(ballots: Path) -> None:
+    one, two = (pv.poll(ballots, shares=True, **BUDGET) for _ in range(2))
+    assert one.facts()["shares"] != two.facts()["shares"]
+    assert one.digest != two.digest
+    seeded = [pv.poll(ballots, shares=True, **BUDGET, seed=5) for _ in range(2)]
+    assert seeded[0].facts() == seeded[1].facts()
+    assert "protects nobody" in seeded[0].statement()
+    assert "protects nobody" not in one.statement()
+
+
+def test_polls_of_the_same_people_add_up(ballots: Path, tmp_path: Path) -> None:
+    place = {"people": "club", "ledger": tmp_path / "ledger.db"}
+    first = pv.poll(ballots, **BUDGET, **place, budget=1.3)
+    assert "charged to the budget of 'club'" in first.statement()
+    assert UNCOUNTED not in first.statement()
+    assert first.budget is not None
+    assert first.budget["epsilon"] == 1.3
+    second = pv.poll(ballots, epsilon=0.6, delta=1e-6, seats=2, **place)
+    assert second.budget is not None
+    assert first.budget["used"] < second.budget["used"] <= 1.3
+    with pytest.raises(BudgetError, match="not enough left"):
+        pv.poll(ballots, **BUDGET, **place)
+    assert UNCOUNTED in pv.poll(ballots, **BUDGET).statement()
+
+
+@pytest.mark.parametrize("more", [{}, {"seats": 2}, {"shares": True}])
+def test_a_poll_may_take_a_whole_budget_once(ballots: Path, tmp_path: Path, more) -> None:
+    place = {"people": "club", "ledger": tmp_path / "ledger.db"}
+    result = pv.poll(ballots, **BUDGET, **place, **more)
+    assert result.budget is not None
+    assert 0.99 < result.budget["used"] <= 1.0
+    with pytest.raises(BudgetError):
+        pv.poll(ballots, **BUDGET, **place, **more)
+    with pytest.raises(BudgetError, match="stays"):
+        pv.poll(ballots, **BUDGET, **place, budget=5.0)
+    assert pv.poll(ballots, **BUDGET, people="others", ledger=place["ledger"])
+
+
+def test_it_is_charged_before_it_is_drawn(
+    ballots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {"people": "club", "ledger": tmp_path / "ledger.db"}
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the noise ran out")
+
+    monkeypatch.setattr("privote.mechanisms.polls.NoisyBits.draw", broken)
+    with pytest.raises(RuntimeError):
+        pv.poll(ballots, **BUDGET, **place)
+    monkeypatch.undo()
+    with pytest.raises(BudgetError):
+        pv.poll(ballots, **BUDGET, **place)
+
+
+def test_bad_input_charges_nothing(ballots: Path, tmp_path: Path) -> None:
+    place = {"people": "club", "ledger": tmp_path / "ledger.db"}
+    for bad in (
+        {"seats": 9},
+        {"quota": 2.0},
+        {"seats": 1, "quota": 0.5},
+        {"mechanism": "luck"},
+        {"most": 1},
+        {"options": ["Ada", "Eve"]},
+        {"seed": -1},
+        {"budget": -1.0},
+    ):
+        with pytest.raises(InputError):
+            pv.poll(ballots, **BUDGET, **place, **bad)
+    for alone in ({"people": "club"}, {"budget": 2.0}, {"ledger": tmp_path / "other.db"}):
+        with pytest.raises(InputError, match="ledger"):
+            pv.poll(ballots, **BUDGET, **alone)
+    assert not (tmp_path / "ledger.db").exists()
+    assert not (tmp_path / "other.db").exists()
+    result = pv.poll(ballots, **BUDGET, **place)
+    assert result.ledger is not None
+    assert result.ledger["entry"] == 2  # the budget, and the charge
+
+
+def test_a_broken_ledger_releases_nothing(ballots: Path, tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_text("no ledger")
+    with pytest.raises(LedgerError):
+        pv.poll(ballots, **BUDGET, people="club", ledger=tmp_path / "ledger.db")
+
+
+def test_greedy_is_the_rule_where_there_is_money(tmp_path: Path) -> None:
+    text = "META\nkey;value\nbudget;10\nvote_type;approval\nmax_length;1\nPROJECTS\n"
+    text += "project_id;cost;name\n1;6;Trees\n2;5;Bench\n3;4;Swing\nVOTES\nvoter_id;vote\n"
+    text += "".join(f"{v};{1 if v < 400 else 2 if v < 650 else 3}\n" for v in range(800))
+    path = tmp_path / "x.pb"
+    path.write_text(text)
+    result = pv.poll(path, **BUDGET)
+    assert result.winners == ("Trees", "Swing")
+    assert "greedy" in result.plan.outcome.describe()
+    assert pv.poll(path, **BUDGET, seats=2).winners == ("Trees", "Bench")
+
+
+def test_real_polls_come_out_as_they_were(shared_data: Path) -> None:
+    result = pv.poll(
+        shared_data / "pabulib_Poland_Lodz_2020_Zlotno.pb", epsilon=20.0, delta=1e-6, seed=1
+    )
+    assert result.winners == result.sealed.winners
+    assert len(result.winners) == 4
+    presidents = pv.poll(
+        shared_data / "preflib_00026-00000004.cat", seats=1, epsilon=2.0, delta=1e-6, seed=1
+    )
+    assert presidents.winners == presidents.sealed.winners

@@ -1,0 +1,95 @@
+"""The page of a poll: what was paid for and nothing else; the owner's view apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import privote as pv
+from privote.errors import InputError
+from privote.planning.polls import poll_plans
+from privote.polls.result import UNCOUNTED
+from privote.report.polls import owner_view, plan_plot, plan_rows, poll_page, published
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.fixture
+def ballots(tmp_path: Path) -> Path:
+    rows = "".join(
+        f"v{place},{place < 431:d},{place < 317:d},{place < 209:d}\n" for place in range(577)
+    )
+    path = tmp_path / "poll.csv"
+    path.write_text("voter,<b>Ada</b>,Bo,Cy\n" + rows)
+    return path
+
+
+def test_winners_alone_show_no_counts(ballots: Path) -> None:
+    for more in ({}, {"seats": 2}, {"mechanism": "counts"}):
+        result = pv.poll(ballots, **BUDGET, **more)
+        page = poll_page(result)
+        assert "<svg" not in page
+        assert "Shares" not in page
+        for count in (431, 317, 209):
+            assert str(count) not in page
+        assert UNCOUNTED in page
+        assert result.digest in page
+        assert "&lt;b&gt;Ada" in page
+        assert "<b>Ada" not in page
+
+
+def test_shares_are_bars_with_intervals_and_calls(ballots: Path) -> None:
+    result = pv.poll(ballots, shares=True, **BUDGET, seed=1)
+    page = poll_page(result)
+    assert page.count("<rect") == 3
+    assert "decided" in page
+    assert "protects nobody" in page
+    assert "▲" in page
+    assert "epsilon" in page
+
+
+def test_many_options_stay_on_one_sheet(tmp_path: Path) -> None:
+    names = [f"option {place}" for place in range(80)]
+    path = tmp_path / "many.csv"
+    path.write_text(",".join(["voter", *names]) + "\n" + "a" + ",1" * 80 + "\nb" + ",0" * 80 + "\n")
+    page = poll_page(pv.poll(path, shares=True, **BUDGET, seed=1))
+    assert page.count("<rect") == 25
+    assert "55 more options" in page
+    assert 'class="sheet"' in page
+
+
+def test_the_owners_view_is_marked(ballots: Path) -> None:
+    result = pv.poll(ballots, **BUDGET)
+    page = owner_view(result)
+    assert "431" in page
+    assert "Not for publication" in page
+    assert "owner" in page
+
+
+def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path: Path) -> None:
+    place = tmp_path / "page"
+    with published(place) as write:
+        assert not (place / "poll.html").exists()
+        result = pv.poll(ballots, **BUDGET)
+        write(result)
+    assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}
+    assert json.loads((place / "poll.json").read_text()) == json.loads(json.dumps(result.facts()))
+    with pytest.raises(InputError, match="must be new"), published(place):
+        pytest.fail("nothing may be charged")
+    with published(place, owner=True, force=True) as write:
+        write(result)
+    assert (place / "owner.html").stat().st_mode & 0o077 == 0
+    assert "431" not in (place / "poll.html").read_text()
+    with pytest.raises(RuntimeError), published(tmp_path / "other"):
+        raise RuntimeError
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_a_plan_is_a_table_and_a_plot() -> None:
+    asked, plans = poll_plans(500, 12, epsilon=1.0, delta=1e-6, seats=2)
+    rows = plan_rows(asked, plans)
+    assert [row["epsilon"] for row in rows] == ["0.25", "0.5", "1", "2", "4"]
+    assert set(rows[0]) == {"epsilon", "winners: decides", "with shares: decides", "intervals"}
+    assert plan_plot(plans).startswith("<svg")
