@@ -33,9 +33,9 @@ def test_the_price_fits_and_is_not_wasted(outcome, shared: bool) -> None:
     assert plan.epsilon <= 1.0
     settled = Budget(**BUDGET).settled("shared" if shared else "exclusive", DEFAULT_ORDERS, None)
     filter_ = settled.filter(DEFAULT_ORDERS)
-    assert filter_.room(plan.curve, 1) == 1
+    assert filter_.fitting(plan.curve, 1) == 1
     more = plan.mechanism.scaled(0.99).rdp(SIZE, DEFAULT_ORDERS)
-    assert settled.filter(DEFAULT_ORDERS).room(more, 1) == 0
+    assert settled.filter(DEFAULT_ORDERS).fitting(more, 1) == 0
     assert plan.epsilon == epsilon(plan.curve, DEFAULT_ORDERS, 1e-6)
 
 
