@@ -18,6 +18,7 @@ def ballots(tmp_path: Path) -> Path:
     )
     path = tmp_path / "poll.csv"
     path.write_text("\ufeffvoter;Ada;Bo;Cy\n" + rows)
+    (tmp_path / "poll.utf16").write_text("Ada\nBo\n", encoding="utf-16")
     return path
 
 
@@ -71,6 +72,9 @@ def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
         (("--most", 1), "line 2: the ballot breaks the poll's rule of at most 1 approvals"),
         (("--show-sealed",), "--show-sealed goes with --output"),
         (("--encoding", "klingon"), "--encoding must be one that Python knows"),
+        (("--encoding", "hex"), "--encoding must be one that Python knows"),
+        (("--output", "poll.csv"), "--output must be a folder"),
+        (("--options", "poll.utf16"), "--options must be names, or a UTF-8 file of them"),
     ],
 )
 def test_errors_name_options(run: Run, ballots: Path, more: tuple[object, ...], said: str) -> None:

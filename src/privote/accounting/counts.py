@@ -50,7 +50,7 @@ def bounded_range_rdp(width: float, orders: Floats) -> Floats:
     The log-ratio of an exponential mechanism's outcomes between neighbours lies in an interval
     [t - width, t] (Durfee and Rogers 2019). E[e^(order L)] is convex in L and E[e^L] = 1 is given,
     so only the two ends occur in the worst case; t is searched. It is below order width^2 / 8
-    (Cesar and Rogers 2021, Lemma 3.2), which also caps what is left of the search's error.
+    (Cesar and Rogers 2021), which also caps what is left of the search's error.
     """
     width = positive("width", width)
     cap = np.minimum(orders * width**2 / 8, width)

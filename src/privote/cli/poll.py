@@ -116,11 +116,14 @@ class ReadingFlags:
         given = asdict(self)
         if self.options is not None:
             file = Path(self.options)
-            names = (
-                file.read_text(encoding="utf-8-sig").splitlines()
-                if file.is_file()
-                else self.options.split(",")
-            )
+            try:
+                names = (
+                    file.read_text(encoding="utf-8-sig").splitlines()
+                    if file.is_file()
+                    else self.options.split(",")
+                )
+            except (OSError, UnicodeError):
+                raise InputError("options", "must be names, or a UTF-8 file of them") from None
             given["options"] = [name.strip() for name in names if name.strip()]
         return given
 

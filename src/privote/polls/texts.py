@@ -21,8 +21,8 @@ def encoding_of(path: Path, encoding: str | None) -> str:
     """Return how a file's letters are stored: as named, by its mark, or UTF-8."""
     if encoding is not None:
         try:
-            codecs.lookup(encoding)
-        except LookupError:
+            "a".encode(encoding)
+        except LookupError:  # also what Python knows, but not for text
             raise InputError(
                 "encoding", "must be one that Python knows, e.g. cp1252", encoding
             ) from None

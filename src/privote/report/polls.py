@@ -69,7 +69,12 @@ def published(
     ``owner.html``, for the owner's eyes, which only the owner may read.
     """
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            "output", f"must be a folder: {error.strerror or error}", str(place)
+        ) from None
     names = ("poll.json", "poll.html", *(("owner.html",) if owner else ()))
     for name in names:
         if (place / name).exists() and not force:
