@@ -104,6 +104,17 @@ class RenyiFilter:
         at = self._places()
         return epsilon_at(total[at], self.orders[at], self.delta / len(at))[0]
 
+    def left(self) -> float:
+        """Return the epsilon of a fresh budget that would admit what this one still does.
+
+        For advice, which asks with a number: what fits is what :meth:`fitting` says.
+        """
+        if self._unit is None:
+            return self.budget
+        if self.pinned is None:
+            return max(0.0, self.budget - self.epsilon())
+        return max(0.0, self.budget - float(self._unit[self._places()].min()))
+
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""
         each = check_charge(each, self.orders)
