@@ -19,7 +19,7 @@ from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger, Location
 from .mechanisms import Mechanism, mechanism_of
-from .planning.choice import AUTO, Request, expected, settled
+from .planning.choice import AUTO, STOPPED, Request, expected, settled
 from .release import Release
 
 
@@ -208,8 +208,9 @@ def _opened(ledger: Any) -> Iterator[Ledger | None]:
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
     said = [] if release.forecast is None else [*release.forecast.warnings]
-    if release.asked is not None and release.answered < release.asked and release.reasons:
-        said.append(f"{release.of_asked} queries were answered. {' '.join(release.reasons)}")
+    stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
+    if stopped:
+        said.append(" ".join(release.reasons[stopped[0] :]))
     for text in said:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 

@@ -25,6 +25,7 @@ from .forecast import WORRY, better_guarantee, with_forecast
 from .pace import YES, Pace
 
 AUTO, ALL = "auto", "all"
+STOPPED = "It stopped after"  # begins the sentence that says so
 
 _QUALITY = 0.1
 _ANY = 0.49  # a bar of quality that only coin flips fall below
@@ -168,8 +169,8 @@ def _left(request: Request, ledger: Ledger | None, *, lasts: bool) -> Budget:
     left = None if totals is None else totals.left(request.scope)
     if left is not None and left < _LITTLE * budget.epsilon:
         raise BudgetError(
-            f"nothing is left of the budget of data set {request.scope[0]!r}: the ledger lists what "
-            "it was charged for"
+            f"nothing is left of the budget of data set {request.scope[0]!r}: the ledger lists "
+            "what it was charged for"
         )
     rule = ("shared" if lasts else None) if known is None else known.rule
     return Budget(epsilon=budget.epsilon if left is None else left, delta=budget.delta, rule=rule)
@@ -253,7 +254,7 @@ def expected(
         if release.guarantee == "worst-case":
             why = why or "the next query would not fit the budget, in the worst case"
         why = why or "released labels tell how long the allowance lasts"
-        said.append(f"It stopped after {release.answered:,} of {asked:,} queries: {why}.")
+        said.append(f"{STOPPED} {release.answered:,} of {asked:,} queries: {why}.")
     assert found.forecast is not None
     if release.answered < asked or found.forecast.missed > WORRY:
         said += _better(found, mechanism, asked, quality)

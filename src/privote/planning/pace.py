@@ -25,8 +25,9 @@ YES = 0.1
 
 _STEP = 32  # beyond the forecast, a batch is such a part of what was answered
 _ALARM = 3.0  # of the log of how much likelier it is that half of the departures are gone
-_DUE = 1.5  # the same, where a mean voter should be out by now
+_DUE = 2.0  # the same, where a mean voter should be out by now
 _IN_TIME = 3.0  # an alarm must come within such a part of what the forecast covers
+_EARLY = 0.8  # of the queries after which a mean voter should be out: few are, by then
 _CAP = 1.5  # times the queries after which a mean voter should be out: no alarm is waited for
 
 
@@ -84,7 +85,7 @@ class Pace:
             if left > 0:
                 return left if not len(released) else math.ceil(left / 2)
             self._anchor = len(released)
-        if not self._told_in_time(released != baseline):
+        if not self._told_in_time((released >= 0) & (released != baseline)):
             if self.out:
                 return self._stopped("released labels say that voters begin to run out")
             return self._stopped("by what was released, voters are about to run out")
@@ -129,21 +130,27 @@ class Pace:
         all still there, counted from the end of what the forecast covers.
         """
         counts, past = departs.sum(axis=1), self._earlier
-        covered = counts[: self._anchor]
-        many = past.told + len(covered)
+        floor = self.labels * chance_of_one(self.mechanism, self._voters, self.labels, 0)
+        done, here = past.queries + len(counts), self._anchor or 0
+        if not past.told + len(counts):
+            return False
+        # A few queries may depart much by chance: as long as voters are far from their end, all
+        # that was released tells what is usual.
+        usual = (past.departed + int(counts.sum())) / (past.told + len(counts)) - floor
+        here = max(here, min(len(counts), int(_EARLY * self._mean_voter(usual)) - past.queries))
+        many = past.told + here
         if not many:
             return False
-        mean = (past.departed + int(covered.sum())) / many
-        floor = self.labels * chance_of_one(self.mechanism, self._voters, self.labels, 0)
+        mean = (past.departed + int(counts[:here].sum())) / many
         fall = (mean - floor) / 2
         spread = max(mean * (1 - mean / self.labels), 1e-9)
-        if len(covered) > 1:
-            spread = max(spread, float(covered.var()))
+        if here > 1:
+            spread = max(spread, float(counts[:here].var()))
         if fall <= 0 or 2 * _ALARM * spread / fall**2 > many / _IN_TIME:
             return False
-        ratio = fall / spread * (mean - fall / 2 - counts[self._anchor :])
+        ratio = fall / spread * (mean - fall / 2 - counts[here:])
         total = np.concatenate([[0.0], np.cumsum(ratio)])
-        done, expected = past.queries + len(counts), self._mean_voter(2 * fall)
+        expected = self._mean_voter(2 * fall)
         bars = np.where(np.arange(done - len(ratio), done + 1) < expected, _ALARM, _DUE)
         self.out = bool((total - np.minimum.accumulate(total) > bars).any())
         return not self.out and done < _CAP * expected
