@@ -83,7 +83,8 @@ def path_of_a_vote() -> str:
     ledger = pv.Ledger.in_memory()
     with _watched(path):
         mechanism = pv.BinaryVoting(sigma=20.0)
-        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, seed=1)
+        every = {"guarantee": "allowance", "queries": "all", "ledger": ledger, "seed": 1}
+        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, **every)
     kept = [(depth, step) for depth, step in path.steps if not step.startswith(_EVERYWHERE)]
     return "\n".join("  " * depth + step for depth, step in kept)
 
