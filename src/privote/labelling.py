@@ -176,7 +176,7 @@ def label(
                 chosen.mechanism,
                 yes=yes,
                 baseline=baseline,
-                paced=pace is not None,
+                paced=pace is not None and not pace.through,
                 why=None if pace is None else pace.why,
                 quality=request.bar,
             )

@@ -113,7 +113,11 @@ class RenyiFilter:
             return self.budget
         if self.pinned is None:
             return max(0.0, self.budget - self.epsilon())
-        return max(0.0, self.budget - float(self._unit[self._places()].min()))
+        at = self._places()
+        most = largest_curve(self.budget, self.orders[at], self.delta / len(at))
+        # As a Gaussian-like curve, a multiple of the order, that uses up what is left there.
+        slope = float(((most - self._unit[at]) / self.orders[at]).max())
+        return epsilon_at(max(slope, 0.0) * self.orders, self.orders, self.delta)[0]
 
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""

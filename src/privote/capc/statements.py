@@ -74,9 +74,15 @@ def expected_of(
         yes=YES,
         asked=queries,
     )
-    sizes = {"voters": voters, "labels": labels, "queries": queries}
-    budget = {"epsilon": terms.epsilon / len(terms.queriers), "delta": terms.delta}
-    return found, advise(**sizes, **budget, yes=YES, guarantee=terms.guarantee)
+    return found, advise(
+        voters=voters,
+        labels=labels,
+        queries=queries,
+        epsilon=terms.epsilon / len(terms.queriers),
+        delta=terms.delta,
+        yes=YES,
+        guarantee=terms.guarantee,
+    )
 
 
 def warn_of_quality(terms: Terms, name: str, queries: int) -> None:

@@ -26,6 +26,10 @@ class Pacer(Protocol):
     """Says how many queries to answer next: by public numbers and what was released, no more."""
 
     @property
+    def through(self) -> bool:
+        """Whether all is answered, whatever it says: then nothing is noted for later runs."""
+
+    @property
     def out(self) -> bool:
         """Whether released labels say that voters have run out."""
 

@@ -93,10 +93,11 @@ class Chosen:
     reasons: tuple[str, ...] = ()
 
     def pace(self, request: Request, labels: int) -> Pace | None:
-        """Return what says when to stop; None where all that is asked is answered."""
-        if self.guarantee != "allowance" or request.queries is not None:
+        """Return what says when to stop; None where nobody can run out."""
+        if self.guarantee != "allowance":
             return None
-        return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes)
+        through = request.queries is not None
+        return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes, through=through)
 
 
 def settled(
@@ -256,7 +257,10 @@ def expected(
         why = why or "released labels tell how long the allowance lasts"
         said.append(f"{STOPPED} {release.answered:,} of {asked:,} queries: {why}.")
     assert found.forecast is not None
-    if release.answered < asked or found.forecast.missed > WORRY:
+    if why is not None and not paced:  # it went on all the same
+        told = replace(found.forecast, warnings=(*found.forecast.warnings, f"{why}."))
+        found = replace(found, forecast=told)
+    if release.answered < asked or (found.forecast and found.forecast.missed > WORRY):
         said += _better(found, mechanism, asked, quality)
     return replace(found, reasons=tuple(dict.fromkeys(said)))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ..accounting.allowance import MOST
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from .forecast import LIKELY, Labels, chance_of_one, lasts_for, queries_left
@@ -43,6 +44,8 @@ class Pace:
         The share of votes that depart from the baseline, as a guess; None without one.
     busiest
         How often the busiest voter departs from it, over the mean.
+    through
+        Answer all that is asked, and only say what is to be expected.
 
     Attributes
     ----------
@@ -56,6 +59,7 @@ class Pace:
     labels: int
     yes: float | None = None
     busiest: float = BUSIEST
+    through: bool = False
     out: bool = False
     why: str | None = None
     _anchor: int | None = field(default=None, repr=False)
@@ -78,6 +82,10 @@ class Pace:
             (queries, labels): all that this run released so far, and the public guess for it.
         """
         done = self._earlier.queries + len(released)
+        if self.through:
+            if done and (self.out or self._left(released, baseline) <= 0):
+                self._stopped("Earlier runs have used up this allowance, as far as can be told")
+            return MOST
         if self.out:
             return self._stopped("released labels say that voters have used up their allowance")
         if self._anchor is None:
