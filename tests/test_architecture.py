@@ -81,10 +81,10 @@ def path_of_a_vote() -> str:
     votes = np.random.default_rng(0).random((20, 30, 4)) < 0.1
     path = _Path()
     for sigma in (21.0, 20.0):  # the first loads what is loaded late
-        ledger = pv.Ledger.in_memory()
+        every = {"guarantee": "allowance", "ledger": pv.Ledger.in_memory(), "seed": 1}
         with _watched(path if sigma == 20.0 else _Path()):
             mechanism = pv.BinaryVoting(sigma=sigma)
-            pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, seed=1)
+            pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, **every)
     kept = [(depth, step) for depth, step in path.steps if not step.startswith(_EVERYWHERE)]
     return "\n".join("  " * depth + step for depth, step in kept)
 

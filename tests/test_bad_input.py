@@ -223,7 +223,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "not 'worst-case'",
     ),
     "no surprise fits": (
-        lambda: label(epsilon=0.01, mechanism=pv.BinaryVoting(sigma=0.5)),
+        lambda: label(epsilon=0.01, guarantee="allowance", mechanism=pv.BinaryVoting(sigma=0.5)),
         pv.BudgetError,
         "buys not one surprise",
     ),
@@ -441,7 +441,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "nobody": (lambda: guardian(voter_ids=[]), pv.InputError, "one or more different names, got 0"),
     "bound without a use": (
-        lambda: label(bound="pate2018"),
+        lambda: label(guarantee="allowance", bound="pate2018"),
         pv.InputError,
         "bound goes with guarantee 'data-dependent', not 'allowance'; got 'pate2018'",
     ),

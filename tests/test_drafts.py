@@ -18,6 +18,7 @@ from privote.guardian import Guardian
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((30, 20, 4)) < 0.2
 ASKED = {"mechanism": pv.BinaryVoting(sigma=7.0), "epsilon": 8.0, "delta": 1e-5}
+EVERY = {"guarantee": "allowance", "queries": "all"}
 
 
 def broken(*_: object, **__: object) -> None:
@@ -76,8 +77,8 @@ def test_each_part_is_kept_before_the_next_is_charged(
 
     monkeypatch.setattr(Draft, "keep", stop)
     with pytest.raises(KeyboardInterrupt, match="labels of 16 queries are safe"):
-        pv.label(VOTES, **ASKED, output=path, ledger=tmp_path / "a.ledger")
-    release = pv.label(None, **ASKED, output=path, resume=True)
+        pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=tmp_path / "a.ledger")
+    release = pv.label(None, **ASKED, **EVERY, output=path, resume=True)
     assert release.so_far == 16
     np.testing.assert_array_equal(release.labels, np.concatenate(kept))
 
@@ -105,7 +106,7 @@ def test_room_is_taken_before_the_charge(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
-    release = pv.label(VOTES, **ASKED)
+    release = pv.label(VOTES, **ASKED, **EVERY)
     path = tmp_path / "a.draft"
     with Draft(path, {}) as draft:
         draft.keep(release)
@@ -127,7 +128,7 @@ def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
 
 
 def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
-    release, path = pv.label(VOTES, **ASKED), tmp_path / "a.draft"
+    release, path = pv.label(VOTES, **ASKED, **EVERY), tmp_path / "a.draft"
     with Draft(path, {}) as first:
         first.keep(release)
         first.finish()

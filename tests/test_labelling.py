@@ -30,7 +30,8 @@ def votes() -> np.ndarray:
 def test_allowance_answers_everything_within_the_budget(
     mechanism: pv.Mechanism, votes: np.ndarray
 ) -> None:
-    release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5)
+    setting: dict[str, Any] = {"guarantee": "allowance", "queries": "all"}
+    release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, **setting)
     assert release.answered == 30
     assert release.labels.dtype == np.int8
     assert release.epsilon is not None
@@ -100,7 +101,7 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
 def test_prefix_only(votes: np.ndarray) -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
     few = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, queries=7, seed=3)
-    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=3)
+    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, queries="all", seed=3)
     np.testing.assert_array_equal(few.labels, same.labels)
 
 
@@ -139,7 +140,12 @@ def test_saved_release_comes_back_without_what_is_sealed(votes: np.ndarray, tmp_
 def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
     gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
     release = pv.label(
-        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), epsilon=8.0, delta=1e-5
+        votes,
+        mechanism=pv.BinaryVoting(sigma=4.0, gate=gate),
+        epsilon=8.0,
+        delta=1e-5,
+        guarantee="allowance",
+        queries="all",
     )
     assert release.answered == 30
     assert release.abstained == 30 * 4
@@ -155,11 +161,12 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
                 epsilon=8.0,
                 delta=1e-5,
                 guarantee=guarantee,
+                queries="all" if guarantee == "allowance" else None,
             ).facts()
             for cube in (votes, ~votes)
         ]
-        for fact in facts:
-            del fact["digest"], fact["made"]  # of the labels, and the time
+        for fact in facts:  # of released labels, and the time
+            del fact["digest"], fact["forecast"], fact["reasons"], fact["made"]
         assert facts[0] == facts[1]
 
 
@@ -171,6 +178,8 @@ def test_a_statement_says_what_when_and_for_whom(votes: np.ndarray, tmp_path: Pa
         "ledger": tmp_path / "a.ledger",
         "dataset": "ward 7",
         "consumer": "registry",
+        "guarantee": "allowance",
+        "queries": "all",
     }
     first, second = (pv.label(votes, **setting) for _ in range(2))
     assert (first.so_far, second.so_far) == (len(votes), 2 * len(votes))

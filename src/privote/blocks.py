@@ -5,7 +5,7 @@ Dense blocks hold every voter's ballot, sparse ones only the ballots of those wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +40,9 @@ class Block(Protocol):
     def missing(self) -> bool:
         """Whether a vote may be missing."""
 
+    def split(self, queries: int) -> tuple[Block, Block]:
+        """Return the first so many queries, and the others."""
+
     def margins(self, *, missing_is_no: bool) -> Counts:
         """Return yes minus no (queries, labels)."""
 
@@ -72,6 +75,11 @@ class DenseBlock:
     def labels(self) -> int:
         """Labels of every ballot."""
         return self.votes.shape[2]
+
+    def split(self, queries: int) -> tuple[DenseBlock, DenseBlock]:
+        """Return the first so many queries, and the others."""
+        first = DenseBlock(self.votes[:queries], self.missing, self.start)
+        return first, DenseBlock(self.votes[queries:], self.missing, self.start + queries)
 
     def yes(self) -> Counts:
         """Return the number of yes-votes (queries, labels)."""
@@ -127,6 +135,27 @@ class SparseBlock:
     def labels(self) -> int:
         """Labels of every ballot."""
         return self.votes.shape[1]
+
+    def split(self, queries: int) -> tuple[SparseBlock, SparseBlock]:
+        """Return the first so many queries, and the others."""
+        first = self.query < queries
+        return (
+            replace(
+                self,
+                query=self.query[first],
+                voter=self.voter[first],
+                votes=self.votes[first],
+                queries=queries,
+            ),
+            replace(
+                self,
+                query=self.query[~first] - queries,
+                voter=self.voter[~first],
+                votes=self.votes[~first],
+                queries=self.queries - queries,
+                start=self.start + queries,
+            ),
+        )
 
     def yes(self) -> Counts:
         """Return the number of yes-votes (queries, labels)."""

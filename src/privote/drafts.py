@@ -37,7 +37,7 @@ try:
 except ImportError:  # no locks: two runs that write to one place may then disturb each other
     fcntl = None  # type: ignore[assignment]
 
-_VERSION = 1
+_VERSION = 2
 _CELL, _QUERY, _MORE = 3, 24, 1 << 16  # bytes of a label, of a row, and of everything else
 Rows = npt.NDArray[np.int64]
 

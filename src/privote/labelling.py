@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,24 @@ from .ballots import Ballots, BallotSource, Threshold
 from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
-from .ledger import Budget, Ledger
-from .mechanisms import Mechanism
+from .ledger import Budget, Ledger, Location
+from .mechanisms import Mechanism, mechanism_of
+from .planning.choice import AUTO, STOPPED, Request, expected, settled
 from .release import Release
 
 
 def label(
     votes: Any,
     *,
-    mechanism: Mechanism,
     epsilon: float,
     delta: float,
-    guarantee: str = "allowance",
-    queries: int | None = None,
+    mechanism: Mechanism | str = AUTO,
+    guarantee: str = AUTO,
+    queries: int | str | None = None,
+    yes: float | None = None,
+    agreement: float | None = None,
+    most_ones: int | None = None,
+    quality: float | None = None,
     baseline: npt.ArrayLike | None = None,
     bound: str = "exact",
     threshold: Threshold = None,
@@ -49,19 +55,30 @@ def label(
         (queries, voters, labels): bool or 0/1/-1 array, probabilities with ``threshold``, ballots,
         a data frame, or the path of a votes file. Names of queries and labels, where there are
         any, go into the release; names of voters serve as ``voter_ids``.
-    mechanism
-        E.g. ``BinaryVoting(sigma=7.0)``.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
+    mechanism
+        ``"auto"`` (default): what :func:`privote.advise` says, from public numbers; or the one that
+        an allowance of these voters was charged for already. Or e.g. ``BinaryVoting(sigma=7.0)``.
     guarantee
-        ``"allowance"`` (default): unconditional, epsilon fixed before any vote is seen; answers
-        every query. ``"worst-case"``: unconditional, plain composition; answers until the next
-        query would not fit. ``"ptr"``: unconditional at the prices of consensus; a private test
-        decides whether all labels leave or none, and is charged either way. Binary only.
-        ``"data-dependent"``: the paper's; about these votes only, exact epsilon sealed, a sanitized
-        one published for Binary; ``epsilon`` is no more than a public design target.
+        ``"auto"`` (default): allowance or worst-case, whichever promises better labels by public
+        numbers. ``"allowance"``: unconditional, epsilon fixed before any vote is seen.
+        ``"worst-case"``: unconditional, plain composition; answers until the next query would not
+        fit. ``"ptr"``: unconditional at the prices of consensus; a private test decides whether all
+        labels leave or none, and is charged either way. Binary only. ``"data-dependent"``: the
+        paper's; about these votes only, exact epsilon sealed, a sanitized one published for Binary;
+        ``epsilon`` is no more than a public design target.
     queries
-        How many to answer: the first ones. Needed for ``"data-dependent"`` and ``"ptr"``.
+        How many to answer: the first ones. None: as many as will be good; under an allowance they
+        are released in batches, until released labels say that voters run out. ``"all"``, or a
+        number: those, warned where they will not be good. A number is needed for
+        ``"data-dependent"`` and ``"ptr"``.
+    yes
+        The share of yes among all votes, if you know it; 0.1 for the advice, unless told. This and
+        the next three are public guesses. They are never read from the votes: settings that follow
+        the votes would tell of them.
+    agreement, most_ones, quality
+        For ``mechanism="auto"``, as in :func:`privote.advise`.
     baseline
         (queries, labels) public guess for ``"allowance"``; zeros by default.
     bound
@@ -74,7 +91,8 @@ def label(
         given. Without names a voter is known by its place in the votes, which must then be the
         same in every call.
     seed
-        An integer makes a simulation, marked as such; it protects nobody.
+        An integer makes a simulation, marked as such; it protects nobody. The same call gives the
+        same labels again; another ``queries`` may cut batches elsewhere, and then gives others.
     output
         A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
         labels are on disk as soon as they are drawn: if anything fails after that,
@@ -86,54 +104,115 @@ def label(
     force
         Replace the file if it exists.
 
-    Bad input raises before anything is charged or drawn.
+    Bad input raises before anything is charged or drawn. What is to be expected of the labels is in
+    ``forecast`` and ``reasons`` of the release, and a :class:`privote.PrivoteWarning` where it is
+    not good.
     """
     path = draft = None
     if isinstance(output, Draft):
         draft = output
     elif output is not None:
         path = _check_output(output, replaced=force or resume)
+    guesses: dict[str, Any] = {
+        "yes": yes,
+        "agreement": agreement,
+        "most_ones": most_ones,
+        "quality": quality,
+    }
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
-    asked |= {"mechanism": str(mechanism)}
+    asked |= {"mechanism": str(mechanism), **guesses}
     claimed = draft if path is None else beside(path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
         if draft is not None and resume:
             release, _ = draft.together()
+            made_by = mechanism if isinstance(mechanism, Mechanism) else None
+            release = expected(
+                release, made_by or mechanism_of(release.mechanism), yes=yes, paced=queries is None
+            )
         else:
             ballots = Ballots.of(votes, threshold=threshold)
             warn_of_axes(ballots)
-            if voter_ids is None and guarantee == "allowance":
-                voter_ids = getattr(ballots, "voter_names", None)
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
-            named = _naming(ballots)
-            if draft is not None:
-                names = json.dumps(getattr(ballots, "query_names", None))
-                draft.reserve(ballots.queries, ballots.labels, len(names))
-            with Guardian(
-                mechanism,
-                Budget(epsilon=epsilon, delta=delta),
-                Ledger.in_memory() if ledger is None else ledger,
+            request = Request(
+                mechanism=mechanism,
                 guarantee=guarantee,
-                dataset=dataset,
-                consumer=consumer,
-                voter_ids=voter_ids,
-                seed=seed,
-            ) as guardian:
-                release = guardian.release(
-                    ballots,
-                    queries=queries,
-                    baseline=baseline,
-                    bound=bound,
-                    keep=None if draft is None else _kept(draft, named),
-                )
-            release = named(release, 0)
+                budget=Budget(epsilon=epsilon, delta=delta),
+                scope=(dataset, consumer),
+                queries=queries,
+                simulated=seed is not None,
+                for_allowance=baseline is not None or voter_ids is not None,
+                **guesses,
+            )
+            names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
+            with _opened(ledger) as book:
+                chosen = settled(request, ballots, book, names)
+                named = _naming(ballots, chosen.reasons, request.wanted(ballots))
+                if draft is not None:
+                    texts = json.dumps(getattr(ballots, "query_names", None))
+                    draft.reserve(ballots.queries, ballots.labels, len(texts))
+                with Guardian(
+                    chosen.mechanism,
+                    request.budget,
+                    ledger if book is None else book,
+                    guarantee=chosen.guarantee,
+                    dataset=dataset,
+                    consumer=consumer,
+                    voter_ids=names if chosen.guarantee == "allowance" else voter_ids,
+                    seed=seed,
+                ) as guardian:
+                    pace = chosen.pace(request, ballots.labels)
+                    release = guardian.release(
+                        ballots,
+                        queries=request.exactly(ballots, chosen.guarantee),
+                        baseline=baseline,
+                        bound=bound,
+                        keep=None if draft is None else _kept(draft, named),
+                        pace=pace,
+                    )
+            release = expected(
+                named(release, 0),
+                chosen.mechanism,
+                yes=yes,
+                baseline=baseline,
+                paced=pace is not None and not pace.through,
+                why=None if pace is None else pace.why,
+                quality=request.bar,
+            )
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
                 release.save(part)
             draft.finish()
+    warn_of_quality(release)
     return release
+
+
+@contextmanager
+def _opened(ledger: Any) -> Iterator[Ledger | None]:
+    """Yield the ledger, if there is one by now; a new one is made once all is settled."""
+    if ledger is None:
+        yield Ledger.in_memory()
+        return
+    if isinstance(ledger, str | os.PathLike):
+        ledger = Location.of(ledger)
+    if not isinstance(ledger, Location):
+        yield ledger if isinstance(ledger, Ledger) else None  # the guardian refuses anything else
+    elif not (ledger.file.exists() or ledger.head.exists()):
+        yield None
+    else:
+        with closing(Ledger.open(ledger)) as book:
+            yield book
+
+
+def warn_of_quality(release: Release) -> None:
+    """Warn of labels that are not expected to be good, and of queries that were not answered."""
+    said = [] if release.forecast is None else [*release.forecast.warnings]
+    stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
+    if stopped:
+        said.append(" ".join(release.reasons[stopped[0] :]))
+    for text in said:
+        warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
 def warn_of_axes(ballots: BallotSource) -> None:
@@ -157,7 +236,9 @@ def warn_of_axes(ballots: BallotSource) -> None:
         )
 
 
-def _naming(ballots: BallotSource) -> Callable[[Release, int], Release]:
+def _naming(
+    ballots: BallotSource, reasons: tuple[str, ...], asked: int
+) -> Callable[[Release, int], Release]:
     """Return what gives a release the public names; it takes where its first query is, too."""
     labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
 
@@ -165,6 +246,8 @@ def _naming(ballots: BallotSource) -> Callable[[Release, int], Release]:
         stop = start + release.answered
         return replace(
             release,
+            asked=asked,
+            reasons=reasons,
             label_names=labels,
             query_names=None if queries is None else queries[start:stop],
         )

@@ -21,6 +21,7 @@ from ._version import __version__
 from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
 from .errors import InputError
+from .forecast import Forecast
 from .mechanisms import ABSTAIN
 from .mechanisms.base import describe
 
@@ -51,8 +52,10 @@ _MEANING = {
     ),
 }
 
+FORMAT = 2  # of what is saved
+
 _COSTS = ("price", "threshold", "reserve")  # terms that are costs
-_DERIVED = ("answered", "labels", "abstained", "digest")  # facts that follow from the labels
+_DERIVED = ("answered", "labels", "abstained", "digest", "format")  # facts that follow
 
 
 def check_protects(value: Any) -> str:
@@ -60,6 +63,10 @@ def check_protects(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
         raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
     return value
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    return " ".join(sentences).rstrip(".")
 
 
 class Later:
@@ -147,6 +154,14 @@ class Release:
         nothing adds up.
     so_far
         Under an allowance: queries answered from it by now, this release included.
+    left
+        What the charges so far have left of the data set's epsilon; None without a ledger.
+    asked
+        How many queries there were to answer; None where nobody said.
+    forecast
+        How good such labels are expected to be, from public numbers and from what was released.
+    reasons
+        Why these settings, why it stopped where it did and what would answer more, in sentences.
     label_names, query_names
         What the labels, and the queries that were answered, are called; None if they have no names.
         These names are public; those of the voters are never here.
@@ -174,6 +189,10 @@ class Release:
     consumer: str | None = None
     rule: str | None = None
     so_far: int | None = None
+    left: float | None = None
+    asked: int | None = None
+    forecast: Forecast | None = None
+    reasons: tuple[str, ...] = ()
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
     query_names: tuple[str, ...] | None = field(default=None, repr=False)
@@ -185,6 +204,20 @@ class Release:
     def answered(self) -> int:
         """How many queries were answered, held-back labels included."""
         return len(self.labels)
+
+    @property
+    def of_asked(self) -> str:
+        """How many queries were answered, and of how many if not all were."""
+        more = self.asked is not None and self.asked > self.answered
+        return f"{self.answered} of {self.asked}" if more else f"{self.answered}"
+
+    @property
+    def budget_left(self) -> str | None:
+        """What is left of the data set's epsilon, in words; never more than there is."""
+        if self.left is None:
+            return None
+        down = rounded_up(-self.left, 4).removeprefix("-")
+        return f"epsilon {down} of {rounded_up(self.budget)}"
 
     @property
     def abstained(self) -> int:
@@ -225,18 +258,23 @@ class Release:
             "consumer": self.consumer,
             "rule": self.rule,
             "so_far": self.so_far,
+            "left": self.left,
+            "asked": self.asked,
+            "forecast": None if self.forecast is None else self.forecast.facts(),
+            "reasons": list(self.reasons),
             "protects": self.protects,
             "label_names": None if self.label_names is None else list(self.label_names),
             "made": self.made,
             "digest": self.digest,
             "version": self.version,
+            "format": FORMAT,
         }
 
     def summary(self) -> str:
         """Return a few lines for a terminal: published numbers only."""
         shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon)}"
         lines = [
-            f"queries answered  {self.answered}",
+            f"queries answered  {self.of_asked}",
             f"labels each       {self.labels.shape[1]}",
             f"guarantee         {self.guarantee}: {_MEANING[self.guarantee]}",
             f"epsilon, delta    {shown}, {rounded_up(self.delta)}  (asked for: "
@@ -253,6 +291,11 @@ class Release:
             lines.append(f"held back         {self.abstained} labels (gate)")
         if self.terms:
             lines.append(f"terms             {self._terms()}")
+        if self.left is not None:
+            lines.append(f"budget left       {self.budget_left}")
+        if self.forecast is not None:
+            lines += [f"expected          {said}" for said in self.forecast.lines()]
+        lines += [f"why               {reason}" for reason in self.reasons]
         if self.simulated:
             lines.append("SIMULATED: a seed was given, so these labels protect nobody")
         return "\n".join(lines)
@@ -288,7 +331,7 @@ class Release:
         lines = [
             (
                 "What was released",
-                f"{self.answered} queries with {self.labels.shape[1]} yes/no "
+                f"{self.of_asked} queries with {self.labels.shape[1]} yes/no "
                 f"labels each, from the votes of {self.voters} registered voters on data set "
                 f"{self.dataset!r}"
                 + ("" if self.consumer is None else f", for {self.consumer!r}")
@@ -321,6 +364,10 @@ class Release:
                     f"{rounded_up(self.terms['price'], 4)}: not a valid bound",
                 ),
             )
+        if self.forecast is not None:
+            lines.insert(-5, ("Expected quality", _joined(self.forecast.lines())))
+        if self.reasons:
+            lines.insert(-5, ("Where settings came from, and the end", _joined(self.reasons)))
         if self.allowance is not None:
             lines.insert(2, ("Allowance", self._allowance()))
         if self.abstained:
@@ -428,7 +475,13 @@ class Release:
         query_names: Sequence[str] | None = None,
     ) -> Release:
         """Return the release that :meth:`facts` is about."""
+        if facts.get("format") != FORMAT:
+            found = facts.get("format")
+            raise ValueError(f"its format is {found}, and this privote reads {FORMAT}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
+        own["reasons"] = tuple(map(str, own["reasons"]))
+        if own["forecast"] is not None:
+            own["forecast"] = Forecast.of_facts(own["forecast"])
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
         if own.get("label_names") is not None:

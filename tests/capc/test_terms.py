@@ -12,7 +12,8 @@ from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
-from privote.capc.terms import Terms, mechanism_of
+from privote.capc.terms import Terms
+from privote.mechanisms import mechanism_of
 
 MECHANISMS = [
     pv.BinaryVoting(sigma=7.0),

@@ -13,6 +13,7 @@ import privote as pv
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
+EVERY = ("--guarantee", "allowance", "--queries", "all")
 
 
 def read_csv(path: Path) -> npt.NDArray[Any]:
@@ -20,7 +21,7 @@ def read_csv(path: Path) -> npt.NDArray[Any]:
 
 
 def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Path) -> None:
-    done = run("label", votes_file, *BINARY, *BUDGET, "--output", "labels.csv")
+    done = run("label", votes_file, *BINARY, *BUDGET, *EVERY, "--output", "labels.csv")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
     text = (tmp_path / "labels.csv").read_text()
@@ -84,7 +85,7 @@ def test_abstain_is_minus_one(run: Run, votes_file: Path, tmp_path: Path) -> Non
 
 
 def test_json_is_all_there_is_on_stdout(run: Run, votes_file: Path) -> None:
-    done = run("label", votes_file, *BINARY, *BUDGET, "--output", "labels.csv", "--json")
+    done = run("label", votes_file, *BINARY, *BUDGET, *EVERY, "--output", "labels.csv", "--json")
     bill = json.loads(done.stdout)
     assert bill["answered"] == 12
     assert bill["guarantee"] == "allowance"

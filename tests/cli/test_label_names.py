@@ -14,7 +14,8 @@ from tests.cli.conftest import Run
 from privote.cli.files import read_names
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
-CALL = ("label", "votes.npy", *LABEL, "--output", "labels.csv")
+EVERY = ("--guarantee", "allowance", "--queries", "all")
+CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
 LEDGER = ("--ledger", "ledger.db")
 
 

@@ -8,11 +8,12 @@ import pytest
 from tests.cli.conftest import Run
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5)
+EVERY = ("--guarantee", "allowance", "--queries", "all")
 
 
 @pytest.fixture
 def ledger(run: Run, votes_file: Path, tmp_path: Path) -> Path:
-    done = run("label", votes_file, *LABEL, "--output", "a.csv", "--ledger", "ledger.db")
+    done = run("label", votes_file, *LABEL, *EVERY, "--output", "a.csv", "--ledger", "ledger.db")
     assert done.exit_code == 0, done.stderr
     return tmp_path / "ledger.db"
 
@@ -24,7 +25,11 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
     assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer"]
-    assert facts["budgets"][0]["used"] <= 8
+    budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
+    assert budget["used"] <= 8
+    assert budget["left"] == pytest.approx(8 - budget["used"])
+    assert "binary (sigma=7)" in shown
+    assert " left" in shown
 
 
 def test_budget_holds_over_runs_with_exit_code_3(
@@ -89,7 +94,7 @@ def test_a_ledgers_own_files_are_never_replaced(
 def test_statement_is_written_in_words_and_for_machines(
     run: Run, votes_file: Path, tmp_path: Path
 ) -> None:
-    arguments = (votes_file, *LABEL, "--statement", "s.txt")
+    arguments = (votes_file, *LABEL, *EVERY, "--statement", "s.txt")
     assert run("label", *arguments, "--output", "a.csv").exit_code == 0
     assert "PRIVACY STATEMENT" in (tmp_path / "s.txt").read_text()
     assert json.loads((tmp_path / "s.json").read_text())["guarantee"] == "allowance"

@@ -26,6 +26,8 @@ MECHANISM = pv.BinaryVoting(sigma=5.0)
 
 def label(path: Path, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
     arguments: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": MECHANISM}
+    if "guarantee" not in changes:
+        arguments |= {"guarantee": "allowance", "queries": "all"}
     return pv.label(votes, ledger=path, **{**arguments, **changes})
 
 
@@ -52,7 +54,14 @@ def test_allowance_is_charged_once_and_goes_on(path: Path) -> None:
     entries = pv.Ledger.open(path).published()
     assert [e["kind"] for e in entries] == ["budget", "charge", "answer", "answer", "answer"]
     twice = np.concatenate([VOTES] * 3)
-    together = pv.label(twice, mechanism=MECHANISM, epsilon=8.0, delta=1e-5)
+    together = pv.label(
+        twice,
+        mechanism=MECHANISM,
+        epsilon=8.0,
+        delta=1e-5,
+        guarantee="allowance",
+        queries="all",
+    )
     np.testing.assert_array_equal(release.sealed.spent, together.sealed.spent)
     assert release.allowance == together.allowance
     # The budget is used up by the allowance: nothing else fits the same data set.
@@ -447,7 +456,7 @@ def test_a_budget_alone_does_not_decide_the_kind(path: Path) -> None:
 
 
 def test_pickled_release_leaves_the_sealed_behind() -> None:
-    release = pv.label(VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5)
+    release = pv.label(VOTES, mechanism=MECHANISM, epsilon=8.0, delta=1e-5, guarantee="allowance")
     assert vars(release.sealed)
     assert not vars(pickle.loads(pickle.dumps(release)).sealed)
 

@@ -22,6 +22,8 @@ SECRET = "hunter2-and-more"
 
 def label(ledger: Any, **changes: Any) -> pv.Release:
     arguments: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0}
+    if "guarantee" not in changes:
+        arguments |= {"guarantee": "allowance", "queries": "all"}
     return pv.label(VOTES, delta=1e-5, ledger=ledger, **{**arguments, **changes})
 
 

@@ -20,6 +20,7 @@ from privote.planning.tuning import best_per_label
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
+EVERY: dict[str, Any] = {"guarantee": "allowance", "queries": "all", "seed": 0}
 BINARY = pv.BinaryVoting(sigma=5.0)
 
 
@@ -149,7 +150,7 @@ def test_the_chosen_mechanism_releases_what_was_said(votes: npt.NDArray[np.bool_
     found = planning.tune_sigma(votes, **BUDGET, drop=0.05).chosen
     assert found is not None
     queries = found.fits["allowance"]
-    release = pv.label(votes[:queries], mechanism=found.mechanism, **BUDGET, seed=0)
+    release = pv.label(votes[:queries], mechanism=found.mechanism, **BUDGET, **EVERY)
     assert release.sealed.spent.sum() == votes[:queries].sum()
 
 
@@ -162,7 +163,8 @@ def test_beyond_says_what_happens_when_voters_run_out(votes: npt.NDArray[np.bool
     assert good.beyond.missed > good.quality.missed
     assert plenty.beyond == plenty.quality  # nobody runs out
     drawn = [
-        pv.label(votes, mechanism=good.mechanism, **BUDGET, seed=seed).labels for seed in range(40)
+        pv.label(votes, mechanism=good.mechanism, **BUDGET, **{**EVERY, "seed": seed}).labels
+        for seed in range(40)
     ]
     wrong = np.mean([(labels != majority(votes)).mean() for labels in drawn])
     assert good.beyond.wrong == pytest.approx(wrong, abs=0.02)

@@ -104,6 +104,21 @@ class RenyiFilter:
         at = self._places()
         return epsilon_at(total[at], self.orders[at], self.delta / len(at))[0]
 
+    def left(self) -> float:
+        """Return the epsilon of a fresh budget that would admit what this one still does.
+
+        For advice, which asks with a number: what fits is what :meth:`fitting` says.
+        """
+        if self._unit is None:
+            return self.budget
+        if self.pinned is None:
+            return max(0.0, self.budget - self.epsilon())
+        at = self._places()
+        most = largest_curve(self.budget, self.orders[at], self.delta / len(at))
+        # As a Gaussian-like curve, a multiple of the order, that uses up what is left there.
+        slope = float(((most - self._unit[at]) / self.orders[at]).max())
+        return epsilon_at(max(slope, 0.0) * self.orders, self.orders, self.delta)[0]
+
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""
         each = check_charge(each, self.orders)

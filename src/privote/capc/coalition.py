@@ -45,9 +45,9 @@ from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
 from .secure.base import LocalChannel, SecureEngine
 from .secure.base import engine as engine_named
-from .terms import Terms, mechanism_of
+from .terms import Terms
 
-__all__ = ["Letter", "Simulation", "Terms", "mechanism_of"]
+__all__ = ["Letter", "Simulation", "Terms"]
 
 Kept = TypeVar("Kept", GuardianJournal, QuerierJournal)
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in

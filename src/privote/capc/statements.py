@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 from ..accounting.allowance import FACTOR
 from ..accounting.renyi import epsilon, rounded_up
 from ..drafts import complete, write_statement
+from ..errors import PrivoteWarning
+from ..forecast import Forecast
+from ..planning import YES, Advice, advise, forecast
 from .charges import Prices
 from .roles.batches import LabelledBatch
 from .terms import Terms
@@ -46,10 +50,49 @@ def facts_of(
         "allowance_by_party": allowances,
         "surprise_unit": terms.mechanism.surprise_unit,
         "noise": terms.noise,
+        "forecast": expected_of(terms, name, queries, prices)[0].facts(),
         "noise_if_known": _if_known(terms, name, answers, prices),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
+
+
+def expected_of(
+    terms: Terms, name: str, queries: int, prices: Prices | None = None
+) -> tuple[Forecast, Advice]:
+    """Return how good labels for so many rows will be, and what to advise: by the terms alone.
+
+    Before anybody is asked and anything is charged. A share of 0.1 of all votes is taken to be yes.
+    """
+    prices, voters = prices or Prices(terms), len(terms.voters(name))
+    labels, allowances = len(terms.labels), prices.allowances(name) if terms.allowance else {}
+    found = forecast(
+        terms.mechanism,
+        voters,
+        labels,
+        allowance=min(allowances.values(), default=None),
+        yes=YES,
+        asked=queries,
+    )
+    return found, advise(
+        voters=voters,
+        labels=labels,
+        queries=queries,
+        epsilon=terms.epsilon / len(terms.queriers),
+        delta=terms.delta,
+        yes=YES,
+        guarantee=terms.guarantee,
+    )
+
+
+def warn_of_quality(terms: Terms, name: str, queries: int) -> None:
+    """Warn before anything is asked if labels will not be good, and say what would help."""
+    found, advice = expected_of(terms, name, queries)
+    if found.warnings:
+        voters = len(terms.voters(name))
+        help_ = f" {' '.join((*advice.reasons[-1:], *advice.changes))}"
+        text = f"{voters} sites answer {queries:,} rows. {' '.join(found.warnings)}{help_}"
+        warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
 def _if_known(terms: Terms, name: str, answers: LabelledBatch, prices: Prices) -> dict[str, Any]:
@@ -133,6 +176,8 @@ def statement(facts: dict[str, Any]) -> str:
             for party, allowance in facts["allowance_by_party"].items()
         ),
         *_noise(facts),
+        "",
+        *(f"Expected: {said}" for said in Forecast.of_facts(facts["forecast"]).lines()),
         "",
         f"Engine: {facts['engine']}"
         + (

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError, positive, whole
-from ..links import OptimalLink
-from ..mechanisms import MECHANISMS, Gate, Mechanism
+from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.base import Counted
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
 from .noise import SharedNoise
@@ -27,7 +26,6 @@ from .noise import SharedNoise
 _GUARANTEES = ("allowance", "worst-case")
 _NOISES = ("guardian", "sites")
 _LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
-_NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,27 +285,6 @@ class Terms:
             text += json.dumps(list(self.parties))
             self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
         return self._digests[name]
-
-
-def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
-    """Return the mechanism whose ``parameters()`` these are."""
-    given = dict(parameters)
-    name = given.pop("mechanism", None)
-    if name not in MECHANISMS:
-        known = ", ".join(MECHANISMS)
-        raise InputError("mechanism", f"must be one of {known}", name)
-    try:
-        for key, kind in _NESTED.items():
-            if isinstance(given.get(key), Mapping):
-                inner = {k: v for k, v in given[key].items() if k != "kind"}
-                given[key] = kind(**inner)
-        return MECHANISMS[name](**given)
-    except TypeError as error:
-        kinds = [MECHANISMS[name], *(kind for key, kind in _NESTED.items() if key in given)]
-        known = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
-        raise InputError(
-            f"mechanism {name!r} takes {known}; {str(error).split('() ')[-1]}"
-        ) from None
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:

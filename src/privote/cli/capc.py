@@ -112,7 +112,7 @@ def query(
     """
     from privote.capc.service import ask
     from privote.capc.site import Site
-    from privote.capc.statements import allowance_said, write
+    from privote.capc.statements import allowance_said, warn_of_quality, write
     from privote.datasets.tables import table
 
     from .files import claimed_folder, read_array
@@ -121,6 +121,7 @@ def query(
     read, data = Site.read(site), table(rows)
     guess = None if baseline is None else read_array(baseline, "baseline", "baseline")
     with claimed_folder(output, force=force):  # before anything is charged
+        warn_of_quality(read.terms, read.name, len(data.X))
         facts, answers = ask(read, data.X, baseline=guess)
         write(output, facts, read.terms, answers)
     if json:
@@ -289,6 +290,7 @@ def simulate(
     With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
     """
     from privote.capc import simulation
+    from privote.capc.statements import warn_of_quality
 
     from .files import claimed_folder
     from .output import print_json
@@ -299,6 +301,7 @@ def simulate(
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = simulation.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):
+        warn_of_quality(terms, simulation.QUERIER, queries)
         facts = simulation.simulate(output, terms, clear=clear, seed=seed, telling=telling)
     if json:
         print_json(facts)

@@ -15,6 +15,7 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
+_GUESSES = "Public guesses"
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: keep their order in every run, or give --voter-ids",
@@ -22,8 +23,20 @@ _KNOWN = {
 }
 
 
+_MECHANISM = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        help="auto: settings by advice, from public numbers. Or binary, tau, powerset, plurality; "
+        "or package.module:Class, a class of your own, which is imported and so runs.",
+        rich_help_panel="Mechanism",
+    ),
+]
+
+
 @grouped(
-    mechanism=Group(of=MechanismFlags),
+    mechanism=Group(of=MechanismFlags, instead={"name": (_MECHANISM, "auto")}),
     account=Group(of=LedgerFlags, without=("electorate",)),
 )
 def label(
@@ -43,12 +56,50 @@ def label(
             rich_help_panel="Mechanism",
         ),
     ] = False,
-    guarantee: options.Guarantee = "allowance",
+    guarantee: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What the budget promises: allowance or worst-case, auto takes the better by "
+            "public numbers; ptr or data-dependent.",
+            rich_help_panel="Budget",
+        ),
+    ] = "auto",
     queries: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all",
+            help="Answer the first N, or all, also if voters run out. Unless told, as many as "
+            "will be good. A number is needed for ptr and data-dependent.",
+            rich_help_panel="Budget",
+        ),
+    ] = None,
+    quality: Annotated[
+        float | None,
+        typer.Option(
+            help="auto: how often a label that every voter wants may be missed; 0.1 unless told.",
+            rich_help_panel=_GUESSES,
+        ),
+    ] = None,
+    yes: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of yes among all votes; 0.1 for the advice, unless told.",
+            rich_help_panel=_GUESSES,
+        ),
+    ] = None,
+    agreement: Annotated[
+        float | None,
+        typer.Option(
+            help="auto: the share of the voters that says yes to a wanted label; 0.8 unless told.",
+            rich_help_panel=_GUESSES,
+        ),
+    ] = None,
+    most_ones: Annotated[
         int | None,
         typer.Option(
-            help="Answer the first N only; needed for ptr and data-dependent.",
-            rich_help_panel="Budget",
+            help="auto: the most labels that a ballot may say yes to, if the rules limit it.",
+            rich_help_panel=_GUESSES,
         ),
     ] = None,
     baseline: Annotated[
@@ -85,13 +136,18 @@ def label(
 
     Example:
 
-        privote label votes.npz --mechanism binary --sigma 7 \
-          --epsilon 8 --delta 1e-5 --output labels.csv
+        privote label votes.npz --epsilon 8 --delta 1e-5 --output labels.csv
 
-    The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen
-    and every query is answered: each voter may cast so many surprises (votes that depart from the
-    public baseline) in its life, and counts as the baseline after that. "worst-case" answers until
-    the next query would not fit. "ptr" (binary only) tests privately whether the votes agree
+    Mechanism and noise are chosen by public numbers (sizes, the budget, what you say of the votes
+    with --yes and --agreement; never the votes), so that all queries are answered with the least
+    noise that this needs, or as many as stay good (--quality). Or name them: --mechanism binary
+    --sigma 7.
+
+    The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen:
+    each voter may cast so many surprises (votes that depart from the public baseline) in its life,
+    and counts as the baseline after that. Labels are released in batches, until released ones say
+    that voters run out; then it stops and says so. "worst-case" answers until the next query would
+    not fit. "ptr" (binary only) tests privately whether the votes agree
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
@@ -121,20 +177,28 @@ def label(
 
     if clip and mechanism.max_positives is None:
         raise InputError("clip", "goes with `max_positives`: give both")
-    if voter_ids is not None and guarantee != "allowance":
+    if voter_ids is not None and guarantee not in ("allowance", "auto"):
         raise InputError("voter_ids", "goes with `guarantee=allowance`", guarantee)
     if resume and show_sealed:
         rule = "goes without `resume`: nothing sealed is kept in a draft"
         raise InputError("show_sealed", rule)
-    mech = mechanism.build()
+    mech = mechanism.build_if_named()
+    wanted = _wanted(queries)
+    guesses: dict[str, Any] = {
+        "yes": yes,
+        "agreement": agreement,
+        "most_ones": most_ones,
+        "quality": quality,
+    }
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (votes, baseline, voter_ids) if path is not None]
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
     check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
-    asked = {"mechanism": mech.parameters(), "epsilon": epsilon, "delta": delta, "seed": seed}
-    asked |= {"guarantee": guarantee, "queries": queries}
+    asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters(), **guesses}
+    asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
+    asked |= {"guarantee": guarantee, "queries": wanted}
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
@@ -149,11 +213,12 @@ def label(
         with working("answering", None if resume else ballots.queries) as tick:
             release = privote.label(
                 None if resume else WatchedBallots(ballots, tick),
-                mechanism=mech,
+                mechanism="auto" if mech is None else mech,
                 epsilon=epsilon,
                 delta=delta,
                 guarantee=guarantee,
-                queries=queries,
+                queries=wanted,
+                **guesses,
                 baseline=guess,
                 ledger=account.place,
                 dataset=account.dataset,
@@ -171,6 +236,16 @@ def label(
     if names is None:
         names = getattr(ballots, "voter_names", None)
     _show(release, output, names, show_sealed=show_sealed, json=json)
+
+
+def _wanted(queries: str | None) -> int | str | None:
+    """Return how many queries to answer: a number, all, or None for as many as will be good."""
+    if queries is None or queries == "all":
+        return queries
+    try:
+        return int(queries)
+    except ValueError:
+        raise InputError("queries", "must be a number or all", queries) from None
 
 
 def _show(

@@ -72,8 +72,12 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
         privote ledger show ledger.db
 
     A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more.
+    with an allowance that was charged before, and costs nothing more; an *outcome* says that a run
+    is over. The epsilon of a charge is what it costs alone; charges together cost less than their
+    sum, and what is left counts them together.
     """
+    from privote.mechanisms.base import describe
+
     with _opened(path, beside) as (ledger, name):
         entries, budgets = ledger.published(), ledger.standing()
     if json:
@@ -87,12 +91,26 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
             "data set": entry["dataset"],
             "for": entry.get("consumer") or "",
             "guarantee": entry.get("guarantee", ""),
+            "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
+            "epsilon": _epsilon(entry, budgets),
             "queries": entry.get("queries") or "",
         }
         for entry in entries
     ]
     print_table(rows, title=f"{name}: {len(entries)} entries")
     print_table(budgets, title="Budgets")
+
+
+def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
+    """Return what an entry grants, or what it alone costs at its data set's delta."""
+    from privote.accounting.renyi import epsilon, rounded_up
+
+    if entry["kind"] == "budget":
+        return rounded_up(entry["epsilon"], 4)
+    deltas = [each["delta"] for each in budgets if each["dataset"] == entry["dataset"]]
+    if entry["kind"] != "charge" or entry.get("rdp") is None or not deltas:
+        return ""
+    return rounded_up(float(epsilon(entry["rdp"], entry["orders"], deltas[0])), 4)
 
 
 @app.command()

@@ -60,8 +60,8 @@ class MechanismFlags:
     def __post_init__(self) -> None:
         from privote.mechanisms import MECHANISMS
 
-        if not self.name:
-            stray = [f.name for f in fields(self) if getattr(self, f.name) not in (None, "")]
+        if not self.named:
+            stray = [*self._given()]
             if stray:
                 raise InputError(f"{_spelled(stray[0])} goes with --mechanism: give it too")
             return
@@ -78,6 +78,11 @@ class MechanismFlags:
         self._check_pair("gate_threshold", "gate_sigma")
         if self.link_cost is not None and self.sigma is not None:
             raise InputError("--sigma and --link-cost both set the noise: give one of them")
+
+    @property
+    def named(self) -> bool:
+        """Whether a mechanism is named; where none is, settings are chosen by advice."""
+        return self.name not in ("", "auto")
 
     def _check_pair(self, one: str, other: str) -> None:
         if (getattr(self, one) is None) != (getattr(self, other) is None):
@@ -116,7 +121,7 @@ class MechanismFlags:
 
     def build_if_named(self) -> Mechanism | None:
         """Return the mechanism; None if there is no name."""
-        return self.build() if self.name else None
+        return self.build() if self.named else None
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""

@@ -20,7 +20,7 @@ from ..accounting.renyi import Floats, rounded_up
 from ..blocks import Block, Counts
 from ..errors import BudgetError, InputError
 from ..ledger import Budget, Ledger
-from ..ledger.totals import Account, Scope, Totals, packed, terms_of
+from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import Sealed
 from ..surprises import effective, left_over
@@ -57,6 +57,17 @@ class Accounts:
     def scope(self) -> Scope:
         """The data set and the consumer, as the ledger names them."""
         return self.dataset, self.consumer
+
+    @property
+    def left(self) -> float | None:
+        """What charges have left of the data set's epsilon; None where that is not kept."""
+        if not self.ledger.lasts:
+            return None
+        standing = self.ledger.standing()
+        whole = [
+            each for each in standing if (each["dataset"], each["consumer"]) == (self.dataset, None)
+        ]
+        return whole[0]["left"] if whole else None
 
     @property
     def rule(self) -> str | None:
@@ -312,6 +323,23 @@ class Allowance:
     def answered(self) -> int:
         """How many queries were answered from it so far: a public number."""
         return self._known.queries
+
+    @property
+    def earlier(self) -> Earlier:
+        """What earlier runs leave to know, for whoever paces the next one."""
+        return self._known.earlier
+
+    def note(self, queries: int, departed: int, *, out: bool) -> None:
+        """Enter what a run released, for later ones to pace by.
+
+        Counts of released labels cost nothing. They are kept with what is sealed all the same: the
+        published view says nothing that depends on votes, not even by way of a release.
+        """
+        with self.accounts.ledger.writing():
+            body = {**self.accounts.entry("outcome"), "account": self.account}
+            self.accounts.ledger.append(
+                {**body, "queries": queries}, sealed={"departed": departed, "out": out}
+            )
 
     def answer(self, block: Block, baseline: Any, **rule: Any) -> Block:
         """Enter what a block takes from the allowance, durably, and return the ballots that count.

@@ -6,16 +6,22 @@ The whole cost is charged once, at the first answer; later batches go on with it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..ballots import BallotSource
+from ..blocks import Block
+from ..errors import BudgetError
+from ..ledger import Ledger
+from ..ledger.totals import Scope
+from ..mechanisms import ABSTAIN
 from ..release import Release
 from .accounts import Allowance, plain
-from .issuer import Issuer, Keep
+from .issuer import Issuer, Keep, Pacer
 from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
@@ -32,6 +38,36 @@ def register(
     )
 
 
+def allowance_of(
+    ledger: Ledger,
+    scope: Scope,
+    sizes: tuple[int, int],
+    names: Iterable[str] | None,
+    *,
+    simulated: bool,
+) -> dict[str, Any] | None:
+    """Return the mechanism's parameters of the allowance that an electorate has; None without one.
+
+    The one that was charged last. It is found by public sizes (voters, labels), or by the voters'
+    names: so whoever has settings chosen finds those again that the allowance was charged for.
+    """
+    voters, labels = sizes
+    digests = None if names is None else {ledger.name_voter(name) for name in names}
+    own = {"dataset": scope[0], "consumer": scope[1], "owner": None, "labels": labels}
+    own["simulated"] = simulated
+    found = None
+    for known in ledger.reading().accounts.values():
+        terms = json.loads(known.terms)
+        if any(terms[key] != value for key, value in own.items()):
+            continue
+        if known.roll is None or digests is None:
+            same = known.roll is None and digests is None and len(known.allowance) == voters
+        else:
+            same = digests <= known.roll.keys()
+        found = terms["mechanism"] if same else found
+    return found
+
+
 def release(
     issuer: Issuer,
     ballots: BallotSource,
@@ -41,8 +77,13 @@ def release(
     ids: dict[str, int] | None,
     voter_ids: Sequence[Any] | None,
     keep: Keep | None,
+    pace: Pacer | None,
 ) -> Release:
-    """Answer every query, block by block: each block's surprises are entered before it is drawn."""
+    """Answer block by block: each block's surprises are entered before it is drawn.
+
+    Without a pace every query is answered. With one, blocks are cut as it says, from what was
+    released before.
+    """
     mechanism = issuer.mechanism
     here = seats_in_batch(ids, ballots.voters, voter_ids)
     guess = check_baseline(baseline, ballots, mechanism, first=queries)
@@ -60,7 +101,11 @@ def release(
         allowance=plain(allowance.each),
     )
     labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0  # once, not in pieces
-    for block in registered_blocks(ballots, places, voters):
+    blocks: Iterator[Block] = registered_blocks(ballots, places, voters)
+    if pace is not None:
+        pace.start(voters, int(allowance.each.min()), allowance.earlier)
+        blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
+    for block in blocks:
         now = slice(start, start + block.queries)
         start += block.queries
         counted = allowance.answer(
@@ -72,4 +117,27 @@ def release(
         labels[now] = mechanism.draw(mechanism.tally(counted), issuer.entropy)
         if keep is not None:
             keep(publish(labels[now], so_far=allowance.answered))
+    labels = labels[:start]
+    if pace is not None and not pace.through:
+        if not start:
+            raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
+        departed = int((guess[:start] != labels).sum()) - int((labels == ABSTAIN).sum())
+        allowance.note(start, departed, out=pace.out)
     return publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+
+
+def _paced(blocks: Iterator[Block], more: Callable[[], int]) -> Iterator[Block]:
+    """Yield blocks as large as is said before each; what is left when that is nothing is not read.
+
+    Sizes of blocks show in a ledger: they follow from public sizes and from what was released.
+    """
+    size = 0
+    for whole in blocks:
+        rest: Block = whole
+        while rest.queries:
+            size = size or more()
+            if size < 1:
+                return
+            now, rest = rest.split(min(size, rest.queries))
+            size -= now.queries
+            yield now

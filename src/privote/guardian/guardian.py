@@ -21,7 +21,7 @@ from ..mechanisms import Mechanism
 from ..release import GUARANTEES, VOTER, Release, check_protects
 from . import allowance, data_dependent, ptr, worst_case
 from .accounts import Accounts, Allowance
-from .issuer import Issuer
+from .issuer import Issuer, Pacer
 from .registry import seats
 
 
@@ -153,11 +153,13 @@ class Guardian:
         bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
         keep: Callable[[Release], None] | None = None,
+        pace: Pacer | None = None,
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
 
         ``keep`` is called with each part of the release as soon as it is drawn, so that whoever
-        wants it can make it durable before the next part is charged or drawn.
+        wants it can make it durable before the next part is charged or drawn. ``pace`` says under
+        an allowance how many queries to answer next; without one all are answered.
         """
         ballots = Ballots.of(votes)
         if bound != "exact" and self.guarantee != "data-dependent":
@@ -170,7 +172,7 @@ class Guardian:
         issuer = self._issuer
         if self.guarantee == "allowance":
             return allowance.release(
-                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, keep
+                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, keep, pace
             )
         if baseline is not None:
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")

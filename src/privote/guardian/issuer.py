@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,35 @@ from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
 from ..errors import InputError
+from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
 from .accounts import Accounts
 
 Keep = Callable[[Release], None]
 Labels = npt.NDArray[np.int8]
+
+
+class Pacer(Protocol):
+    """Says how many queries to answer next: by public numbers and what was released, no more."""
+
+    @property
+    def through(self) -> bool:
+        """Whether all is answered, whatever it says: then nothing is noted for later runs."""
+
+    @property
+    def out(self) -> bool:
+        """Whether released labels say that voters have run out."""
+
+    @property
+    def why(self) -> str | None:
+        """Why it stopped; None while it has not."""
+
+    def start(self, voters: int, allowance: int, earlier: Earlier) -> None:
+        """Take in what is known before the first batch."""
+
+    def more(self, released: Labels, baseline: npt.NDArray[np.bool_]) -> int:
+        """Return how many queries to answer next; 0 is the end."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -77,6 +100,7 @@ class Issuer:
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
             rule=self.accounts.rule if terms is None else None,
+            left=self.accounts.left,
             so_far=so_far,
             protects=self.protects,
             sealed=sealed or Sealed(),

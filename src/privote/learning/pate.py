@@ -22,8 +22,10 @@ from ..datasets import Images
 from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
+from ..labelling import warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism
+from ..planning import with_forecast
 from .neighbours.labelling import (
     NeighbourAnswers,
     NeighbourLabelling,
@@ -299,6 +301,9 @@ class PATEClassifier(LabelClassifier):
                 ask=lambda model, rows: label_probabilities(model, X_public[rows], pool.labels),
                 **shared,
             ).run()
+            if schedule.rounds == 1:  # later rounds have a baseline of their own
+                self.release_ = with_forecast(self.release_, guardian.mechanism, asked=0)
+                warn_of_quality(self.release_)
             return None
         again = self.queries is not None
         found = NeighbourLabelling(ballots=pool, plan=plan, again=again, **shared).run()

@@ -289,7 +289,7 @@ class Ledger:
         return shown
 
     def standing(self) -> list[dict[str, Any]]:
-        """Return every budget with what unconditional charges have used of it."""
+        """Return every budget with what unconditional charges have used of it, and left."""
         totals = self.reading()
         return [
             {
@@ -299,10 +299,16 @@ class Ledger:
                 "rule": budget.counted,
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
-                "used": _used(totals, scope, budget),
+                "used": (used := _used(totals, scope, budget)),
+                "left": None if used is None else max(0.0, budget.epsilon - used),
             }
             for scope, budget in totals.budgets.items()
         ]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is kept beyond this object."""
+        return self._anchor is not None
 
     def last_entry(self) -> dict[str, Any] | None:
         """Return the last entry's number and digest, for statements; None in memory."""

@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,25 @@ def terms_of(body: dict[str, Any]) -> str:
     return canonical({key: body.get(key) for key in _TERMS})
 
 
+class Earlier(NamedTuple):
+    """What is known of an allowance before a run: public numbers, and counts of what was released.
+
+    Attributes
+    ----------
+    queries
+        How many were answered from it.
+    told, departed
+        For so many of these, how many released labels depart from the baseline.
+    out
+        Whether those say that voters have run out.
+    """
+
+    queries: int = 0
+    told: int = 0
+    departed: int = 0
+    out: bool = False
+
+
 @dataclass
 class Account:
     """A charged allowance: whose it is, and what was done with it.
@@ -142,6 +161,9 @@ class Account:
         What it was charged: (orders,).
     queries
         How many were answered from it; public.
+    told, departed, out
+        Of so many of them it is known how many labels were released that depart from the baseline,
+        and whether those say that voters have run out. Of what was released, and nothing else.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
     """
@@ -153,6 +175,14 @@ class Account:
     curve: Floats
     roll: dict[str, int] | None
     queries: int = 0
+    told: int = 0
+    departed: int = 0
+    out: bool = False
+
+    @property
+    def earlier(self) -> Earlier:
+        """What is known of it before a run, for whoever paces that one."""
+        return Earlier(self.queries, self.told, self.departed, self.out)
 
     @classmethod
     def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
@@ -196,6 +226,20 @@ class Totals:
             most = self.filter(limited, orders).fitting(each, most)
         return most
 
+    def left(self, scope: Scope) -> float | None:
+        """Return the epsilon of a fresh budget like what is left for a scope; None if it has none.
+
+        For advice: what fits is what :meth:`fitting` says.
+        """
+        if scope[0] in self.spent_whole:
+            return 0.0
+        limits = {(scope[0], None), scope} & self.budgets.keys()
+        known = [
+            self.filters[limit].left() if limit in self.filters else self.budgets[limit].epsilon
+            for limit in limits
+        ]
+        return min(known, default=None)
+
     def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
         body = json.loads(row.body)
@@ -211,6 +255,8 @@ class Totals:
             )
         elif body["kind"] == "charge":
             self._add_charge(scope, body, row, chain)
+        elif body["kind"] == "outcome":
+            self._add_outcome(body, row, chain)
         else:
             self._add_answer(body, row, chain)
 
@@ -235,6 +281,12 @@ class Totals:
         account.queries += int(body["queries"])
         account.spent += unpacked(hidden["spent"])
         account.refused += unpacked(hidden["refused"])
+
+    def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
+        hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        account.told += int(body["queries"])
+        account.departed += int(hidden["departed"])
+        account.out = bool(hidden["out"])
 
 
 def packed(counts: Counts) -> str:

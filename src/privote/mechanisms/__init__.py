@@ -1,5 +1,11 @@
 """The mechanisms, one file each, and the registry that the command line reads."""
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ..errors import InputError
+from ..links import OptimalLink
 from .base import ABSTAIN, Mechanism
 from .binary import BinaryVoting
 from .cells import VoteMechanism
@@ -12,6 +18,29 @@ from .tau import TauVoting
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind for kind in (BinaryVoting, TauVoting, PowersetVoting, PluralityVoting)
 }
+_NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
+
+
+def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
+    """Return the mechanism whose ``parameters()`` these are."""
+    given = dict(parameters)
+    name = given.pop("mechanism", None)
+    if name not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise InputError("mechanism", f"must be one of {known}", name)
+    try:
+        for key, kind in _NESTED.items():
+            if isinstance(given.get(key), Mapping):
+                inner = {k: v for k, v in given[key].items() if k != "kind"}
+                given[key] = kind(**inner)
+        return MECHANISMS[name](**given)
+    except TypeError as error:
+        kinds = [MECHANISMS[name], *(kind for key, kind in _NESTED.items() if key in given)]
+        known = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
+        raise InputError(
+            f"mechanism {name!r} takes {known}; {str(error).split('() ')[-1]}"
+        ) from None
+
 
 __all__ = [
     "ABSTAIN",
@@ -23,4 +52,5 @@ __all__ = [
     "PowersetVoting",
     "TauVoting",
     "VoteMechanism",
+    "mechanism_of",
 ]

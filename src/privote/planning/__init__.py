@@ -16,8 +16,9 @@ from .budget import (
     unanimous_miss,
 )
 from .counting import COUNTS, QUICK, queries_that_fit, surprises
-from .forecast import forecast, queries_left
+from .forecast import better_guarantee, forecast, queries_left, with_forecast
 from .outlook import AGREEMENT, BUSIEST, Outlook
+from .pace import YES, Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .result import NOT_PRIVATE, Trial, Tuning
 from .solve import sigma_for, tau_for
@@ -29,14 +30,17 @@ __all__ = [
     "COUNTS",
     "NOT_PRIVATE",
     "QUICK",
+    "YES",
     "Advice",
     "Chances",
     "Outlook",
+    "Pace",
     "Quality",
     "Trial",
     "Tuning",
     "advise",
     "allowance_for",
+    "better_guarantee",
     "check_surprises",
     "forecast",
     "noise_free",
@@ -55,4 +59,5 @@ __all__ = [
     "tune_tau",
     "tune_threshold",
     "unanimous_miss",
+    "with_forecast",
 ]

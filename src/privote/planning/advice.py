@@ -162,6 +162,7 @@ def advise(
     agreement: float | None = None,
     busiest: float = BUSIEST,
     quality: float = 0.1,
+    guarantee: str | None = None,
     rule: str | None = None,
 ) -> Advice:
     """Say which mechanism, guarantee and settings promise the best labels, and why.
@@ -183,6 +184,8 @@ def advise(
     quality
         How often a label that every voter wants may be missed, and one that nobody wants be
         released. Where all queries would need more noise, fewer are answered.
+    guarantee
+        "allowance" or "worst-case", where it is settled already.
     """
     outlook = Outlook(
         voters=voters,
@@ -198,7 +201,9 @@ def advise(
     if not 0 < share < HALF:
         raise InputError("quality", "must lie strictly between 0 and 1/2", quality)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    chosen = best_choice(outlook, budget, queries, share)
+    if guarantee not in (None, "allowance", "worst-case"):
+        raise InputError("guarantee", "must be allowance, worst-case or None", guarantee)
+    chosen = best_choice(outlook, budget, queries, share, guarantee)
     return _settled(chosen, outlook, budget, queries, share)
 
 

@@ -7,6 +7,7 @@ likes. Nothing here knows what is sealed, such as who ran out.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,18 @@ import numpy.typing as npt
 from ..blocks import SparseBlock
 from ..errors import InputError
 from ..forecast import Forecast
+from ..ledger import Budget
 from ..mechanisms import Mechanism
-from .budget import unanimous_miss
+from ..release import Release
+from .budget import allowance_for, queries_for, unanimous_miss
 from .outlook import BUSIEST, Outlook
 
 _SURE = 0.95
-_WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
+WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
 _DEVIATIONS = 1.0  # by which the share of released ones may be too small by chance
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
 _STATED = 200  # released labels that a stated share counts as
-_LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
+LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
 
 Labels = npt.NDArray[np.int8]
 
@@ -62,7 +65,7 @@ def forecast(
     """
     known = None if released is None else _check_released(released, labels)
     missed = unanimous_miss(mechanism, voters, labels)
-    alarm = _some(mechanism, voters, labels, 0)
+    alarm = chance_of_one(mechanism, voters, labels, 0)
     answered = 0 if known is None else len(known)
     share, source = yes, None if yes is None else "stated"
     if share is None and known is not None:
@@ -70,7 +73,7 @@ def forecast(
         source = None if share is None else "released"
     lasts = None
     if allowance is not None and share is not None:
-        lasts = _lasts(mechanism, voters, labels, allowance, share, busiest)
+        lasts = lasts_for(mechanism, voters, labels, allowance, share, busiest)
     wanted = answered if asked is None else asked
     return Forecast(
         missed=missed,
@@ -83,6 +86,54 @@ def forecast(
         lasts=lasts,
         warnings=tuple(_warnings(missed, alarm, lasts, wanted)),
     )
+
+
+def with_forecast(
+    release: Release,
+    mechanism: Mechanism,
+    *,
+    yes: float | None = None,
+    baseline: npt.ArrayLike | None = None,
+    asked: int | None = None,
+) -> Release:
+    """Return a release with what is to be expected of it; parameters as in `forecast`."""
+    if not release.answered:  # a test that failed
+        return release
+    found = forecast(
+        mechanism,
+        release.voters,
+        release.labels.shape[1],
+        allowance=None if release.allowance is None else int(np.min(release.allowance)),
+        yes=yes,
+        released=release.labels,
+        baseline=baseline,
+        asked=release.so_far if asked is None else asked,
+    )
+    return replace(release, forecast=found)
+
+
+def better_guarantee(
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    budget: Budget,
+    queries: int,
+    *,
+    yes: float,
+    goes_on: bool = False,
+) -> str:
+    """Return "allowance" or "worst-case": under which a mechanism answers more queries well.
+
+    By public numbers only. Where both are enough for all queries, labels are equally good; then the
+    worst case, since nobody can run out and only what is answered is charged. If it ``goes_on``, as
+    with a ledger, what is enough for more queries.
+    """
+    given = voters, labels, budget.epsilon, budget.delta
+    worst = queries_for(mechanism, *given, rule=budget.rule)
+    allowance = allowance_for(mechanism, *given, rule=budget.rule)
+    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    enough = min(worst, lasts) >= queries and not goes_on
+    return "worst-case" if enough or worst >= lasts else "allowance"
 
 
 def queries_left(
@@ -125,7 +176,7 @@ def queries_left(
     share = _released_share(mechanism, voters, known, _check_baseline(baseline, known), yes)
     if share is None:
         return None
-    lasts = _lasts(mechanism, voters, known.shape[1], allowance, share, busiest)
+    lasts = lasts_for(mechanism, voters, known.shape[1], allowance, share, busiest)
     return max(0, lasts - len(known))
 
 
@@ -143,8 +194,8 @@ def _released_share(
     wants, and p that of labels that 0.9 of the voters want.
     """
     labels = released.shape[1]
-    q = _some(mechanism, voters, labels, 0)
-    p = _some(mechanism, voters, labels, math.ceil(_LIKELY * voters))
+    q = chance_of_one(mechanism, voters, labels, 0)
+    p = chance_of_one(mechanism, voters, labels, math.ceil(LIKELY * voters))
     known = released >= 0
     if p - q < _TELLING or not known.any():
         return None
@@ -164,9 +215,10 @@ def _released_share(
     return min(max(share, 1e-9), 1.0 - 1e-9)
 
 
-def _lasts(
+def lasts_for(
     mechanism: Mechanism, voters: int, labels: int, allowance: int, share: float, busiest: float
 ) -> int:
+    """Return for how many queries an allowance lasts if such a share of votes departs."""
     if mechanism.surprise_unit == "ballot":  # a ballot is one surprise, however much it departs
         ballots = 1 - (1 - share) ** labels
         labels, share = 1, min(max(ballots, 1e-9), 1 - 1e-9)
@@ -174,7 +226,7 @@ def _lasts(
     return outlook.lasts(allowance)
 
 
-def _some(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
+def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
     """Return how often a label is released that so many voters want, and nobody any other."""
     speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
     single = mechanism.surprise_unit == "vote"  # each label has an election of its own
@@ -185,24 +237,24 @@ def _some(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
 
 
 def _share_needed(mechanism: Mechanism, voters: int, labels: int) -> float | None:
-    if _some(mechanism, voters, labels, voters) < _SURE:
+    if chance_of_one(mechanism, voters, labels, voters) < _SURE:
         return None
     low, high = -1, voters
     while high - low > 1:
         middle = (low + high) // 2
-        enough = _some(mechanism, voters, labels, middle) >= _SURE
+        enough = chance_of_one(mechanism, voters, labels, middle) >= _SURE
         low, high = (low, middle) if enough else (middle, high)
     return high / voters
 
 
 def _warnings(missed: float, alarm: float, lasts: int | None, wanted: int) -> list[str]:
     said = []
-    if missed > _WORRY:
+    if missed > WORRY:
         said.append(
             f"There is much noise for so few voters: {missed:.0%} of the labels that every voter "
             "wants are missed, and more of those on which voters differ."
         )
-    if alarm > _WORRY:
+    if alarm > WORRY:
         said.append(
             f"{alarm:.0%} of the labels that nobody wants are released as 1: where few labels are "
             "wanted, many of the ones are false."

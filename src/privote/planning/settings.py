@@ -59,11 +59,17 @@ class Choice:
     noise: float
 
 
-def best_choice(outlook: Outlook, budget: Budget, queries: int, quality: float) -> Choice:
-    """Return what promises the best labels for an electorate, a budget and so many queries."""
+def best_choice(
+    outlook: Outlook, budget: Budget, queries: int, quality: float, guarantee: str | None = None
+) -> Choice:
+    """Return what promises the best labels for an electorate, a budget and so many queries.
+
+    Of one guarantee only, if that is settled already.
+    """
     choices = [
         choice
         for offer in offers_for(outlook)
+        if guarantee in (None, offer.guarantee)
         for choice in _choices(offer, outlook, budget, queries, quality)
     ]
     # What is safe against a wrong guess must not cost much if the guess is right.

@@ -30,7 +30,7 @@ def bill(release: Release) -> dict[str, Any]:
         shown = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
     so_far = release.so_far or release.answered
     return {
-        "queries answered": release.answered,
+        "queries answered": release.of_asked,
         "labels each": release.labels.shape[1],
         "voters": release.voters,
         "mechanism": describe(release.mechanism),
@@ -43,8 +43,25 @@ def bill(release: Release) -> dict[str, Any]:
         "answered from it so far": f"{so_far:,} queries, under this one epsilon"
         if release.allowance is not None and so_far > release.answered
         else None,
+        "left of the budget": release.budget_left,
+        **_expected(release),
         "held back (ABSTAIN)": f"{release.abstained:,} labels" if release.abstained else None,
         "SIMULATED": "a seed was given: these labels protect nobody" if release.simulated else None,
+    }
+
+
+def _expected(release: Release) -> dict[str, Any]:
+    """Return what is to be expected of the labels, and why they are as they are."""
+    found = release.forecast
+    if found is None:
+        return {}
+    lasts = found.lasts
+    return {
+        "missed of what every voter wants": f"{found.missed:.2g}",
+        "false alarms": f"{found.false_alarm:.2g}",
+        "allowance should last for": None if lasts is None else f"{lasts:,} queries",
+        "WARNING": " ".join(found.warnings) or None,
+        "why": " ".join(release.reasons) or None,
     }
 
 

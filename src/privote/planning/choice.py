@@ -1,0 +1,288 @@
+"""Settings that nobody named: chosen before a vote is counted, accounted for afterwards.
+
+Nothing here takes votes. What goes in is what the caller states, sizes, what a ledger publishes,
+and labels that were released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ballots import BallotSource, check_head
+from ..errors import BudgetError, InputError
+from ..guardian import allowance_of, seats
+from ..ledger import Budget, Ledger
+from ..ledger.totals import Scope
+from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
+from ..release import GUARANTEES, Release
+from .advice import Advice, advise
+from .forecast import WORRY, better_guarantee, with_forecast
+from .pace import YES, Pace
+
+AUTO, ALL = "auto", "all"
+STOPPED = "It stopped after"  # begins the sentence that says so
+
+_QUALITY = 0.1
+_ANY = 0.49  # a bar of quality that only coin flips fall below
+_LITTLE = 0.01  # of a budget: what is left is nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a caller of `label` asks for; see there."""
+
+    mechanism: Mechanism | str
+    guarantee: str
+    budget: Budget
+    scope: Scope
+    queries: int | str | None
+    simulated: bool
+    for_allowance: bool  # something is given that only an allowance makes use of
+    yes: float | None
+    agreement: float | None
+    most_ones: int | None
+    quality: float | None
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.mechanism, str) and self.mechanism == AUTO
+        if not named and not isinstance(self.mechanism, Mechanism):
+            raise InputError("mechanism", "must be a privote mechanism, or auto", self.mechanism)
+        if self.guarantee not in (AUTO, *GUARANTEES):
+            known = ", ".join((AUTO, *GUARANTEES))
+            raise InputError("guarantee", f"must be one of {known}", self.guarantee)
+        if isinstance(self.queries, str) and self.queries != ALL:
+            raise InputError("queries", "must be a number, all, or nothing", self.queries)
+        if named:
+            if self.guarantee in ("ptr", "data-dependent"):
+                rule = f"must be given with `guarantee={self.guarantee}`: its noise is not advised"
+                raise InputError("mechanism", rule, self.mechanism)
+            return
+        for name in ("agreement", "most_ones", "quality"):
+            if getattr(self, name) is not None:
+                raise InputError(name, "goes with `mechanism=auto`: it is for the choice of one")
+
+    @property
+    def bar(self) -> float:
+        """How often a label that every voter wants may be missed."""
+        return _QUALITY if self.quality is None else self.quality
+
+    def wanted(self, ballots: BallotSource) -> int:
+        """Return how many queries are to be answered."""
+        if self.queries is None or isinstance(self.queries, str):
+            return ballots.queries
+        return check_head(self.queries, ballots.queries)
+
+    def exactly(self, ballots: BallotSource, guarantee: str) -> int | None:
+        """Return how many queries the guardian must answer; None if that is seen on the way."""
+        if self.queries is None or (self.queries == ALL and guarantee == "allowance"):
+            return None
+        return self.wanted(ballots)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What a request comes to, and why, in sentences."""
+
+    mechanism: Mechanism
+    guarantee: str
+    reasons: tuple[str, ...] = ()
+
+    def pace(self, request: Request, labels: int) -> Pace | None:
+        """Return what says when to stop; None where nobody can run out."""
+        if self.guarantee != "allowance":
+            return None
+        through = request.queries is not None
+        return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes, through=through)
+
+
+def settled(
+    request: Request, ballots: BallotSource, ledger: Ledger | None, names: Sequence[Any] | None
+) -> Chosen:
+    """Choose what nobody named.
+
+    Of the ballots only their sizes are asked for. ``ledger`` is None if it is yet to be made.
+    """
+    wanted, known = request.wanted(ballots), None
+    if ledger is not None and request.guarantee in (AUTO, "allowance"):
+        known = allowance_of(
+            ledger,
+            request.scope,
+            (ballots.voters, ballots.labels),
+            None if names is None else seats(names, ballots.voters),
+            simulated=request.simulated,
+        )
+    lasts = ledger is None or ledger.lasts
+    if isinstance(request.mechanism, Mechanism):
+        if request.guarantee != AUTO:
+            return Chosen(mechanism=request.mechanism, guarantee=request.guarantee)
+        return _guaranteed(request.mechanism, request, ballots, known, lasts=lasts)
+    if known is not None and known["mechanism"] in MECHANISMS:
+        return Chosen(
+            mechanism=mechanism_of(known),
+            guarantee="allowance",
+            reasons=(
+                "These voters have an allowance that is charged already: this goes on with it and "
+                "its settings, at no further cost.",
+            ),
+        )
+    budget = _left(request, ledger, lasts=lasts)
+    advice = _advice(request, ballots, budget, wanted)
+    return Chosen(mechanism=advice.mechanism, guarantee=advice.guarantee, reasons=advice.reasons)
+
+
+def _guaranteed(
+    mechanism: Mechanism,
+    request: Request,
+    ballots: BallotSource,
+    known: dict[str, Any] | None,
+    *,
+    lasts: bool,
+) -> Chosen:
+    if request.for_allowance:
+        kind, why = "allowance", "a baseline or names of voters are given, which it makes use of"
+    elif known == mechanism.parameters():
+        kind, why = "allowance", "these voters have one already, and this goes on with it"
+    else:
+        kind = better_guarantee(
+            mechanism,
+            ballots.voters,
+            ballots.labels,
+            replace(request.budget, rule="shared" if lasts else None),
+            request.wanted(ballots),
+            yes=YES if request.yes is None else request.yes,
+            goes_on=lasts,
+        )
+        why = "by public numbers it is enough for as many queries as the other, or more"
+    return Chosen(
+        mechanism=mechanism, guarantee=kind, reasons=(f"The guarantee is {kind}: {why}.",)
+    )
+
+
+def _left(request: Request, ledger: Ledger | None, *, lasts: bool) -> Budget:
+    """Return what is left of the budget, as one to ask advice for: a public number."""
+    budget, totals = request.budget, None if ledger is None else ledger.reading()
+    known = None if totals is None else totals.budgets.get((request.scope[0], None))
+    left = None if totals is None else totals.left(request.scope)
+    if left is not None and left < _LITTLE * budget.epsilon:
+        raise BudgetError(
+            f"nothing is left of the budget of data set {request.scope[0]!r}: the ledger lists "
+            "what it was charged for"
+        )
+    rule = ("shared" if lasts else None) if known is None else known.rule
+    return Budget(epsilon=budget.epsilon if left is None else left, delta=budget.delta, rule=rule)
+
+
+def _advice(request: Request, ballots: BallotSource, budget: Budget, wanted: int) -> Advice:
+    settled_on = "allowance" if request.for_allowance else None
+    found = _advised(
+        (ballots.voters, ballots.labels),
+        budget,
+        wanted,
+        request.bar,
+        yes=YES if request.yes is None else request.yes,
+        agreement=request.agreement,
+        most_ones=request.most_ones,
+        guarantee=settled_on if request.guarantee == AUTO else request.guarantee,
+        exactly=request.queries is not None,
+    )
+    if not found.good and request.queries is None:
+        said = " ".join((*found.reasons, *found.changes))
+        raise BudgetError(f"{said} With `queries=all` it goes on.")
+    return found
+
+
+def _advised(
+    sizes: tuple[int, int],
+    budget: Budget,
+    wanted: int,
+    quality: float,
+    *,
+    exactly: bool,
+    **guesses: Any,
+) -> Advice:
+    """Ask for advice; where all queries must be answered, whatever that makes of the labels."""
+    given = {"voters": sizes[0], "labels": sizes[1], "epsilon": budget.epsilon, **guesses}
+    given |= {"delta": budget.delta, "rule": budget.rule, "queries": wanted}
+    found = advise(quality=quality, **given)
+    if exactly and (found.queries < wanted or not found.good) and quality < _ANY:
+        found = advise(quality=_ANY, **given)
+    return found
+
+
+# -- afterwards ------------------------------------------------------------------------------------
+
+
+def expected(
+    release: Release,
+    mechanism: Mechanism,
+    *,
+    yes: float | None = None,
+    baseline: npt.ArrayLike | None = None,
+    paced: bool = False,
+    why: str | None = None,
+    quality: float = _QUALITY,
+) -> Release:
+    """Return a release with its forecast, why it stopped, and what would answer more.
+
+    From public numbers and released labels: post-processing.
+
+    Parameters
+    ----------
+    yes, baseline
+        As in `forecast`.
+    paced
+        Whether it was stopped before voters run out.
+    why
+        Why it stopped.
+    """
+    if not release.answered:
+        return release
+    found = with_forecast(
+        release,
+        mechanism,
+        yes=yes,
+        baseline=None if baseline is None else np.asarray(baseline)[: release.answered],
+        asked=0 if paced else None,
+    )
+    asked = release.answered if release.asked is None else release.asked
+    said = list(release.reasons)
+    if release.answered < asked:
+        if release.guarantee == "worst-case":
+            why = why or "the next query would not fit the budget, in the worst case"
+        why = why or "released labels tell how long the allowance lasts"
+        said.append(f"{STOPPED} {release.answered:,} of {asked:,} queries: {why}.")
+    assert found.forecast is not None
+    if why is not None and not paced:  # it went on all the same
+        told = replace(found.forecast, warnings=(*found.forecast.warnings, f"{why}."))
+        found = replace(found, forecast=told)
+    if release.answered < asked or (found.forecast and found.forecast.missed > WORRY):
+        said += _better(found, mechanism, asked, quality)
+    return replace(found, reasons=tuple(dict.fromkeys(said)))
+
+
+def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) -> list[str]:
+    """Return what would answer more queries, or with fewer labels missed, in sentences."""
+    if release.guarantee not in ("allowance", "worst-case"):
+        return []
+    known = None if release.forecast is None else release.forecast.yes
+    sizes, budget = (release.voters, release.labels.shape[1]), release.budget
+    advice = _advised(
+        sizes,
+        Budget(epsilon=budget, delta=release.delta),
+        asked,
+        quality,
+        exactly=False,
+        yes=YES if known is None else min(max(known, 1e-4), 0.9),
+    )
+    said = []
+    if advice.good and advice.queries > release.answered and advice.mechanism != mechanism:
+        said.append(
+            f"A budget like this is enough for {advice.queries:,} queries with {advice.mechanism} "
+            f"({advice.guarantee}), and {advice.missed:.0%} missed of what every voter wants."
+        )
+    return [*said, *advice.changes]
