@@ -81,7 +81,6 @@ def numbers_of(task: Sides, epsilon: float) -> Numbers:
     return Numbers(
         records=len(task["Y"]) if groups is None else len(np.unique(groups)),
         labels=task["Y"].shape[1],
-        features=task["X"][0].shape[1],
         public=task["X"][1].shape[0],
         epsilon=epsilon,
         delta=DELTA,

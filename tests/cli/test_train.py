@@ -111,11 +111,18 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
     with target.open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 100
+    bar = float(load_student(output / "student.student").thresholds[0])  # its own, from releases
+    wide = [row for row in rows if abs(float(row["flu probability"]) - bar) > 1e-5]
+    assert all((float(row["flu probability"]) >= bar) == (row["flu"] == "1") for row in wide)
+    half = invoke(*command, "--force", "--threshold", "0.5")
+    assert half.exit_code == 0, half.output
+    with target.open() as stream:
+        rows = list(csv.DictReader(stream))
     assert all((float(row["flu probability"]) >= 0.5) == (row["flu"] == "1") for row in rows)
     assert invoke(*command).exit_code == 2  # it exists
     wrong = invoke(*command, "--force", "--columns", "a,b")
     assert wrong.exit_code == 2
-    assert "does not fit this student" in wrong.output
+    assert "this student knows its columns" in wrong.output
 
 
 def test_sealed_numbers_stay_out_of_everything_written(trained):

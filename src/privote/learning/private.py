@@ -19,12 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..datasets import Images
 from ..datasets.records import RawTable
-from ..datasets.tables import columns_of, raw_table
+from ..datasets.tables import columns_of, labels_of, raw_table
 from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
 from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import METHODS, VOTERS, Choice, Numbers, advise_teachers, choose
+from .methods import VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
 from .rounds import yes_share
 from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
@@ -33,7 +33,6 @@ from .teachers.votes import for_teachers
 
 Floats = npt.NDArray[np.float64]
 _MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
-_WIDE = 2000  # features of a table from which on it stays sparse: mostly words then
 
 
 class PrivateClassifier(LabelClassifier):
@@ -74,6 +73,9 @@ class PrivateClassifier(LabelClassifier):
         What says the statement: the release, or the privacy of a training without votes.
     public_rows_
         Which public rows were labelled, where somebody voted; else None.
+    thresholds_
+        (labels,) from which probability on ``predict`` says yes: with them each label is as common
+        among the public rows as released things say it is.
     label_names_
         (labels,) what they are called.
     """
@@ -139,7 +141,8 @@ class PrivateClassifier(LabelClassifier):
         progress
             Called as ``progress(what, done, total)``.
         draft, resume
-            For votes: see :class:`privote.PATEClassifier`.
+            For votes: see :class:`privote.PATEClassifier`. A draft may also be a function that
+            opens it, which is called once it is known that somebody votes.
         """
         X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
         persons, _ = check_groups(groups, len(Y))
@@ -148,24 +151,25 @@ class PrivateClassifier(LabelClassifier):
         numbers = Numbers(
             records=len(Y) if persons is None else len(persons),
             labels=Y.shape[1],
-            features=int(np.prod(X.shape[1:])),
-            public=0 if X_public is None else X_public.shape[0],
+            public=0 if X_public is None else count_rows(X_public),
             epsilon=self.epsilon,
             delta=self.delta,
             yes=self.yes,
         )
-        chosen = choose(self.method, numbers)
-        asked = check_settings(chosen.method, self.settings)
-        _doubt(chosen)
+        asked, images = dict(self.settings or {}), len(X.shape) != 2
+        names = [*asked, *(["electorate"] if electorate is not None else [])]
+        chosen = choose(self.method, numbers, settings=names, images=images)
+        for doubt in chosen.doubts:
+            _warn(doubt)
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
         account |= {"consumer": consumer, "progress": progress}
         if chosen.method in VOTERS:
-            account |= {"electorate": electorate, "seed": seed, "draft": draft, "resume": resume}
+            account |= {"electorate": electorate, "seed": seed, "resume": resume}
+            account["draft"] = draft
             self._by_votes(chosen, asked, numbers, X, Y, X_public, account)
+        elif resume:
+            raise InputError("resume", f"cannot be given with `method={chosen.method}`")
         else:
-            for name, value in (("electorate", electorate), ("draft", draft), ("resume", resume)):
-                if value:
-                    raise InputError(name, f"cannot be given with `method={chosen.method}`")
             self._directly(chosen, asked, X, Y, X_public, seed, account)
         self.method_, self.numbers_ = chosen.method, numbers
         self.classes_ = np.arange(Y.shape[1])
@@ -177,15 +181,10 @@ class PrivateClassifier(LabelClassifier):
         check_is_fitted(self, "promise_")
         return {**self.promise_.facts(), "method": self.method_}
 
-    @property
-    def thresholds_(self) -> Any:
-        """(labels,) the probability from which on ``predict`` says yes."""
-        return getattr(self.student_, "thresholds_", 0.5)
-
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
-        rows = _encoded(self.encoder_, X) if self.encoder_ is not None else _array(X)
+        rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def _numbers(
@@ -204,19 +203,19 @@ class PrivateClassifier(LabelClassifier):
             "id_column": ids if isinstance(ids, str) else None,
             "group_column": groups if isinstance(groups, str) else None,
         }
-        read = raw_table(records, labels=list(labels) if named else [], **columns)
+        # A table that somebody read already was looked through for names of persons then.
+        known = list(records.columns) if isinstance(records, RawTable) and not named else None
+        listed = list(labels) if named else []
+        read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
             raise InputError("public", "must be given with a table: public rows say how to read it")
-        taken = [*(labels if named else ()), *(name for name in columns.values() if name)]
-        raw = columns_of(public, "public rows")
-        raw = raw.only([name for name in raw.columns if name not in taken])
+        raw = columns_of(public, "public rows").only(read.feature_names or ())
         self.encoder_ = TableEncoder().fit(raw)
         Y = read.Y if named else _labels(labels, len(read))
         self.label_names_ = read.label_names if named else _label_names(labels, Y.shape[1])
         ids = ids if columns["id_column"] is None else read.ids
         groups = groups if columns["group_column"] is None else read.groups
-        rows = (_encoded(self.encoder_, side) for side in (read.X, raw))
-        X, X_public = rows
+        X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
         return X, Y, X_public, ids, groups
 
     def _by_votes(
@@ -229,11 +228,10 @@ class PrivateClassifier(LabelClassifier):
         X_public: Any,
         account: dict[str, Any],
     ) -> None:
-        if X_public is None:
-            raise InputError("public", f"must be given with `method={chosen.method}`: rows to label")
         reasons = list(chosen.reasons)
-        rule = asked.pop("embedding", "auto")
-        mapping = _mapping(rule, X_public, numbers)
+        # What the user chose to look at rows gets them as they are.
+        own = {"teacher", "student"} & set(asked)
+        mapping = _mapping(asked.pop("embedding", None if own else "auto"), X_public, numbers)
         if chosen.method == "teachers" and not {"mechanism", "guarantee"} & set(asked):
             advice = advise_teachers(numbers, asked)
             asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
@@ -252,16 +250,20 @@ class PrivateClassifier(LabelClassifier):
             **asked,
         )
         seen = embed(mapping, X_public)
+        if callable(account["draft"]):
+            account["draft"] = account["draft"]()
         pate.fit(embed(mapping, X), Y, seen, **account)
         self.release_ = self.promise_ = pate.release_
         self.public_rows_ = pate.public_rows_
-        self.student_ = Student(embedding=mapping, model=pate.student_, labels=Y.shape[1])
-        chance = self.student_.predict_proba(X_public)
+        self.student_ = pate.student_
+        if mapping is not None:
+            self.student_ = Student(mapping, pate.student_, Y.shape[1])
+        chance = label_probabilities(pate.student_, seen, Y.shape[1])
         share = chance.mean(axis=0)
         if chosen.method == "teachers":
             voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
             share = yes_share(pate.release_, voting)
-        self.student_.thresholds_ = matching(chance, share)
+        self.thresholds_ = matching(chance, share)
         self.reasons_ = tuple(reasons)
 
     def _directly(
@@ -284,9 +286,10 @@ class PrivateClassifier(LabelClassifier):
             model.set_params(progress=partial(say, "training"))
         model.fit(X, Y, X_public, **account)
         model.set_params(progress=None)
+        self.thresholds_ = model.thresholds_
         if chosen.method != "moments" and X_public is not None:
             chance = label_probabilities(model, X_public, Y.shape[1])
-            model.thresholds_ = matching(chance, chance.mean(axis=0))
+            self.thresholds_ = matching(chance, chance.mean(axis=0))
         self.promise_, self.release_, self.public_rows_ = model.privacy_, None, None
         self.student_, self.reasons_ = model, chosen.reasons
 
@@ -334,14 +337,6 @@ def matching(chance: Floats, share: Floats) -> Floats:
     return np.clip(bars, 1e-9, 1.0)
 
 
-def check_settings(method: str, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return settings that this method takes; any other is refused."""
-    for name in settings or {}:
-        if name not in METHODS[method]:
-            raise InputError(name, f"cannot be given with `method={method}`")
-    return dict(settings or {})
-
-
 def is_table(rows: Any) -> bool:
     """Return whether rows are a table with named columns, rather than numbers alone."""
     if isinstance(rows, (np.ndarray, Images)) or sparse.issparse(rows):
@@ -362,32 +357,16 @@ def _array(rows: Any) -> Any:
 
 
 def _labels(labels: Any, rows: int) -> npt.NDArray[np.int8]:
-    if hasattr(labels, "columns"):  # a frame: its gaps are unknown labels
-        return raw_labels(labels)
-    return check_labels(labels, rows, "labels")
-
-
-def raw_labels(frame: Any) -> npt.NDArray[np.int8]:
-    """Return labels (records, labels) from a data frame; a cell that is none is named."""
-    names = [str(name) for name in columns_of(frame, "labels").columns]
-    table = columns_of(frame, "labels")
-    filled = RawTable(
-        "labels", {**table.columns, "\0": table.places}, table.places, table.unit
-    )
-    return raw_table(filled, labels=names, features=["\0"]).Y
+    if not hasattr(labels, "columns"):
+        return check_labels(labels, rows, "labels")
+    frame = columns_of(labels, "labels")  # whose gaps are unknown labels
+    return check_labels(labels_of(frame, list(frame.columns)), rows, "labels")
 
 
 def _label_names(labels: Any, count: int) -> tuple[str, ...]:
     if hasattr(labels, "columns"):
         return tuple(map(str, labels.columns))
     return tuple(f"label_{place}" for place in range(count))
-
-
-def _encoded(encoder: TableEncoder, rows: Any) -> Any:
-    """Return rows of a table as numbers; dense, unless they are mostly words."""
-    found = encoder.transform(rows)
-    narrow = sparse.issparse(found) and found.shape[1] <= _WIDE
-    return found.toarray() if narrow else found
 
 
 def _mapping(rule: Any, X_public: Any, numbers: Numbers) -> Embedding | None:
@@ -397,11 +376,6 @@ def _mapping(rule: Any, X_public: Any, numbers: Numbers) -> Embedding | None:
     if isinstance(rule, str) and rule == "auto":
         rule = embedding_for(X_public, numbers.records, numbers.labels, numbers.epsilon)
     return fit_embedding(rule, X_public)
-
-
-def _doubt(chosen: Choice) -> None:
-    for doubt in chosen.doubts:
-        _warn(doubt)
 
 
 def _warn(what: str) -> None:

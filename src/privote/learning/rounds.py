@@ -246,7 +246,7 @@ def yes_share(release: Release, mechanism: Mechanism) -> Floats:
     if mechanism.surprise_unit != "vote":
         return np.asarray(ones)
     low, high = _ends(mechanism, release.voters)
-    return np.clip((ones - low) / (high - low), 0.0, 1.0)
+    return np.asarray(np.clip((ones - low) / (high - low), 0.0, 1.0))
 
 
 def _ends(mechanism: Mechanism, voters: int) -> tuple[float, float]:

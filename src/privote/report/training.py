@@ -32,6 +32,8 @@ def write_run(folder: Path, outcome: Outcome) -> list[str]:
         label_names=outcome.label_names,
         feature_names=outcome.feature_names,
         privacy=outcome.promise.facts(),
+        thresholds=outcome.thresholds,
+        encoder=outcome.encoder,
     )
     written = ["student.student", "statement.txt", "statement.json", "report.html"]
     if outcome.release is not None and outcome.public_rows is not None:
@@ -57,7 +59,7 @@ def shown(outcome: Outcome) -> dict[str, Any]:
     if release is None:
         names = ("records", "steps", "sample_rate", "noise_multiplier", "delta", "protects")
         return {
-            "method": outcome.job.method,
+            "method": outcome.method,
             "epsilon": float(facts["epsilon"]),
             **{name.replace("_", " "): facts[name] for name in names if name in facts},
             "SIMULATED": "a seed was given" if facts["simulated"] else None,
