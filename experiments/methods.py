@@ -7,12 +7,13 @@ with its numbers fitted on the other five data sets.
 
 Results are kept in a file, so that a run that was stopped goes on.
 
-Run: python experiments/methods.py --seeds 10 > experiments/results/methods.txt
+Run: python experiments/methods.py --seeds 10 --kept FILE > experiments/results/methods.txt
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -22,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tasks import SHARED, load
 
 import privote as pv
 from privote.datasets import load_patients, mulan
 from privote.learning import LinearStudent, PrivateClassifier, TableEncoder
-from privote.learning.methods import Numbers
-from tasks import SHARED, load
+from privote.learning.methods import BAR, POWER, Numbers, rule
 
 DELTA = 1e-5
 SETS = ("emotions", "yeast", "scene", "patients", "scenes", "tmc2007")
@@ -136,5 +137,114 @@ def gather(kept: Path, names: list[str], seeds: int, budgets: list[float]) -> di
     return found
 
 
+Found = dict[tuple[str, float], dict[str, list[dict[str, float]]]]
+
+
+def by_cell(kept: dict[str, Any]) -> Found:
+    """Return rows, one a seed, by (set, epsilon) and method."""
+    cells: Found = {}
+    for key, row in kept.items():
+        if "|" in key:
+            name, epsilon, method, _ = key.split("|")
+            cells.setdefault((name, float(epsilon)), {}).setdefault(method, []).append(row)
+    return cells
+
+
+def mean(rows: list[dict[str, float]], figure: str) -> float:
+    """Return the mean over seeds."""
+    return float(np.mean([row[figure] for row in rows]))
+
+
+def lost(cells: Found, numbers: dict[str, Any], power: float, bar: float) -> dict[Any, float]:
+    """Return how much AUC the rule loses to the best method, cell by cell."""
+    found = {}
+    for (name, epsilon), methods in cells.items():
+        if epsilon:
+            best = max(mean(rows, "AUC") for rows in methods.values())
+            taken = rule(Numbers(**numbers[name], epsilon=epsilon, delta=DELTA), power, bar)[0]
+            found[name, epsilon] = best - mean(methods[taken], "AUC")
+    return found
+
+
+def fitted(cells: Found, numbers: dict[str, Any]) -> tuple[float, float]:
+    """Return the power and bar that lose least on average; of equals the middle one."""
+    tried = []
+    for power in (0.5, 1.0, 1.5, 2.0):
+        for bar in np.geomspace(1, 1e5, 101):
+            tried.append((np.mean([*lost(cells, numbers, power, bar).values()]), power, bar))
+    least = min(each[0] for each in tried)
+    good = [each[1:] for each in tried if each[0] <= least + 1e-9]
+    return good[len(good) // 2]
+
+
+def report(kept: dict[str, Any]) -> None:
+    """Print everything: figures of every method, and what the rule takes, fitted elsewhere."""
+    cells, numbers = by_cell(kept), {name: kept[name] for name in kept if "|" not in name}
+    print("AUC ± standard error / MAP / BAC of the predicted labels (BAC at 0.5); delta 1e-5.")
+    print('"auto": what the rule takes here if it is fitted on the other sets.')
+    gaps, direct = [], {}
+    for name in SETS:
+        if name not in numbers:
+            print(f"\n{name}: its files are not there, so it is left out.")
+            continue
+        others = {cell: methods for cell, methods in cells.items() if cell[0] != name}
+        power, bar = fitted(others, numbers)
+        plain = mean(cells[name, 0.0]["not private"], "AUC")
+        sizes = ", ".join(f"{value:,} {what}" for what, value in numbers[name].items())
+        print(f"\n{name} ({sizes}); not private: AUC {plain:.3f}; the rule: power {power:g}, "
+              f"bar {bar:.0f}")  # fmt: skip
+        for epsilon in EPSILONS:
+            methods = cells[name, epsilon]
+            taken = rule(Numbers(**numbers[name], epsilon=epsilon, delta=DELTA), power, bar)[0]
+            best = max(methods, key=lambda method: mean(methods[method], "AUC"))
+            print(f"  epsilon {epsilon:g}, {len(methods[taken])} seeds, auto: {taken}")
+            for method in METHODS:
+                print(f"    {method:11s} {_figures(methods[method])}"
+                      + ("  <- auto" if method == taken else ""))  # fmt: skip
+            pairs = zip(methods[best], methods[taken], strict=True)
+            apart = np.array([one["AUC"] - other["AUC"] for one, other in pairs])
+            error = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else 0.0
+            gaps.append((float(apart.mean()), float(error), name, epsilon, best, taken))
+            better = max(mean(methods[method], "AUC") for method in ("gradients", "moments"))
+            signal = Numbers(**numbers[name], epsilon=epsilon, delta=DELTA).signal
+            direct[signal] = plain - better
+    print(f"\nauto loses to the best method of each cell: {np.mean([g[0] for g in gaps]):.4f} AUC "
+          f"on average over {len(gaps)} cells. The worst:")  # fmt: skip
+    for gap, error, name, epsilon, best, taken in sorted(gaps, reverse=True)[:6]:
+        print(f"  {name}, epsilon {epsilon:g}: {gap:.3f} ± {error:.3f} ({taken}, not {best})")
+    power, bar = fitted(cells, numbers)
+    print(f"\nFitted on all sets: power {power:g}, bar {bar:.0f}; it loses "
+          f"{np.mean([*lost(cells, numbers, power, bar).values()]):.4f}.")  # fmt: skip
+    print(f"In use: power {POWER:g}, bar {BAR:g}; it loses "
+          f"{np.mean([*lost(cells, numbers, POWER, BAR).values()]):.4f}.")  # fmt: skip
+    print("\nAUC that the better of gradients and moments loses to the same without privacy,\n"
+          "by signal (records x epsilon / root of labels): mean, worst")  # fmt: skip
+    edges = (0.0, 500.0, 1500.0, 4000.0, np.inf)
+    for low, high in itertools.pairwise(edges):
+        part = [value for signal, value in direct.items() if low <= signal < high]
+        if part:
+            print(f"  {low:g} to {high:g}: {np.mean(part):.3f}, {max(part):.3f} ({len(part)})")
+
+
+def _figures(rows: list[dict[str, float]]) -> str:
+    auc = [row["AUC"] for row in rows]
+    error = np.std(auc, ddof=1) / np.sqrt(len(auc)) if len(auc) > 1 else 0.0
+    return (
+        f"{np.mean(auc):.3f} ± {error:.3f} / {mean(rows, 'MAP'):.3f} / {mean(rows, 'BAC'):.3f} "
+        f"({mean(rows, 'BAC at 0.5'):.3f})"
+    )
+
+
+def main() -> int:
+    """Run what is not there yet, and print everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--kept", type=Path, default=Path("methods.json"))
+    given = parser.parse_args()
+    report(gather(given.kept, given.sets, given.seeds, list(EPSILONS)))
+    return 0
+
+
 if __name__ == "__main__":
-    gather(Path(sys.argv[1]), sys.argv[2].split(","), int(sys.argv[3]), list(EPSILONS))
+    sys.exit(main())

@@ -146,7 +146,7 @@ def test_a_data_set_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        (["--labels", "flu"], "--public must be given"),
+        (["--labels", "flu", "--method", "moments"], "--public must be given"),
         (["--public", "PUBLIC"], "--labels must name"),
         (["--labels", "flu", "--public", "PUBLIC", "--sigma", "3"], "--sigma goes with"),
         (["--labels", "flu", "--public", "PUBLIC", "--student", "cat"], "--student must be"),

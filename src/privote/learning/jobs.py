@@ -17,7 +17,7 @@ from ..datasets import open as open_data
 from ..drafts import Draft, Promise
 from ..errors import InputError
 from ..release import Release
-from .methods import AUTO, METHODS
+from .methods import AUTO, METHODS, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .private import PrivateClassifier
 
@@ -99,25 +99,68 @@ class Job:
         }
 
 
-@dataclass(kw_only=True)
-class Outcome:
-    """What came of it: all of it may be published but ``sealed``.
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """How good a model is on test rows.
 
-    Figures on test rows that are private are covered by no epsilon: they are for the owner's eyes.
+    Attributes
+    ----------
+    public
+        Whether the test rows are public. If not, all of this is for the owner's eyes: it was
+        computed on private rows and is covered by no epsilon.
+    figures
+        ACC, BAC, AUC and MAP, each a mean over labels.
+    by_label
+        The same for each label, and how many test rows have it.
+    reliability
+        From what was predicted, in tenths, to the share of those cells that were true.
     """
 
+    public: bool
+    figures: dict[str, Any]
+    by_label: list[dict[str, Any]]
+    reliability: dict[float, float]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of it: all of it may be published, but a judgement by private rows."""
+
     job: Job
-    model: Any
-    promise: Promise
+    fitted: PrivateClassifier
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None
-    method: str
-    reasons: tuple[str, ...] = ()
-    thresholds: Any = 0.5
-    encoder: Any = None
-    public_rows: npt.NDArray[np.int64] | None = None  # which were labelled, one an answer
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    sealed: list[dict[str, Any]] = field(default_factory=list)
+    persons: bool
+    judgement: Judgement | None = None
+
+    @property
+    def model(self) -> Any:
+        """What predicts, on rows of numbers."""
+        return self.fitted.student_
+
+    @property
+    def promise(self) -> Promise:
+        """What is promised."""
+        return self.fitted.promise_
+
+    @property
+    def public_rows(self) -> npt.NDArray[np.int64] | None:
+        """Which public rows were labelled, one an answer; None without votes."""
+        return self.fitted.public_rows_
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Figures on public test rows."""
+        return self._figures(public=True)
+
+    @property
+    def sealed(self) -> list[dict[str, Any]]:
+        """Figures on private test rows, for the owner's eyes."""
+        return self._figures(public=False)
+
+    def _figures(self, *, public: bool) -> list[dict[str, Any]]:
+        found = self.judgement
+        return [found.figures] if found is not None and found.public is public else []
 
     @property
     def release(self) -> Release | None:
@@ -132,8 +175,9 @@ class Outcome:
     def facts(self) -> dict[str, Any]:
         """Return everything that may be published as plain values, for JSON."""
         return {
-            "method": self.method,
-            "reasons": list(self.reasons),
+            "method": self.fitted.method_,
+            "reasons": list(self.fitted.reasons_),
+            "expected": list(expected(self.fitted.numbers_, self.fitted.method_)),
             "release" if self.release is not None else "privacy": self.promise.facts(),
             "label_names": list(self.label_names),
             "test": self.figures,
@@ -183,17 +227,13 @@ def trained(
         )
         outcome = Outcome(
             job=job,
-            model=model.student_,
-            promise=model.promise_,
+            fitted=model,
             label_names=private.label_names,
             feature_names=private.feature_names,
-            method=model.method_,
-            reasons=model.reasons_,
-            thresholds=model.thresholds_,
-            encoder=model.encoder_,
-            public_rows=model.public_rows_,
+            persons=private.groups is not None,
         )
-        _judge(outcome, model, test)
+        if test is not None and len(test):
+            outcome.judgement = _judge(job, model, test)
         yield outcome
         for each in kept:
             each.finish()
@@ -210,17 +250,33 @@ def _settings(job: Job) -> dict[str, Any]:
     return settings
 
 
-def _judge(outcome: Outcome, model: Any, test: MultiLabelData | None) -> None:
-    """Add figures on test rows: published where those are public, else for the owner's eyes."""
-    if test is None or not len(test):
-        return
+def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
+    """Judge by test rows: published where those are public, else for the owner's eyes."""
     rows = _rows(test)
-    found = metrics.multilabel(test.Y, model.predict_proba(rows), model.predict(rows))
-    figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
-    if outcome.job.test_is_public or outcome.job.data == "scenes":  # which everybody has
-        outcome.figures = figures
-    else:
-        outcome.sealed = figures
+    chance = model.predict_proba(rows)
+    found = metrics.multilabel(test.Y, chance, (chance >= model.thresholds_).astype(np.int8))
+    each = found["per_label"]
+    names = {"ACC": "ACC", "BAC": "BAC", "AUC": "AUC", "MAP": "AP"}
+    known = test.Y >= 0
+    bins = np.minimum((10 * chance[known]).astype(int), 9)
+    truth = test.Y[known] == 1
+    return Judgement(
+        public=job.test_is_public or job.data == "scenes",  # which everybody has
+        figures={"model": "student", **{name: found[name] for name in FIGURES}},
+        by_label=[
+            {
+                "label": name,
+                "present": int((test.Y[:, place] == 1).sum()),
+                **{figure: float(each[own][place]) for figure, own in names.items()},
+            }
+            for place, name in enumerate(test.label_names)
+        ],
+        reliability={
+            float(chance[known][bins == place].mean()): float(truth[bins == place].mean())
+            for place in range(10)
+            if (bins == place).any()
+        },
+    )
 
 
 def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:

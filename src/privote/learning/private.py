@@ -73,9 +73,11 @@ class PrivateClassifier(LabelClassifier):
         What says the statement: the release, or the privacy of a training without votes.
     public_rows_
         Which public rows were labelled, where somebody voted; else None.
+    shares_
+        (labels,) how common each label is, as far as what was released tells; None without public
+        rows.
     thresholds_
-        (labels,) from which probability on ``predict`` says yes: with them each label is as common
-        among the public rows as released things say it is.
+        (labels,) from which probability on ``predict`` says yes: to that share of the public rows.
     label_names_
         (labels,) what they are called.
     """
@@ -83,6 +85,7 @@ class PrivateClassifier(LabelClassifier):
     promise_: Promise
     release_: Release | None
     public_rows_: npt.NDArray[np.int64] | None
+    shares_: Floats | None
 
     def __init__(
         self,
@@ -232,7 +235,9 @@ class PrivateClassifier(LabelClassifier):
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
         mapping = _mapping(asked.pop("embedding", None if own else "auto"), X_public, numbers)
-        if chosen.method == "teachers" and not {"mechanism", "guarantee"} & set(asked):
+        # Whoever names an electorate goes on with its allowance, and with its settings.
+        settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
+        if chosen.method == "teachers" and not settled:
             advice = advise_teachers(numbers, asked)
             asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
             asked["guarantee"] = advice.guarantee
@@ -263,7 +268,7 @@ class PrivateClassifier(LabelClassifier):
         if chosen.method == "teachers":
             voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
             share = yes_share(pate.release_, voting)
-        self.thresholds_ = matching(chance, share)
+        self.shares_, self.thresholds_ = share, matching(chance, share)
         self.reasons_ = tuple(reasons)
 
     def _directly(
@@ -286,10 +291,13 @@ class PrivateClassifier(LabelClassifier):
             model.set_params(progress=partial(say, "training"))
         model.fit(X, Y, X_public, **account)
         model.set_params(progress=None)
-        self.thresholds_ = model.thresholds_
-        if chosen.method != "moments" and X_public is not None:
+        self.shares_, self.thresholds_ = None, model.thresholds_
+        if chosen.method == "moments":
+            self.shares_ = model.prevalence_
+        elif X_public is not None:
             chance = label_probabilities(model, X_public, Y.shape[1])
-            self.thresholds_ = matching(chance, chance.mean(axis=0))
+            self.shares_ = chance.mean(axis=0)
+            self.thresholds_ = matching(chance, self.shares_)
         self.promise_, self.release_, self.public_rows_ = model.privacy_, None, None
         self.student_, self.reasons_ = model, chosen.reasons
 
