@@ -48,7 +48,7 @@ def test_every_method_learns_and_says_what_it_promises(arrays, method):
     assert (model.release_ is None) == (model.public_rows_ is None)
     # Predictions on public rows are as common as what was released says.
     assert np.allclose(model.predict(X_public).mean(axis=0), model.shares_, atol=0.02)
-    assert np.allclose(model.shares_, Y.mean(axis=0), atol=0.15)
+    assert np.allclose(model.shares_, Y.mean(axis=0), atol=0.2)
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict_proba(X_test), model.predict_proba(X_test))
 
