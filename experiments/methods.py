@@ -226,6 +226,26 @@ def report(kept: dict[str, Any]) -> None:
             print(f"  {low:g} to {high:g}: {np.mean(part):.3f}, {max(part):.3f} ({len(part)})")
 
 
+def against_teachers(seeds: int = 3, epsilon: float = 4.0) -> None:
+    """Print a table of patients: the default method, and fifty teachers with PATE's own noise."""
+    rows: dict[str, list[dict[str, float]]] = {"fifty teachers": [], "by default": []}
+    for seed in range(seeds):
+        task = {**sides("patients", seed), "groups": None}  # records, not persons
+        rows["by default"].append(run(task, "auto", epsilon, seed))
+        encoder = TableEncoder().fit(task["X"][1])
+        X, X_public, X_test = (encoder.numbers(side) for side in task["X"])
+        pate = pv.PATEClassifier(epsilon=epsilon, delta=DELTA, random_state=seed)
+        pate.fit(X, task["Y"], X_public, seed=1000 + seed)
+        found = pv.metrics.multilabel(task["Y_test"], pate.predict_proba(X_test))
+        rows["fifty teachers"].append({name: float(found[name]) for name in FIGURES})
+    always = mean(rows["by default"], "always no")
+    print(f"\npatients, epsilon {epsilon:g} for one record, {len(task['Y']):,} of them, {seeds} "
+          f"seeds; always saying no is right for {always:.3f} of the labels:")  # fmt: skip
+    for name, found in rows.items():
+        shown = ", ".join(f"{figure} {mean(found, figure):.3f}" for figure in FIGURES)
+        print(f"  {name:15s} {shown}")
+
+
 def _figures(rows: list[dict[str, float]]) -> str:
     auc = [row["AUC"] for row in rows]
     error = np.std(auc, ddof=1) / np.sqrt(len(auc)) if len(auc) > 1 else 0.0
@@ -243,6 +263,7 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, default=Path("methods.json"))
     given = parser.parse_args()
     report(gather(given.kept, given.sets, given.seeds, list(EPSILONS)))
+    against_teachers()
     return 0
 
 

@@ -59,9 +59,9 @@ def demo(
 def _show(outcome: Any, summary: dict[str, Any]) -> None:
     from privote.accounting.renyi import rounded_up
     from privote.report import OWNER_ONLY
-    from privote.report.demo import COMPARED, MODELS, READING, SEALED, TERMINAL
+    from privote.report.demo import COMPARED, MODELS, READING, TERMINAL
 
-    from .output import print_table, say
+    from .output import print_facts, print_table, say
 
     request = outcome.request
     mark = " SIMULATED: a seed was given." if request.seed is not None else ""
@@ -73,10 +73,8 @@ def _show(outcome: Any, summary: dict[str, Any]) -> None:
         f"under {budget}.{mark}",
         caption=READING,
     )
-    print_table(
-        outcome.sealed,
-        columns=SEALED,
-        title=f"{OWNER_ONLY.capitalize()}: what the data-dependent answers cost on these votes",
+    print_facts(
+        outcome.sealed, title=f"{OWNER_ONLY.capitalize()}: these numbers depend on the votes"
     )
     print_table(
         outcome.models,

@@ -62,7 +62,8 @@ class Outcome:
     labels
         The released labels by mechanism and guarantee.
     sealed
-        One dict a release with a price of its own, for the owner's eyes.
+        What depends on the votes, for the owner's eyes: what data-dependent answers cost, and how
+        good the labels would be without noise.
     table
         Private, public and test rows of the table.
     models
@@ -77,7 +78,7 @@ class Outcome:
     advice: Advice
     rows: list[dict[str, Any]] = field(default_factory=list)
     labels: dict[tuple[str, str], npt.NDArray[np.int8]] = field(default_factory=dict)
-    sealed: list[dict[str, Any]] = field(default_factory=list)
+    sealed: dict[str, float] = field(default_factory=dict)
     table: tuple[MultiLabelData, MultiLabelData, MultiLabelData] | None = None
     models: list[dict[str, Any]] = field(default_factory=list)
     chosen: PrivateClassifier | None = None
@@ -172,13 +173,15 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
     row |= {"recall": found["OR"], "precision": found["OP"]}
     outcome.labels[how, guarantee] = release.labels
     if guarantee == "data-dependent":
-        outcome.sealed.append(
-            {
-                "how": how,
-                "exact_per_query": float(release.sealed.epsilon),
-                "exact_by_voter": float(release.sealed.bills().max()),
-            }
-        )
+        plain = (outcome.votes[:many].mean(axis=1) > 0.5).astype(np.int8)
+        found = metrics.multilabel(truth, plain.astype(float), plain)
+        outcome.sealed = {
+            "exact epsilon, by query": float(release.sealed.epsilon),
+            "exact epsilon, by voter": float(release.sealed.bills().max()),
+            "recall without noise": found["OR"],
+            "precision without noise": found["OP"],
+            "BAC without noise": found["BAC"],
+        }
 
 
 def _patients(records: int) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData]:

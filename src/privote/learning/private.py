@@ -241,7 +241,11 @@ class PrivateClassifier(LabelClassifier):
             advice = advise_teachers(numbers, asked)
             asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
             asked["guarantee"] = advice.guarantee
-            reasons += [f"{advice.outlook.voters:,} teachers vote.", *advice.reasons]
+            reasons += [
+                f"{advice.outlook.voters:,} teachers vote; a label that all of them want is missed "
+                f"{advice.missed:.0%} of the time.",
+                *advice.reasons,
+            ]
             if not advice.good or advice.missed > _MISSED:
                 _warn(
                     f"a label that every teacher wants is missed {advice.missed:.0%} of the time; "

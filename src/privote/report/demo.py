@@ -29,11 +29,6 @@ RELEASED = [
     Column(key="BAC", digits=2),
 ]
 TERMINAL = [column for column in RELEASED if column.key != "mechanism"]
-SEALED = [
-    Column(key="how"),
-    Column(key="exact_per_query", heading="exact\nper query", digits=2),
-    Column(key="exact_by_voter", heading="exact\nby voter", digits=2),
-]
 MODELS = [
     Column(key="model"),
     Column(key="epsilon", digits=2),
@@ -96,7 +91,7 @@ def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
             "releases": outcome.rows,
             "models": outcome.models,
             "reasons": list(outcome.chosen.reasons_) if outcome.chosen is not None else [],
-            "sealed": {"note": OWNER_ONLY, "prices": outcome.sealed},
+            "sealed": {"note": OWNER_ONLY, **outcome.sealed},
             "report": str(folder / "report.html"),
             "next": _next(folder, outcome),
         }
@@ -196,10 +191,8 @@ def _for_owner(outcome: Outcome) -> Section:
         blocks=[
             "These numbers depend on the private votes. They are here because the votes are public "
             "ones; of real votes they must not leave.",
-            TableBlock(
-                caption="What the data-dependent answers cost on these votes.",
-                rows=[{**row, "may it leave?": OWNER_ONLY} for row in outcome.sealed],
-                columns=[*SEALED, Column(key="may it leave?")],
-            ),
+            "What the data-dependent answers cost on these votes, and how good labels would be "
+            "without noise: the teachers are not always right.",
+            Facts(values=outcome.sealed, sealed=True),
         ],
     )
