@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from .guardian import Guardian, bills
     from .labelling import label
-    from .learning import NeighbourBallots, PATEClassifier
+    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier
     from .ledger import Budget, Ledger
     from .links import OptimalLink
     from .mechanisms import (
@@ -70,6 +70,7 @@ __all__ = [
     "PATEClassifier",
     "PluralityVoting",
     "PowersetVoting",
+    "PrivateClassifier",
     "PrivoteError",
     "PrivoteWarning",
     "Release",
@@ -104,7 +105,7 @@ _NAMES = {
     "PrivoteError PrivoteWarning UnavailableError",
     "guardian": "Guardian bills",
     "labelling": "label",
-    "learning": "NeighbourBallots PATEClassifier",
+    "learning": "NeighbourBallots PATEClassifier PrivateClassifier",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "

@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 
 from privote import InputError
 
-SMALL = ("--teachers", 8, "--private", 300, "--queries", 6)
+SMALL = ("--records", 600, "--queries", 40)
 
 
 def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
@@ -18,32 +18,27 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found == json.loads((tmp_path / "my demo/summary.json").read_text())
-    places = {(row["mechanism"], row["guarantee"]) for row in found["releases"]}
-    assert len(places) == len(found["releases"]) == 9
-    assert all(row["abstained"] == 0 for row in found["releases"])
-    by_place = {(row["mechanism"], row["guarantee"]): row for row in found["releases"]}
-    assert by_place["binary", "allowance"]["answered"] == 6
-    assert by_place["tau", "worst-case"]["answered"] == 6
-    assert by_place["tau", "data-dependent"]["epsilon"] is None  # it is sealed
+    first = found["releases"][0]
+    assert first["how"] == "as advised"
+    assert first["answered"] == found["advice"]["queries"] == 40
+    assert {row["guarantee"] for row in found["releases"]} == {
+        "allowance", "worst-case", "data-dependent",
+    }  # fmt: skip
     assert found["simulated"] is True
     models = {row["model"]: row for row in found["models"]}
-    private = [row for row in models.values() if row["epsilon"] is not None]
-    assert {"DPSGD", "DPSGD, adaptive clipping", "PATE student, binary"} <= set(models)
-    assert all(row["epsilon"] <= 8.0 for row in private)
-    assert (
-        models["not private"]["epsilon"] is models["one teacher (not private)"]["epsilon"] is None
-    )
-    assert all(0 <= row["AUC"] <= 1 for row in models.values() if row["answered"] != 0)
+    assert models["always no"]["epsilon"] is models["not private"]["epsilon"] is None
+    default = next(row for name, row in models.items() if name.startswith("by default"))
+    assert default["epsilon"] <= 8.0
+    assert default["AUC"] > 0.6
+    assert found["reasons"]
 
     page = (tmp_path / "my demo/report.html").read_text()
-    assert "owner" in page
     assert "Simulated" in page
-    assert page.count("<svg") == 4
     # What is sealed stands in its own section, after everything that may leave.
-    public, _, owners = page.partition('<h2 id="section-4">')
-    for row in found["sealed"]["prices"]:
-        assert f"{row['exact_per_query']:.2f}" in owners
-        assert f">{row['exact_per_query']:.2f}<" not in public
+    public, _, owners = page.partition('<h2 id="section-3">')
+    exact = f"{found['sealed']['exact epsilon, by query']:.3f}"
+    assert exact in owners
+    assert exact not in public
 
 
 def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,10 +48,9 @@ def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
         raise missing_extra("report", "drawing figures")
 
     monkeypatch.setattr("privote.report.plots.sheet", refuse)
-    monkeypatch.setattr("privote.learning.demo._mechanisms", cheap_mechanisms)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith("1/6")
+    assert done.stderr.startswith("1/4")
     assert "BAC" in done.stdout
     assert "For the owner's eyes" in done.stdout
     assert "Report: my demo/report.html" in done.stdout
@@ -70,17 +64,11 @@ def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert again.exit_code == 0, (command, again.stderr)
 
 
-def cheap_mechanisms(_: object) -> dict[str, Any]:
-    import privote as pv
-
-    return {"binary": pv.BinaryVoting(sigma=7.0), "powerset": pv.PowersetVoting(sigma=7.0)}
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--teachers", 0), "--teachers must be an integer of at least 1, got 0"),
-        (("--queries", -1), "--queries must be an integer of at least 1, got -1"),
+        (("--records", 0), "--records must be an integer of at least 200, got 0"),
+        (("--queries", -1), "--queries must"),
         (("--output", "votes.npy"), "cannot be a folder"),
         (("--epsilon", 0), "epsilon must be finite and positive, got 0.0"),
         (("--delta", 1), "delta must lie strictly between 0 and 1, got 1.0"),
@@ -92,7 +80,7 @@ def test_bad_arguments_are_found_at_once(
     done = run("demo", *flags)
     assert done.exit_code == 2
     assert message in done.stderr
-    assert "2/6" not in done.stderr
+    assert "2/4" not in done.stderr
 
 
 def test_only_an_earlier_demo_is_replaced(

@@ -68,10 +68,13 @@ def test_figures_on_private_rows_are_for_the_owner(trained, tables):
     figures = json.loads(file.read_text())
     assert figures["test"][0]["AUC"] > 0.8
     assert "for the owner's eyes" in figures["note"]
-    assert file.stat().st_mode & 0o077 == 0
+    assert {label["label"] for label in figures["labels"]} == {"flu", "cold"}
+    page = file.with_suffix(".html")
+    assert "computed on private rows, covered by no epsilon" in page.read_text()
+    assert file.stat().st_mode & 0o077 == page.stat().st_mode & 0o077 == 0
     said = json.dumps(facts)
     for path in output.iterdir():
-        said += "" if path == file else path.read_bytes().decode(errors="replace")
+        said += "" if path.stem == file.stem else path.read_bytes().decode(errors="replace")
     for name in ("ACC", "BAC", "AUC", "MAP"):
         assert f"{figures['test'][0][name]:.6f}" not in said
         assert f">{name}<" not in said
@@ -111,11 +114,18 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
     with target.open() as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 100
+    bar = float(load_student(output / "student.student").thresholds[0])  # its own, from releases
+    wide = [row for row in rows if abs(float(row["flu probability"]) - bar) > 1e-5]
+    assert all((float(row["flu probability"]) >= bar) == (row["flu"] == "1") for row in wide)
+    half = invoke(*command, "--force", "--threshold", "0.5")
+    assert half.exit_code == 0, half.output
+    with target.open() as stream:
+        rows = list(csv.DictReader(stream))
     assert all((float(row["flu probability"]) >= 0.5) == (row["flu"] == "1") for row in rows)
     assert invoke(*command).exit_code == 2  # it exists
     wrong = invoke(*command, "--force", "--columns", "a,b")
     assert wrong.exit_code == 2
-    assert "does not fit this student" in wrong.output
+    assert "this student knows its columns" in wrong.output
 
 
 def test_sealed_numbers_stay_out_of_everything_written(trained):
@@ -139,7 +149,7 @@ def test_a_data_set_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        (["--labels", "flu"], "--public must be given"),
+        (["--labels", "flu", "--method", "moments"], "--public must be given"),
         (["--public", "PUBLIC"], "--labels must name"),
         (["--labels", "flu", "--public", "PUBLIC", "--sigma", "3"], "--sigma goes with"),
         (["--labels", "flu", "--public", "PUBLIC", "--student", "cat"], "--student must be"),
@@ -193,5 +203,57 @@ def test_a_budget_that_is_used_up_is_refused(tables, tmp_path):
     named = [*common, "--electorate", "ward"]
     assert invoke(*named, "--output", tmp_path / "one").exit_code == 0
     assert invoke(*named, "--output", tmp_path / "two").exit_code == 0  # goes on with what is left
-    refused = invoke(*common, "--output", tmp_path / "three")
+    refused = invoke(*common, "--guarantee", "allowance", "--output", tmp_path / "three")
     assert refused.exit_code == 3, refused.output
+
+
+def test_words_gaps_and_persons_need_no_preparation(tmp_path):
+    from privote.datasets import load_patients
+    from privote.datasets.tables import write_table
+
+    data = load_patients(1500, 0)
+    sides = {"private": slice(0, 1000), "public": slice(1000, 1300), "test": slice(1300, 1500)}
+    for name, rows in sides.items():
+        write_table(tmp_path / f"{name}.csv", data.take(np.arange(1500)[rows]))
+    labels = ",".join(data.label_names)
+    output = tmp_path / "run"
+    result = invoke(
+        "train", tmp_path / "private.csv", "--labels", labels, "--id-column", "id",
+        "--group-column", "person", "--public", tmp_path / "public.csv",
+        "--test", tmp_path / "test.csv", *BUDGET, "--output", output, "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["method"] in ("gradients", "moments")
+    assert facts["reasons"]
+    assert facts["expected"]
+    judged = json.loads((output / "for-the-owner.json").read_text())["test"][0]
+    assert judged["AUC"] > 0.7
+    said = (output / "statement.txt").read_text()
+    persons = len(set(data.groups[:1000]))
+    assert f"each of {persons:,} persons" in said
+    assert "changed by at most a factor e^8" in said
+    from hashlib import sha256
+
+    assert sha256((output / "student.student").read_bytes()).hexdigest() in said
+    page = (output / "report.html").read_text()
+    assert "what would void this" in page
+    assert "privote train private.csv --labels" in page
+    target = tmp_path / "p.csv"
+    told = invoke("predict", output / "student.student", tmp_path / "test.csv", "--output", target)
+    assert told.exit_code == 0, told.output
+    with target.open() as stream:
+        rows = list(csv.DictReader(stream))
+    truth = data.Y[1300:]
+    right = np.array([[int(row[name]) for name in data.label_names] for row in rows]) == truth
+    assert right[truth >= 0].mean() > (truth[truth >= 0] == 0).mean()  # better than always no
+    lines = (tmp_path / "test.csv").read_text().splitlines()
+    cells = lines[3].split(",")
+    cells[lines[0].split(",").index("age")] = "old"
+    lines[3] = ",".join(cells)
+    (tmp_path / "odd.csv").write_text("\n".join(lines))
+    odd = invoke(
+        "predict", output / "student.student", tmp_path / "odd.csv", "--output", tmp_path / "q.csv"
+    )
+    assert odd.exit_code == 2
+    assert "odd.csv, line 4, column 'age' must be a number or empty" in odd.output

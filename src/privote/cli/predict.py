@@ -24,18 +24,21 @@ def predict(
         typer.Argument(
             metavar="ROWS",
             show_default=False,
-            help="Rows to judge: .csv, .parquet or .npz (array X) with the student's features.",
+            help="Rows to judge: .csv or .parquet with the columns that the student learnt from, "
+            "as they were then (words, dates, gaps); or .npz (array X).",
         ),
     ],
     output: Annotated[
         Path, typer.Option(show_default=False, help="Where the predictions go: .csv or .npz.")
     ],
     threshold: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="P[,P...]", help="A label is 1 at or above this probability; one, or by label."
+            metavar="P[,P...]",
+            help="A label is 1 at or above this probability; one, or by label. The student's own "
+            "unless told, with which labels are as common as released ones say.",
         ),
-    ] = "0.5",
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -63,19 +66,28 @@ def predict(
     import numpy as np
 
     from privote.ballots import check_threshold
-    from privote.datasets.tables import table
+    from privote.datasets.tables import columns_of, table
     from privote.learning.students.saving import load_student
 
     from .files import claimed
     from .output import print_result
 
     saved = load_student(student, trusted=trust or ())
-    bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
-    # By name where the student knows its columns: their order in the file does not matter then.
-    wanted = saved.feature_names if columns is None else options.names(columns)
-    data = table(rows, features=None if rows.suffix == ".npz" else wanted)
+    bar = saved.thresholds
+    if threshold is not None:
+        bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
+    given: object
+    if saved.encoder is not None:  # it knows its columns by name, and what was in them
+        if columns is not None:
+            raise InputError("columns", "cannot be given: this student knows its columns")
+        given = columns_of(rows)
+    else:
+        wanted = saved.feature_names if columns is None else options.names(columns)
+        given = table(rows, features=None if rows.suffix == ".npz" else wanted).X
     try:
-        chance = saved.predict_proba(data.X)
+        chance = saved.predict_proba(given)
+    except InputError:
+        raise
     except ValueError as error:  # scikit-learn's own words for rows of another width
         raise InputError(f"{rows.name} does not fit this student: {error}") from None
     answers = (chance >= bar).astype(np.int8)

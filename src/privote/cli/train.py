@@ -108,12 +108,20 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who votes: teachers, each trained on its own part; or neighbours: the records. "
-            "Or no votes: gradients or moments (linear) or dpsgd (a network), trained on the "
-            "records with noise.",
-            rich_help_panel=_VOTERS,
+            help="auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): "
+            "trained on the records with noise. teachers, each trained on its own part, or "
+            "neighbours, the records themselves: they vote, and a student learns from that.",
         ),
-    ] = "teachers",
+    ] = "auto",
+    yes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Which share of the labels is present, if you know: never counted on private "
+            "records.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +131,11 @@ def train(
         ),
     ] = None,
     teachers: Annotated[
-        int | None, typer.Option(help="How many teachers; 50 unless told.", rich_help_panel=_VOTERS)
+        int | None,
+        typer.Option(
+            help="How many teachers; as suits records and budget unless told.",
+            rich_help_panel=_VOTERS,
+        ),
     ] = None,
     threshold: Annotated[
         str | None,
@@ -138,8 +150,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="neighbours, gradients, moments: where rows are put before: pca:K or std:K; of "
-            "words tfidf or lsa:K. Public rows tell.",
+            help="Where rows are put before: auto unless told; pca:K or std:K, of words tfidf or "
+            "lsa:K. Public rows tell.",
             rich_help_panel=_VOTERS,
         ),
     ] = None,
@@ -263,6 +275,7 @@ def train(
         consumer=account.consumer,
         electorate=account.electorate,
         seed=seed,
+        yes=yes,
         settings={name: value for name, value in asked.items() if value is not None},
     )
     how = {"resume": resume, "force": force}

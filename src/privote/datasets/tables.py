@@ -103,7 +103,7 @@ def raw_table(
         _warn_of_names(everything, chosen)
     return MultiLabelData(
         X=everything.only(chosen),
-        Y=_labels(everything, labels),
+        Y=labels_of(everything, labels),
         label_names=tuple(labels),
         ids=np.arange(rows) if id_column is None else _names(everything, id_column, differ=True),
         groups=None if group_column is None else _names(everything, group_column, differ=False),
@@ -223,7 +223,8 @@ def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
     return out.astype(np.float32)
 
 
-def _labels(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
+def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
+    """Return columns that are labels: (records, labels) of 1, 0 and -1 for unknown."""
     Y = np.empty((len(raw), len(names)), np.int8)
     says = YesNo()
     for place, name in enumerate(names):

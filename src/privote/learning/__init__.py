@@ -22,6 +22,7 @@ _HOMES = {
     "NeighbourBallots": "neighbours.ballots",
     "NeighbourStudent": "neighbours.student",
     "PATEClassifier": "pate",
+    "PrivateClassifier": "private",
     "TableEncoder": "tables",
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",

@@ -1,14 +1,10 @@
-"""A training from files to a fitted model: read tables or a data set, fit, and judge.
-
-Every method is a row of :data:`METHODS`: which settings it takes, by the names of its estimator.
-"""
+"""A training from files to a fitted model: read tables or a data set, fit, and judge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +17,12 @@ from ..datasets import open as open_data
 from ..drafts import Draft, Promise
 from ..errors import InputError
 from ..release import Release
+from .methods import AUTO, METHODS, expected
 from .networks.architectures import IMAGE_NETWORKS
-from .pate import PATEClassifier
+from .private import PrivateClassifier
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 SCENE_SIDE = 16  # pixels
-_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
-METHODS: Mapping[str, tuple[str, ...]] = {
-    "teachers": (*_VOTES, "teacher", "n_teachers", "threshold"),
-    "neighbours": _VOTES,
-    "gradients": ("embedding", "steps", "sample_rate"),
-    "moments": ("embedding",),
-    "dpsgd": ("steps", "sample_rate", "network"),
-}
 TEACHERS = ("linear", *IMAGE_NETWORKS)
 STUDENTS = ("logistic", "mixmatch", *IMAGE_NETWORKS)
 Progress = Callable[[str, int, int], None]
@@ -54,7 +43,9 @@ class Job:
     labels, columns, id_column, group_column
         Which columns of a table are what.
     method
-        One of :data:`METHODS`.
+        "auto", or one of :data:`privote.learning.methods.METHODS`.
+    yes
+        The share of labels that are present, if it is known.
     settings
         What was asked for of the method; what is left out has its default there.
     """
@@ -75,24 +66,21 @@ class Job:
     consumer: str | None = None
     electorate: str | None = None
     seed: int | None = None
+    yes: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError("method", f"must be one of {', '.join(METHODS)}", self.method)
-        for name in self.settings:
-            if name not in METHODS[self.method]:
-                raise InputError(name, f"cannot be given with `method={self.method}`")
-        if self.electorate is not None and not self.by_votes:
-            raise InputError("electorate", f"cannot be given with `method={self.method}`")
+        if self.method not in (AUTO, *METHODS):
+            rule = f"must be one of {', '.join((AUTO, *METHODS))}"
+            raise InputError("method", rule, self.method)
+        if self.method != AUTO:
+            given = [*self.settings, *(["electorate"] if self.electorate is not None else [])]
+            for name in given:
+                if name not in METHODS[self.method]:
+                    raise InputError(name, f"cannot be given with `method={self.method}`")
         for name, known in (("teacher", TEACHERS), ("student", STUDENTS)):
             if self.settings.get(name, known[0]) not in known:
                 raise InputError(name, f"must be one of {', '.join(known)}", self.settings[name])
-
-    @property
-    def by_votes(self) -> bool:
-        """Whether somebody votes, so that labels are released."""
-        return "student" in METHODS[self.method]
 
     @property
     def on_images(self) -> bool:
@@ -111,21 +99,68 @@ class Job:
         }
 
 
-@dataclass(kw_only=True)
-class Outcome:
-    """What came of it: all of it may be published but ``sealed``.
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """How good a model is on test rows.
 
-    Figures on test rows that are private are covered by no epsilon: they are for the owner's eyes.
+    Attributes
+    ----------
+    public
+        Whether the test rows are public. If not, all of this is for the owner's eyes: it was
+        computed on private rows and is covered by no epsilon.
+    figures
+        ACC, BAC, AUC and MAP, each a mean over labels.
+    by_label
+        The same for each label, and how many test rows have it.
+    reliability
+        From what was predicted, in tenths, to the share of those cells that were true.
     """
 
+    public: bool
+    figures: dict[str, Any]
+    by_label: list[dict[str, Any]]
+    reliability: dict[float, float]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of it: all of it may be published, but a judgement by private rows."""
+
     job: Job
-    model: Any
-    promise: Promise
+    fitted: PrivateClassifier
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None
-    public_rows: npt.NDArray[np.int64] | None = None  # which were labelled, one an answer
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    sealed: list[dict[str, Any]] = field(default_factory=list)
+    persons: bool
+    judgement: Judgement | None = None
+
+    @property
+    def model(self) -> Any:
+        """What predicts, on rows of numbers."""
+        return self.fitted.student_
+
+    @property
+    def promise(self) -> Promise:
+        """What is promised."""
+        return self.fitted.promise_
+
+    @property
+    def public_rows(self) -> npt.NDArray[np.int64] | None:
+        """Which public rows were labelled, one an answer; None without votes."""
+        return self.fitted.public_rows_
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Figures on public test rows."""
+        return self._figures(public=True)
+
+    @property
+    def sealed(self) -> list[dict[str, Any]]:
+        """Figures on private test rows, for the owner's eyes."""
+        return self._figures(public=False)
+
+    def _figures(self, *, public: bool) -> list[dict[str, Any]]:
+        found = self.judgement
+        return [found.figures] if found is not None and found.public is public else []
 
     @property
     def release(self) -> Release | None:
@@ -140,7 +175,9 @@ class Outcome:
     def facts(self) -> dict[str, Any]:
         """Return everything that may be published as plain values, for JSON."""
         return {
-            "method": self.job.method,
+            "method": self.fitted.method_,
+            "reasons": list(self.fitted.reasons_),
+            "expected": list(expected(self.fitted.numbers_, self.fitted.method_)),
             "release" if self.release is not None else "privacy": self.promise.facts(),
             "label_names": list(self.label_names),
             "test": self.figures,
@@ -163,74 +200,83 @@ def trained(
         Is told a stage, how much of it is done, and of how much.
     """
     private, public, test = _read(job)
-    rows = (_rows(private), private.Y, None if public is None else _rows(public))
-    account = {"ledger": job.ledger, "dataset": job.dataset, "consumer": job.consumer}
-    made: dict[str, Any] = {
-        "label_names": private.label_names,
-        "feature_names": private.feature_names,
-    }
-    if not job.by_votes:
-        if resume:
-            raise InputError("resume", f"cannot be given with `method={job.method}`")
-        direct = _direct(job)
-        direct.set_params(progress=partial(progress, "training"))
-        direct.fit(*rows, groups=private.groups, **account)
-        direct.set_params(progress=None)
-        outcome = Outcome(job=job, model=direct, promise=direct.privacy_, **made)
-        _judge(outcome, direct, test)
-        yield outcome
-        return
-    pate = _pate(job)
-    with Draft(draft, job.asked(), resume=resume, force=force) as kept:
-        pate.fit(
-            *rows,
+    model = PrivateClassifier(
+        job.method, job.epsilon, job.delta, yes=job.yes, settings=_settings(job)
+    )
+    with ExitStack() as stack:
+        kept: list[Draft] = []
+
+        def keep() -> Draft:  # only votes are kept before the end, and only now is it known
+            kept.append(stack.enter_context(Draft(draft, job.asked(), resume=resume, force=force)))
+            return kept[0]
+
+        model.fit(
+            _rows(private),
+            private.Y,
+            None if public is None else _rows(public),
             ids=private.ids,
             groups=private.groups,
-            **account,
+            ledger=job.ledger,
+            dataset=job.dataset,
+            consumer=job.consumer,
             electorate=job.electorate,
             seed=job.seed,
             progress=progress,
-            draft=kept,
+            draft=keep,
             resume=resume,
         )
         outcome = Outcome(
             job=job,
-            model=pate.student_,
-            promise=pate.release_,
-            public_rows=pate.public_rows_,
-            **made,
+            fitted=model,
+            label_names=private.label_names,
+            feature_names=private.feature_names,
+            persons=private.groups is not None,
         )
-        _judge(outcome, pate, test)
+        if test is not None and len(test):
+            outcome.judgement = _judge(job, model, test)
         yield outcome
-        kept.finish()
+        for each in kept:
+            each.finish()
 
 
-def _pate(job: Job) -> Any:
-    settings = {**job.settings, "epsilon": job.epsilon, "delta": job.delta, "voters": job.method}
-    teacher, student = settings.pop("teacher", "linear"), settings.pop("student", "logistic")
-    return PATEClassifier(
-        None if teacher == "linear" else _image_network(teacher), _student(student), **settings
+def _settings(job: Job) -> dict[str, Any]:
+    """Return what was asked for as estimators take it: networks by name become networks."""
+    settings = dict(job.settings)
+    for name in ("teacher", "student"):
+        if name in settings:
+            settings[name] = _named_model(settings[name])
+            if settings[name] is None:  # the default
+                del settings[name]
+    return settings
+
+
+def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
+    """Judge by test rows: published where those are public, else for the owner's eyes."""
+    rows = _rows(test)
+    chance = model.predict_proba(rows)
+    found = metrics.multilabel(test.Y, chance, (chance >= model.thresholds_).astype(np.int8))
+    each = found["per_label"]
+    names = {"ACC": "ACC", "BAC": "BAC", "AUC": "AUC", "MAP": "AP"}
+    known = test.Y >= 0
+    bins = np.minimum((10 * chance[known]).astype(int), 9)
+    truth = test.Y[known] == 1
+    return Judgement(
+        public=job.test_is_public or job.data == "scenes",  # which everybody has
+        figures={"model": "student", **{name: found[name] for name in FIGURES}},
+        by_label=[
+            {
+                "label": name,
+                "present": int((test.Y[:, place] == 1).sum()),
+                **{figure: float(each[own][place]) for figure, own in names.items()},
+            }
+            for place, name in enumerate(test.label_names)
+        ],
+        reliability={
+            float(chance[known][bins == place].mean()): float(truth[bins == place].mean())
+            for place in range(10)
+            if (bins == place).any()
+        },
     )
-
-
-def _direct(job: Job) -> Any:
-    from .direct import method
-
-    asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} if job.method == "dpsgd" else {}
-    budget = {"epsilon": job.epsilon, "delta": job.delta, "seed": job.seed}
-    return method(job.method)(**budget, **{**asked, **job.settings})
-
-
-def _judge(outcome: Outcome, model: Any, test: MultiLabelData | None) -> None:
-    """Add figures on test rows: published where those are public, else for the owner's eyes."""
-    if test is None or not len(test):
-        return
-    found = metrics.multilabel(test.Y, model.predict_proba(_rows(test)))
-    figures = [{"model": "student", **{name: found[name] for name in FIGURES}}]
-    if outcome.job.test_is_public or outcome.job.data == "scenes":  # which everybody has
-        outcome.figures = figures
-    else:
-        outcome.sealed = figures
 
 
 def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
@@ -244,13 +290,12 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
         sides = open_data(job.data).split()
         return _embedded(job, sides.private, sides.public, sides.test)
     names = {"id_column": job.id_column, "group_column": job.group_column}
-    private = tables.table(job.data, labels=job.labels, features=job.columns, **names)
+    # Words and gaps need public rows, by which they become numbers.
+    read = tables.table if job.public is None or _is_arrays(job.data) else tables.raw_table
+    private = read(job.data, labels=job.labels, features=job.columns, **names)
     public, test = (
-        None if path is None else _like(private, job, path) for path in (job.public, job.test)
+        None if path is None else _like(private, job, path, read) for path in (job.public, job.test)
     )
-    if public is None and (job.by_votes or job.method == "moments"):
-        rule = "must be given with a table: the rows to label, or to learn from"
-        raise InputError("public", rule)
     if not private.label_names:
         raise InputError("labels", "must name the columns of the private table that are labels")
     return private, public, test
@@ -275,19 +320,27 @@ def _embedded(
     return private, public, test
 
 
-def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
+def _like(private: MultiLabelData, job: Job, path: Path, read: Any) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
-    if path.suffix == ".npz" or private.feature_names is None:
-        return tables.table(path, labels=private.label_names)
+    if _is_arrays(path) != _is_arrays(job.data):
+        raise InputError(f"{path.name} must be arrays (.npz) if {Path(job.data).name} is, else not")
     labels = job.labels if path == job.test else ()
-    return tables.table(path, labels=labels, features=private.feature_names)
+    if _is_arrays(path):
+        return tables.table(path, labels=private.label_names)
+    found: MultiLabelData = read(path, labels=labels, features=private.feature_names)
+    return found
 
 
-def _student(kind: str) -> Any:
-    if kind == "logistic":
-        return None
+def _is_arrays(path: str | Path) -> bool:
+    return Path(path).suffix == ".npz"
+
+
+def _named_model(kind: str) -> Any:
+    """Return a network, or a semi-supervised student; None for what is linear."""
     if kind in IMAGE_NETWORKS:
         return _image_network(kind)
+    if kind != "mixmatch":
+        return None
     from .students.mixmatch import MixMatchClassifier
 
     return MixMatchClassifier()

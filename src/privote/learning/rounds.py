@@ -21,7 +21,7 @@ from ..accounting.renyi import epsilon
 from ..ballots import Ballots, BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
-from ..mechanisms import Mechanism
+from ..mechanisms import ABSTAIN, Mechanism
 from ..release import Release
 
 Rows = npt.NDArray[np.int64]
@@ -233,6 +233,20 @@ def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:
         rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
         likely &= rank < limit
     return np.asarray(likely)
+
+
+def yes_share(release: Release, mechanism: Mechanism) -> Floats:
+    """Return how often voters said yes to each label, from released labels alone: (labels,).
+
+    With noise a share ``low`` of ones is released where nobody wants a label, and ``high`` where
+    everybody does; in between it is about a straight line.
+    """
+    answered = release.labels != ABSTAIN
+    ones = (release.labels == 1).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
+    if mechanism.surprise_unit != "vote":
+        return np.asarray(ones)
+    low, high = _ends(mechanism, release.voters)
+    return np.asarray(np.clip((ones - low) / (high - low), 0.0, 1.0))
 
 
 def _ends(mechanism: Mechanism, voters: int) -> tuple[float, float]:

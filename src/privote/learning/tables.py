@@ -22,6 +22,7 @@ from ..sheets import is_gap
 from .columns import SHOULD, Column, cells_of, column_of, kind_of
 
 _FORM = 1  # of the plain values
+_WIDE = 2000  # features; with more of them a table is mostly words
 
 
 class TableEncoder:
@@ -87,6 +88,12 @@ class TableEncoder:
         if any(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.hstack([sp.csr_array(part) for part in parts]), dtype=np.float32)
         return np.concatenate(parts, axis=1)
+
+    def numbers(self, rows: Any) -> Any:
+        """Return features (rows, features) as models take them: dense, unless mostly words."""
+        found = self.transform(rows)
+        narrow = sp.issparse(found) and found.shape[1] <= _WIDE
+        return found.toarray() if narrow else found
 
     def fit_transform(self, public: Any) -> Any:
         """Learn from public rows, and return their features."""

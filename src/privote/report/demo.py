@@ -1,4 +1,4 @@
-"""The demo's report: what was released, what the budget buys, and what only the owner may see."""
+"""The demo's report: labels of real votes, a model of a table, and what only the owner may see."""
 
 from __future__ import annotations
 
@@ -8,62 +8,46 @@ from pathlib import Path
 from typing import Any
 
 from privote.accounting.renyi import rounded_up
-from privote.learning.comparison import FIGURES
-from privote.learning.demo import SURPRISES, Outcome, answers_by_sigma
+from privote.datasets.tables import write_table
+from privote.learning.demo import FIGURES, Outcome
 from privote.votefiles import write_packed
 
 from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page
-from .plots import answered_by_guarantee, answered_by_sigma, utility_by_mechanism
+from .plots import answered_by_guarantee
 from .tables import OWNER_ONLY, Column, mark, plain, write_label_csv
 
 RELEASED = [
+    Column(key="how"),
     Column(key="mechanism"),
     Column(key="sigma", digits=1),
     Column(key="guarantee"),
     Column(key="epsilon", digits=2),
-    Column(key="answered"),
-    *(Column(key=name) for name in FIGURES),
-]
-# Eighty columns: AUC is left out where it is BAC by another name.
-TERMINAL = [
-    *RELEASED[:4],
     Column(key="answered", heading="ans-\nwered"),
-    Column(key="ACC"),
-    Column(key="BAC", heading="BAC,\nAUC"),
-    Column(key="MAP"),
+    Column(key="recall", digits=2),
+    Column(key="precision", heading="preci-\nsion", digits=2),
+    Column(key="BAC", digits=2),
 ]
-SEALED = [
-    Column(key="mechanism"),
-    Column(key="exact_per_query", heading="exact\nper query", digits=2),
-    Column(key="exact_by_voter", heading="exact\nby voter", digits=2),
-    Column(key="pate2018", heading="by\npate2018", digits=2),
-    Column(key="voters_out", heading="voters\nout"),
-]
+TERMINAL = [column for column in RELEASED if column.key != "mechanism"]
 MODELS = [
     Column(key="model"),
     Column(key="epsilon", digits=2),
-    Column(key="answered", heading="public scenes\nlabelled"),
     *(Column(key=name) for name in FIGURES),
 ]
-COMPARED = (
-    "All are linear on the same features. A PATE student never sees a private scene, only released "
-    "labels: of binary as many as its allowance lasts for, of the others as many as composition "
-    "allows. DPSGD descends on private scenes with noisy gradients, and is ahead on features this "
-    "good. A model without epsilon protects nobody: one teacher shows how much its true labels are "
-    "worth."
-)
 READING = (
-    "Each row is one release of the same votes. Allowance answers every query; a voter that has "
-    "run out counts as all zeros from then on, which costs quality and no privacy. Worst-case "
-    "stops when the next query would not fit. Data-dependent answers as many as were asked for, "
-    "and is not differential privacy: its exact epsilon is sealed. For Binary a noisy one is "
-    "published, which may exceed the budget; for Tau and Powerset there is none, so their labels "
-    "may leave, but with no epsilon. The figures compare the released labels with the truth; a "
-    "released label is its own score, so AUC equals BAC. Few queries make unsteady figures."
+    "Each row is one release of the same votes: fifty real teachers on aviation reports with 22 "
+    "labels. As advised: mechanism, noise, guarantee and number of queries follow from public "
+    "numbers; where labels would be bad for all queries, fewer are answered, well. Recall is the "
+    "share of the true labels that were released, precision the share of released ones that are "
+    "true; the teachers themselves are not always right. Data-dependent is not differential "
+    "privacy: its exact epsilon is sealed, and a noisy one is published, which may exceed the "
+    "budget."
 )
-
-
+COMPARED = (
+    "Made-up patients with words, dates, notes and gaps; the promise is to persons. By default, "
+    "public numbers choose the method. Every private model predicts with thresholds that follow "
+    "from what was released. A model without epsilon protects nobody."
+)
 _SUMMARY = "summary.json"
 
 
@@ -77,184 +61,124 @@ def is_demo(folder: Path) -> bool:
 
 
 def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
-    """Write votes, labels, page and summary; return the summary."""
+    """Write votes, labels, tables, page and summary; return the summary."""
     request = outcome.request
     write_packed(folder / "votes.npz", outcome.votes)
-    for (name, guarantee), labels in outcome.labels.items():
-        write_label_csv(labels, folder / f"labels-{name}-{guarantee}.csv")
+    for (how, guarantee), labels in outcome.labels.items():
+        write_label_csv(labels, folder / f"labels-{how.replace(' ', '-')}-{guarantee}.csv")
+    assert outcome.table is not None
+    for name, side in zip(("records", "public", "test"), outcome.table, strict=True):
+        write_table(folder / f"{name}.csv", side)
     seed = "" if request.seed is None else f" --seed {request.seed}"
     command = (
-        f"privote demo --output {shlex.quote(str(folder))} --teachers {request.teachers} \\\n"
-        f"  {_budget(outcome)} --queries {request.queries} --private {request.private}{seed}"
+        f"privote demo --output {shlex.quote(str(folder))} --records {request.records} \\\n"
+        f"  --queries {request.queries} --epsilon {request.epsilon:g} --delta {request.delta:g}"
+        f"{seed}"
     )
-    commands = _commands(folder, outcome)
-    report = write_report(folder / "report.html", outcome, command, commands)
-    summary = {
-        "teachers": request.teachers,
-        "epsilon": request.epsilon,
-        "delta": request.delta,
-        "queries": request.queries,
-        "simulated": request.seed is not None,
-        "releases": outcome.rows,
-        "models": outcome.models,
-        "sealed": {"note": OWNER_ONLY, "prices": outcome.sealed, "binary fits": outcome.fits},
-        "command": command,
-        "report": str(report),
-        "next": commands,
+    write_page(
+        folder / "report.html",
+        title="privote: a demonstration",
+        intro="Labels of real votes and a model of a table, both under differential privacy.",
+        sections=[_released(outcome, command), _learnt(outcome), _for_owner(outcome)],
+        notices=["Simulated: a seed was given, so this protects nobody."] if seed else (),
+        sealed=True,
+    )
+    summary = plain(
+        {
+            "command": command,
+            "simulated": request.seed is not None,
+            "advice": outcome.advice.facts(),
+            "releases": outcome.rows,
+            "models": outcome.models,
+            "reasons": list(outcome.chosen.reasons_) if outcome.chosen is not None else [],
+            "sealed": {"note": OWNER_ONLY, **outcome.sealed},
+            "report": str(folder / "report.html"),
+            "next": _next(folder, outcome),
+        }
+    )
+    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return dict(summary)
+
+
+def _next(folder: Path, outcome: Outcome) -> list[str]:
+    """Return commands to go on with, which work as they stand."""
+    assert outcome.table is not None
+    request, labels = outcome.request, ",".join(outcome.table[0].label_names)
+    place = {
+        name: shlex.quote(str(folder / name))
+        for name in ("records.csv", "public.csv", "test.csv", "votes.npz", "run", "my-labels.csv")
     }
-    text = json.dumps(plain(summary), indent=2, allow_nan=False)
-    (folder / _SUMMARY).write_text(text + "\n", encoding="utf-8")
-    return summary
-
-
-def _budget(outcome: Outcome) -> str:
-    request = outcome.request
-    return f"--epsilon {rounded_up(request.epsilon)} --delta {rounded_up(request.delta)}"
-
-
-def _commands(folder: Path, outcome: Outcome) -> list[str]:
-    """Return three things to try, ready to be pasted."""
-    request, budget = outcome.request, _budget(outcome)
-    votes, mine = (shlex.quote(str(folder / name)) for name in ("votes.npz", "my-labels.csv"))
-    sigma = outcome.mechanisms["binary"].parameters()["sigma"]
+    budget = f"--epsilon {request.epsilon:g} --delta {request.delta:g}"
     return [
-        f"privote label {votes} --mechanism binary --sigma {sigma:g} \\\n"
-        f"  {budget} --queries {request.queries} --output {mine}",
-        f"privote tune {votes} --over mechanism --sigma {sigma:g} \\\n  {budget}",
-        f"privote plan --mechanism binary --voters {request.teachers} --labels 10 \\\n"
-        f"  {budget} --wanted {10 * request.queries} --surprises-per-query {SURPRISES:g}",
+        f"privote train {place['records.csv']} --labels {labels} --id-column id \\\n"
+        f"  --group-column person --public {place['public.csv']} --test {place['test.csv']} \\\n"
+        f"  {budget} --output {place['run']}",
+        f"privote predict {place['run']}/student.student {place['test.csv']} \\\n"
+        f"  --output {place['run']}/predictions.csv",
+        f"privote label {place['votes.npz']} --mechanism binary \\\n"
+        f"  --sigma {outcome.advice.mechanism.parameters()['sigma']:g} --guarantee worst-case "
+        f"{budget} \\\n  --output {place['my-labels.csv']}",
     ]
 
 
-def write_report(path: Path, outcome: Outcome, command: str, commands: list[str]) -> Path:
-    """Write the page and return where it is."""
-    request = outcome.request
-    notices = []
-    if request.seed is not None:
-        notices.append("Simulated: the noise was drawn with a seed, so the labels protect nobody.")
-    return write_page(
-        path,
-        title="Private labels for scenes of digits",
-        intro=(
-            f"{request.teachers} teachers, each trained on its own part of {request.private:,} "
-            f"private scenes, voted on public ones: which of ten digits are there? Here is what "
-            f"three mechanisms release of their votes on {request.queries:,} scenes, under one "
-            "budget and three guarantees."
-        ),
-        sections=[
-            _released(outcome, command),
-            _learnt(outcome),
-            _bought(outcome),
-            _for_owner(outcome),
-            Section(heading="Try next", blocks=[Command(text="\n\n".join(commands))]),
-        ],
-        notices=notices,
-        sealed=True,
-    )
-
-
 def _may_leave(row: dict[str, Any]) -> str:
-    """Return what of a release may be published."""
+    """Say what of a release may leave, and what that promises."""
     if not row["answered"]:
         return "nothing was released"
-    if row["guarantee"] != "data-dependent":
-        return f"labels and epsilon: {mark(row['guarantee'])}"
-    if row["epsilon"] is not None:
+    if row["guarantee"] == "data-dependent":
+        if row["epsilon"] is None:
+            return "labels, with no epsilon: the exact one is sealed"
         return "labels and this noisy epsilon: about these votes only, not differential privacy"
-    return "labels, with no epsilon: the exact one is sealed, and there is no noisy one"
+    return f"labels and epsilon: {mark(row['guarantee'])}"
 
 
 def _released(outcome: Outcome, command: str) -> Section:
-    request = outcome.request
-    rows = [{**row, "may it leave?": _may_leave(row)} for row in outcome.rows]
-    budget = f"epsilon {rounded_up(request.epsilon)}, delta {rounded_up(request.delta)}"
-    # BAC needs both classes of a label, which very few queries may not have.
-    balanced = any(row["BAC"] is not None and row["BAC"] == row["BAC"] for row in outcome.rows)
-    metric = "BAC" if balanced else "ACC"
+    request, advice = outcome.request, outcome.advice
     return Section(
-        heading="What was released",
+        heading="Labels of real votes",
         blocks=[
             Facts(
                 values={
-                    "teachers": request.teachers,
+                    "teachers": outcome.votes.shape[1],
                     "queries asked": request.queries,
                     "epsilon": f"{rounded_up(request.epsilon)}",
                     "delta": f"{rounded_up(request.delta)}",
                 }
             ),
+            *advice.reasons,
+            *advice.changes,
             READING,
             TableBlock(
-                caption=f"Labels released under {budget}, compared with the truth.",
-                rows=rows,
+                caption="Released labels, compared with the truth.",
+                rows=[{**row, "may it leave?": _may_leave(row)} for row in outcome.rows],
                 columns=[*RELEASED, Column(key="may it leave?")],
             ),
-            drawn(
-                f"{metric} of the released labels. Each marker counts only the queries that were "
-                "answered.",
-                lambda: utility_by_mechanism(
-                    outcome.rows, title="How good the released labels are", metric=metric
-                ),
-            ),
-            "Binary counts single votes against a voter's allowance, and a scene has few digits, "
-            "so its allowance lasts longer than worst-case composition. Tau and Powerset count "
-            "whole ballots; here nearly every ballot says yes to something, so for them "
-            "composition is the better guarantee.",
-            "The record that is protected is a scene: one scene reaches one teacher. The same "
-            "handwritten digit appears in several scenes, so this is no promise to its writer.",
             Command(text=command),
         ],
     )
 
 
 def _learnt(outcome: Outcome) -> Section:
-    request = outcome.request
+    request, chosen = outcome.request, outcome.chosen
+    judged = {row["model"]: row["AUC"] for row in outcome.models if row["model"] != "always no"}
     return Section(
-        heading="What a student learns",
+        heading="A model of a table",
         blocks=[
             COMPARED,
+            *(chosen.reasons_ if chosen is not None else ()),
             TableBlock(
-                caption=f"On test scenes. Private models: epsilon {rounded_up(request.epsilon)} "
-                "at delta "
-                f"{rounded_up(request.delta)}, for changing one private scene.",
+                caption="On test rows. Private models: epsilon "
+                f"{rounded_up(request.epsilon)} at delta {rounded_up(request.delta)}, for changing "
+                "all records of one person.",
                 rows=outcome.models,
                 columns=MODELS,
             ),
             drawn(
-                "AUC on test scenes. A model without privacy is a bound, not a rival.",
+                "AUC on test rows. A model without privacy is a bound, not a rival.",
                 lambda: answered_by_guarantee(
-                    {row["model"]: row["AUC"] for row in _judged(outcome)},
-                    title="How well each model ranks test scenes",
+                    judged,
+                    title="How well each model ranks test rows",
                     axis="area under the ROC curve (AUC)",
-                ),
-            ),
-            "On features as good as these, descending on private records with noisy gradients is a "
-            "strong rival, and is ahead where the table says so. What PATE gives besides: any kind "
-            "of teacher and student, labels that may be published, and teachers that may belong to "
-            "different owners.",
-        ],
-    )
-
-
-def _judged(outcome: Outcome) -> list[dict[str, Any]]:
-    return [row for row in outcome.models if row.get("AUC") is not None]
-
-
-def _bought(outcome: Outcome) -> Section:
-    request = outcome.request
-    return Section(
-        heading="What the budget buys",
-        blocks=[
-            "Each sigma was chosen before a vote was seen, from public numbers: the least noise, "
-            f"to a tenth, with which a mechanism can promise {request.queries:,} answers under its "
-            "better unconditional guarantee. Choosing it by looking at the votes would void the "
-            "guarantee.",
-            drawn(
-                f"Binary, epsilon {rounded_up(request.epsilon)} at delta "
-                f"{rounded_up(request.delta)}. The forecast is "
-                f"for a voter with {SURPRISES:g} yes-votes a scene; the budget holds whether it is "
-                "right or not. No votes went into this figure.",
-                lambda: answered_by_sigma(
-                    answers_by_sigma(request), title="More noise buys more answers"
                 ),
             ),
         ],
@@ -262,33 +186,13 @@ def _bought(outcome: Outcome) -> Section:
 
 
 def _for_owner(outcome: Outcome) -> Section:
-    without = outcome.score(
-        (outcome.votes[: outcome.request.queries].mean(axis=1) > 0.5).astype("int8")
-    )
-    rows = [{**row, "may it leave?": OWNER_ONLY} for row in outcome.sealed]
-    hidden = [name for name in outcome.fits if name != "worst-case"]
     return Section(
         heading="For the owner's eyes",
         blocks=[
-            "These numbers depend on the private votes. They are here because the scenes are toy "
-            "data; of real votes they must not leave.",
-            TableBlock(
-                caption=f"What the {outcome.request.queries:,} data-dependent answers cost on "
-                "these votes: epsilon by three bounds. And how many voters ran out of allowance.",
-                rows=rows,
-                columns=[*SEALED, Column(key="may it leave?")],
-            ),
-            drawn(
-                "How many queries of Binary fit the budget: whatever the votes, before the first "
-                "voter runs out, and by two data-dependent bounds. Stopping at a data-dependent "
-                "number would leak.",
-                lambda: answered_by_guarantee(
-                    outcome.fits, title="Binary: queries that fit", sealed=hidden
-                ),
-            ),
-            Facts(
-                values={f"{name} without noise": value for name, value in without.items()},
-                sealed=True,
-            ),
+            "These numbers depend on the private votes. They are here because the votes are public "
+            "ones; of real votes they must not leave.",
+            "What the data-dependent answers cost on these votes, and how good labels would be "
+            "without noise: the teachers are not always right.",
+            Facts(values=outcome.sealed, sealed=True),
         ],
     )

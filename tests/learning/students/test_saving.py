@@ -21,7 +21,10 @@ RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))
 Y = (X[:, :2] > 0).astype(np.int8)
 NAMES = ("left", "right")
-FACTS = {"network": None, "label_names": [], "feature_names": None, "privacy": {}, "version": "0"}
+FACTS = {
+    "network": None, "label_names": [], "feature_names": None, "privacy": {}, "version": "0",
+    "table": False, "thresholds": 0.5,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

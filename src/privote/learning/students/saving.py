@@ -23,9 +23,11 @@ import numpy.typing as npt
 from ..._version import __version__
 from ...errors import InputError
 from ..rows import label_probabilities
+from ..tables import TableEncoder
 
 SUFFIX = ".student"
 _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
+_TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
     "privote.learning.direct.account.TrainingPrivacy",
@@ -36,6 +38,7 @@ _OURS = (
     "privote.learning.students.classifiers.LinearStudent",
     "privote.learning.neighbours.student.NeighbourStudent",
     "privote.mechanisms.binary.BinaryVoting",
+    "privote.learning.private.Student",
     "privote.learning.students.classifiers.PartialLabels",
 )
 # Networks, which are kept as arrays and the parameters they were made with.
@@ -46,6 +49,7 @@ _NETWORKS = {
 }
 _MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
 _FEW = 1 << 20  # bytes of its facts
+_WORDS = 1 << 26  # bytes of what it knows about a table's columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,22 +67,29 @@ class SavedStudent:
     privacy
         The facts of the release it was trained on: epsilon, delta, guarantee and so on, as whoever
         wrote the file claims them.
+    thresholds
+        (labels,) from which probability on a label is said to be present; or one number.
+    encoder
+        What turns rows of a table into numbers; None if rows must be numbers.
     """
 
     model: Any
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
     privacy: dict[str, Any] = field(default_factory=dict)
+    thresholds: Any = 0.5
+    encoder: TableEncoder | None = None
     version: str = __version__
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return each label's probability: (rows, labels)."""
+        """Return each label's probability: (rows, labels); for rows of a table where it was one."""
+        if self.encoder is not None:
+            X = self.encoder.numbers(X)
         return label_probabilities(self.model, X, len(self.label_names))
 
     def predict(self, X: Any) -> npt.NDArray[np.int8]:
-        """Return 1 where a label's probability reaches the student's threshold: (rows, labels)."""
-        bar = getattr(self.model, "thresholds_", 0.5)
-        return np.asarray(self.predict_proba(X) >= bar).astype(np.int8)
+        """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
+        return np.asarray(self.predict_proba(X) >= np.asarray(self.thresholds)).astype(np.int8)
 
 
 def save_student(
@@ -88,15 +99,23 @@ def save_student(
     label_names: Sequence[str],
     feature_names: Sequence[str] | None = None,
     privacy: dict[str, Any] | None = None,
+    thresholds: npt.ArrayLike | None = None,
+    encoder: TableEncoder | None = None,
 ) -> None:
-    """Write a fitted student to a file that ends in ``.student``."""
+    """Write a fitted student to a file that ends in ``.student``; see :class:`SavedStudent`.
+
+    Without ``thresholds`` it has those of the model, or one half.
+    """
     target = _check_path(path)
+    bars = getattr(model, "thresholds_", 0.5) if thresholds is None else thresholds
     name = _network_name(model)
     facts = {
         "version": __version__,
         "label_names": [str(label) for label in label_names],
         "feature_names": None if feature_names is None else [str(name) for name in feature_names],
         "privacy": privacy or {},
+        "thresholds": np.asarray(bars, np.float64).tolist(),
+        "table": encoder is not None,
         "network": name,
     }
     if name is None:
@@ -116,6 +135,8 @@ def save_student(
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_FACTS, described)
         file.writestr(member, content)
+        if encoder is not None:
+            file.writestr(_TABLE, json.dumps(encoder.to_plain(), allow_nan=False))
     partial.replace(target)  # at once: a crash leaves the old file or the new one
 
 
@@ -135,6 +156,7 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
         with zipfile.ZipFile(target) as file:
             facts = json.loads(_read(file, _FACTS, _FEW))
             content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
+            table = json.loads(_read(file, _TABLE, _WORDS)) if facts["table"] else None
         _check_size(content)
         names, features = facts["label_names"], facts["feature_names"]
         for listed in (names, features or []):
@@ -143,11 +165,16 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
         model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
         if not hasattr(model, "predict_proba"):
             raise ValueError("it holds no classifier")
+        bars = np.asarray(facts["thresholds"], np.float64)
+        if bars.shape not in ((), (len(names),)) or not ((bars >= 0) & (bars <= 1)).all():
+            raise ValueError("thresholds must lie in 0..1, one or one a label")
         return SavedStudent(
             model=model,
             label_names=tuple(names),
             feature_names=None if features is None else tuple(features),
             privacy=dict(facts["privacy"]),
+            thresholds=bars,
+            encoder=None if table is None else TableEncoder.from_plain(table),
             version=str(facts["version"]),
         )
     except InputError:

@@ -1,0 +1,222 @@
+"""Which method learns best from private records: public numbers decide, before anything is spent.
+
+The rule was fitted on what ``experiments/methods.py`` measured on six data sets; its output, with
+every figure, is kept in ``experiments/results/methods.txt``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..accounting.renyi import check_delta, rounded_up
+from ..errors import InputError, finite, positive, whole
+from ..planning import Advice, advise
+
+_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
+_AND = ("electorate",)  # which is given to fit
+#: Every method, and which settings it takes, by the names of its estimator.
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold"),
+    "neighbours": (*_VOTES, *_AND),
+    "gradients": ("embedding", "steps", "sample_rate"),
+    "moments": ("embedding",),
+    "dpsgd": ("steps", "sample_rate", "network"),
+}
+AUTO = "auto"
+VOTERS = ("teachers", "neighbours")
+
+#: Gradients where records times epsilon, over labels to this power, reach this bar; else moments.
+POWER, BAR = 2.0, 56.0
+#: Below this signal, models on four of these data sets were right less often than always-no.
+HOPELESS = 100.0
+#: Up to which signal, the mean and the worst AUC that privacy cost the better of the two.
+MEASURED = (
+    (500.0, 0.066, 0.078),
+    (1500.0, 0.034, 0.060),
+    (4000.0, 0.024, 0.043),
+    (math.inf, 0.008, 0.019),
+)
+
+_EACH = 15  # records of a teacher, at least
+_FEWEST, _MOST = 10, 500  # teachers
+_YES = 0.1  # the share of labels that are present, unless told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What is public about a training, and all that decides how it is done.
+
+    Attributes
+    ----------
+    records
+        Private records; of persons with several, how many persons.
+    labels
+        How many there are. (Features do not count: an embedding stands in front of them.)
+    public
+        Public rows; 0 without any.
+    epsilon, delta
+        The budget.
+    yes
+        The share of labels that are present, if the user says so.
+    """
+
+    records: int
+    labels: int
+    public: int
+    epsilon: float
+    delta: float
+    yes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("records", "labels"):
+            whole(name, getattr(self, name))
+        whole("public", self.public, 0)
+        positive("epsilon", self.epsilon)
+        check_delta(self.delta)
+        if self.yes is not None and not 0 < finite("yes", self.yes) < 1:
+            raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
+
+    @property
+    def signal(self) -> float:
+        """How far records stand out of the noise that a model of all labels needs."""
+        return self.records * self.epsilon / math.sqrt(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A method, and why.
+
+    Attributes
+    ----------
+    method
+        One of :data:`METHODS`.
+    reasons
+        Why, in short sentences.
+    doubts
+        What speaks against any hope for a useful model, in short sentences; most often empty.
+    """
+
+    method: str
+    reasons: tuple[str, ...]
+    doubts: tuple[str, ...] = field(default=())
+
+
+def choose(
+    method: str, numbers: Numbers, *, settings: Collection[str] = (), images: bool = False
+) -> Choice:
+    """Return the method to take: the one that was asked for, or by the rule for ``"auto"``.
+
+    Parameters
+    ----------
+    method
+        What was asked for.
+    numbers
+        What is public.
+    settings
+        Names of settings that were given: a method that does not take them is out of the question.
+    images
+        Whether rows are images, which only votes and networks look at.
+    """
+    if method not in (AUTO, *METHODS):
+        raise InputError("method", f"must be one of {', '.join((AUTO, *METHODS))}", method)
+    if method != AUTO:
+        for name in settings:
+            if name not in METHODS[method]:
+                raise InputError(name, f"cannot be given with `method={method}`")
+        if not numbers.public and method in (*VOTERS, "moments"):
+            what = "rows to label" if method in VOTERS else "features times features come from it"
+            raise InputError("public", f"must be given with `method={method}`: {what}")
+        return Choice(method=method, reasons=("It was asked for.",), doubts=_doubts(numbers))
+    ranked, why = rule(numbers), ""
+    if images:
+        ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
+    elif not numbers.public:
+        ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
+    fitting = [name for name in (*ranked, "dpsgd") if set(settings) <= set(METHODS[name])]
+    if not fitting:
+        raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
+    if fitting[0] != ranked[0]:
+        why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
+    reason = why or (
+        f"{numbers.records:,} records or persons, {numbers.labels:,} labels and epsilon "
+        f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
+        "method where noise was as strong as here. "
+    )
+    return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=_doubts(numbers))
+
+
+def rule(numbers: Numbers, power: float = POWER, bar: float = BAR) -> tuple[str, ...]:
+    """Return the methods, best first.
+
+    Gradients look at the records a hundred times, and moments once. So gradients find more where
+    the noise allows it: with many records and few labels. Else moments do; they also have public
+    rows to go by. Votes were never ahead by more than chance, with voters and students that are as
+    linear as the rest.
+    """
+    direct = ("gradients", "moments")
+    if numbers.records * numbers.epsilon / numbers.labels**power < bar:
+        direct = ("moments", "gradients")
+    return (*direct, "neighbours", "teachers")
+
+
+def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
+    """Return how good a model may be expected to be, in sentences; from public numbers.
+
+    How well labels can be told from features at all is not among them.
+    """
+    if method not in ("gradients", "moments"):
+        return ()
+    mean, worst = next(lost for most, *lost in MEASURED if numbers.signal < most)
+    return (
+        f"On six public data sets, models with as much noise beside as many records lost {mean:.3f}"
+        f" of AUC on average, and {worst:.3f} at worst, against the same model without privacy.",
+    )
+
+
+def _doubts(numbers: Numbers) -> tuple[str, ...]:
+    """Return why a model is expected to be of no use, if it is; from public numbers."""
+    if numbers.signal >= HOPELESS:
+        return ()
+    enough = math.ceil(HOPELESS * math.sqrt(numbers.labels) / numbers.epsilon)
+    budget = HOPELESS * math.sqrt(numbers.labels) / numbers.records
+    return (
+        f"{numbers.records:,} records or persons are few for {numbers.labels:,} labels at epsilon "
+        f"{rounded_up(numbers.epsilon)}: on public data sets, models with so much noise were right "
+        f"less often than always saying no. {enough:,} records would do, or epsilon "
+        f"{rounded_up(budget, 3)}, or fewer labels",
+    )
+
+
+def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:
+    """Return how many teachers vote, and how: their number and the noise are chosen together.
+
+    The fewest teachers with whom all public rows get good labels, each with 15 records or more;
+    where no number of them is enough, as many as there are records for. Then fewer rows are
+    labelled, and not all rows badly.
+
+    Parameters
+    ----------
+    numbers
+        What is public.
+    asked
+        Settings that the user gave: ``n_teachers`` and ``queries`` count here.
+    """
+    most = max(_FEWEST, min(_MOST, numbers.records // _EACH))
+    sizes = [size for size in (25, 50, 100, 200) if _FEWEST < size < most]
+    if "n_teachers" in asked:
+        sizes, most = [], whole("n_teachers", asked["n_teachers"])
+    for voters in (*sizes, most):
+        advice = advise(
+            voters=voters,
+            labels=numbers.labels,
+            epsilon=numbers.epsilon,
+            delta=numbers.delta,
+            queries=asked.get("queries") or numbers.public,
+            yes=numbers.yes or _YES,
+        )
+        if advice.good and advice.queries == advice.asked:
+            break
+    return advice

@@ -1,0 +1,394 @@
+"""One estimator for every way to learn from private records; which way, public numbers decide.
+
+Rows may be tables as people have them. What turns them into numbers is fitted on public rows, what
+is released is charged first, and all that comes after (students, thresholds) reads released things
+and public rows only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from ..datasets import Images
+from ..datasets.records import RawTable
+from ..datasets.tables import columns_of, labels_of, raw_table
+from ..drafts import Promise
+from ..errors import InputError, PrivoteWarning
+from ..release import Release
+from .embedding import Embedding, embed, embedding_for, fit_embedding
+from .methods import VOTERS, Choice, Numbers, advise_teachers, choose
+from .pate import PATEClassifier
+from .rounds import yes_share
+from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
+from .tables import TableEncoder
+from .teachers.votes import for_teachers
+
+Floats = npt.NDArray[np.float64]
+_MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
+
+
+class PrivateClassifier(LabelClassifier):
+    """Learn many labels from private records, by the method that suits them.
+
+    Parameters
+    ----------
+    method
+        ``"auto"``: public numbers decide (:func:`privote.learning.methods.choose`). Or
+        ``"gradients"`` or ``"moments"``: a linear model of the records, with noise; ``"dpsgd"``: a
+        network; ``"teachers"`` or ``"neighbours"``: votes on public rows, from which a student
+        learns.
+    epsilon, delta
+        The budget, for one record or person replaced. It is spent in ``fit``.
+    yes
+        Which share of the labels is present, if you know: a public number, never counted on the
+        private records.
+    settings
+        Further settings of the method, by the names of its estimator
+        (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,
+        :class:`privote.learning.DPMoments`, :class:`privote.learning.DPSGDClassifier`).
+    random_state
+        For training; noise is secret, unless ``fit(..., seed=...)`` is a simulation.
+
+    Attributes
+    ----------
+    method_, reasons_
+        What was chosen, and why, in short sentences.
+    student_
+        The fitted model, on rows of numbers; with its thresholds.
+    encoder_
+        What turns rows of a table into numbers; None where rows were numbers.
+    privacy_
+        What may be published about the run, as plain values.
+    release_
+        The released labels, where somebody voted; else None.
+    promise_
+        What says the statement: the release, or the privacy of a training without votes.
+    public_rows_
+        Which public rows were labelled, where somebody voted; else None.
+    shares_
+        (labels,) how common each label is, as far as what was released tells; None without public
+        rows.
+    thresholds_
+        (labels,) from which probability on ``predict`` says yes: to that share of the public rows.
+    label_names_
+        (labels,) what they are called.
+    """
+
+    promise_: Promise
+    release_: Release | None
+    public_rows_: npt.NDArray[np.int64] | None
+    shares_: Floats | None
+
+    def __init__(
+        self,
+        method: str = "auto",
+        epsilon: float = 8.0,
+        delta: float = 1e-6,
+        *,
+        yes: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.yes = yes
+        self.settings = settings
+        self.random_state = random_state
+
+    def fit(
+        self,
+        records: Any,
+        labels: Any,
+        public: Any = None,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+        electorate: str | None = None,
+        seed: int | None = None,
+        progress: Any = None,
+        draft: Any = None,
+        resume: bool = False,
+    ) -> PrivateClassifier:
+        """Learn from private records; the budget is spent here.
+
+        Parameters
+        ----------
+        records
+            Private rows: a data frame or another table (:class:`TableEncoder` says which), whose
+            columns may hold numbers, words, dates, texts and gaps; or numbers (records, features).
+        labels
+            (records, labels) of 1, 0 and -1 for unknown, also as a data frame; or the names of
+            columns of ``records``.
+        public
+            Public rows of the same kind. Everything about rows that is not private follows from
+            them: a table, moments and votes need them.
+        ids, groups
+            (records,) names of the records, or of the persons they belong to; or the name of a
+            column of ``records``. With groups the promise is for persons.
+        ledger, dataset, consumer, electorate
+            Where the budget is kept, and under which names; see :class:`privote.PATEClassifier`.
+        seed
+            An integer makes a simulation that protects nobody.
+        progress
+            Called as ``progress(what, done, total)``.
+        draft, resume
+            For votes: see :class:`privote.PATEClassifier`. A draft may also be a function that
+            opens it, which is called once it is known that somebody votes.
+        """
+        X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
+        persons, _ = check_groups(groups, len(Y))
+        if persons is None:
+            persons, _ = check_groups(ids, len(Y), "ids")
+        numbers = Numbers(
+            records=len(Y) if persons is None else len(persons),
+            labels=Y.shape[1],
+            public=0 if X_public is None else count_rows(X_public),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            yes=self.yes,
+        )
+        asked, images = dict(self.settings or {}), len(X.shape) != 2
+        names = [*asked, *(["electorate"] if electorate is not None else [])]
+        chosen = choose(self.method, numbers, settings=names, images=images)
+        for doubt in chosen.doubts:
+            _warn(doubt)
+        account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
+        account |= {"consumer": consumer, "progress": progress}
+        if chosen.method in VOTERS:
+            account |= {"electorate": electorate, "seed": seed, "resume": resume}
+            account["draft"] = draft
+            self._by_votes(chosen, asked, numbers, X, Y, X_public, account)
+        elif resume:
+            raise InputError("resume", f"cannot be given with `method={chosen.method}`")
+        else:
+            self._directly(chosen, asked, X, Y, X_public, seed, account)
+        self.method_, self.numbers_ = chosen.method, numbers
+        self.classes_ = np.arange(Y.shape[1])
+        return self
+
+    @property
+    def privacy_(self) -> dict[str, Any]:
+        """What may be published about the run, as plain values."""
+        check_is_fitted(self, "promise_")
+        return {**self.promise_.facts(), "method": self.method_}
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability (rows, labels), for rows as they were given to fit."""
+        check_is_fitted(self, "student_")
+        rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
+        return label_probabilities(self.student_, rows, len(self.label_names_))
+
+    def _numbers(
+        self, records: Any, labels: Any, public: Any, ids: Any, groups: Any
+    ) -> tuple[Any, npt.NDArray[np.int8], Any, Any, Any]:
+        """Return rows and labels as numbers, and names; all that can be wrong is refused here."""
+        named = _is_names(labels)
+        if not (named or is_table(records)):
+            if public is not None and is_table(public):
+                raise InputError("public", "must be numbers, as `records` are")
+            X, X_public = _array(records), None if public is None else _array(public)
+            self.encoder_, Y = None, _labels(labels, count_rows(X))
+            self.label_names_ = _label_names(labels, Y.shape[1])
+            return X, Y, X_public, ids, groups
+        columns = {
+            "id_column": ids if isinstance(ids, str) else None,
+            "group_column": groups if isinstance(groups, str) else None,
+        }
+        # A table that somebody read already was looked through for names of persons then.
+        known = list(records.columns) if isinstance(records, RawTable) and not named else None
+        listed = list(labels) if named else []
+        read = raw_table(records, labels=listed, features=known, **columns)
+        if public is None:
+            raise InputError("public", "must be given with a table: public rows say how to read it")
+        raw = columns_of(public, "public rows").only(read.feature_names or ())
+        self.encoder_ = TableEncoder().fit(raw)
+        Y = read.Y if named else _labels(labels, len(read))
+        self.label_names_ = read.label_names if named else _label_names(labels, Y.shape[1])
+        ids = ids if columns["id_column"] is None else read.ids
+        groups = groups if columns["group_column"] is None else read.groups
+        X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
+        return X, Y, X_public, ids, groups
+
+    def _by_votes(
+        self,
+        chosen: Choice,
+        asked: dict[str, Any],
+        numbers: Numbers,
+        X: Any,
+        Y: npt.NDArray[np.int8],
+        X_public: Any,
+        account: dict[str, Any],
+    ) -> None:
+        reasons = list(chosen.reasons)
+        # What the user chose to look at rows gets them as they are.
+        own = {"teacher", "student"} & set(asked)
+        mapping = _mapping(asked.pop("embedding", None if own else "auto"), X_public, numbers)
+        # Whoever names an electorate goes on with its allowance, and with its settings.
+        settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
+        if chosen.method == "teachers" and not settled:
+            advice = advise_teachers(numbers, asked)
+            asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
+            asked["guarantee"] = advice.guarantee
+            reasons += [
+                f"{advice.outlook.voters:,} teachers vote; a label that all of them want is missed "
+                f"{advice.missed:.0%} of the time.",
+                *advice.reasons,
+            ]
+            if not advice.good or advice.missed > _MISSED:
+                _warn(
+                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time; "
+                    + " ".join(advice.changes)
+                )
+        pate = PATEClassifier(
+            voters=chosen.method,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            random_state=self.random_state,
+            **asked,
+        )
+        seen = embed(mapping, X_public)
+        if callable(account["draft"]):
+            account["draft"] = account["draft"]()
+        pate.fit(embed(mapping, X), Y, seen, **account)
+        self.release_ = self.promise_ = pate.release_
+        self.public_rows_ = pate.public_rows_
+        self.student_ = pate.student_
+        if mapping is not None:
+            self.student_ = Student(mapping, pate.student_, Y.shape[1])
+        chance = label_probabilities(pate.student_, seen, Y.shape[1])
+        share = chance.mean(axis=0)
+        if chosen.method == "teachers":
+            voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
+            share = yes_share(pate.release_, voting)
+        self.shares_, self.thresholds_ = share, matching(chance, share)
+        self.reasons_ = tuple(reasons)
+
+    def _directly(
+        self,
+        chosen: Choice,
+        asked: dict[str, Any],
+        X: Any,
+        Y: npt.NDArray[np.int8],
+        X_public: Any,
+        seed: int | None,
+        account: dict[str, Any],
+    ) -> None:
+        from .direct import method
+
+        if chosen.method == "dpsgd":
+            asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
+        model = method(chosen.method)(epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
+        say = account.pop("progress")
+        if say is not None:
+            model.set_params(progress=partial(say, "training"))
+        model.fit(X, Y, X_public, **account)
+        model.set_params(progress=None)
+        self.shares_, self.thresholds_ = None, model.thresholds_
+        if chosen.method == "moments":
+            self.shares_ = model.prevalence_
+        elif X_public is not None:
+            chance = label_probabilities(model, X_public, Y.shape[1])
+            self.shares_ = chance.mean(axis=0)
+            self.thresholds_ = matching(chance, self.shares_)
+        self.promise_, self.release_, self.public_rows_ = model.privacy_, None, None
+        self.student_, self.reasons_ = model, chosen.reasons
+
+
+class Student(LabelClassifier):
+    """A student of votes together with the public embedding of the rows that it looks at.
+
+    Parameters
+    ----------
+    embedding
+        The public map, None for rows as they are.
+    model
+        The fitted student.
+    labels
+        How many.
+    """
+
+    def __init__(self, embedding: Embedding | None, model: Any, labels: int) -> None:
+        self.embedding = embedding
+        self.model = model
+        self.labels = labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        return label_probabilities(self.model, embed(self.embedding, X), self.labels)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def matching(chance: Floats, share: Floats) -> Floats:
+    """Return the threshold of each label above which that share of public rows lies: (labels,).
+
+    A student of noisy labels ranks better than its probabilities are calibrated.
+
+    Parameters
+    ----------
+    chance
+        (public rows, labels)
+    share
+        (labels,) how common each label is: from what was released.
+    """
+    pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
+    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
+    return np.clip(bars, 1e-9, 1.0)
+
+
+def is_table(rows: Any) -> bool:
+    """Return whether rows are a table with named columns, rather than numbers alone."""
+    if isinstance(rows, (np.ndarray, Images)) or sparse.issparse(rows):
+        return False
+    records = isinstance(rows, (list, tuple)) and bool(rows) and isinstance(rows[0], Mapping)
+    named = isinstance(rows, (RawTable, Mapping, str)) or hasattr(rows, "columns")
+    return named or records or hasattr(rows, "__fspath__")
+
+
+def _is_names(labels: Any) -> bool:
+    some = isinstance(labels, (list, tuple)) and len(labels) > 0
+    return some and all(isinstance(name, str) for name in labels)
+
+
+def _array(rows: Any) -> Any:
+    """Return rows of numbers as an array, where they are not lazy or sparse already."""
+    return rows if hasattr(rows, "shape") or isinstance(rows, Images) else np.asarray(rows)
+
+
+def _labels(labels: Any, rows: int) -> npt.NDArray[np.int8]:
+    if not hasattr(labels, "columns"):
+        return check_labels(labels, rows, "labels")
+    frame = columns_of(labels, "labels")  # whose gaps are unknown labels
+    return check_labels(labels_of(frame, list(frame.columns)), rows, "labels")
+
+
+def _label_names(labels: Any, count: int) -> tuple[str, ...]:
+    if hasattr(labels, "columns"):
+        return tuple(map(str, labels.columns))
+    return tuple(f"label_{place}" for place in range(count))
+
+
+def _mapping(rule: Any, X_public: Any, numbers: Numbers) -> Embedding | None:
+    """Return the public embedding for voters and student; images are looked at as they are."""
+    if len(X_public.shape) != 2 or isinstance(X_public, Images):
+        return None
+    if isinstance(rule, str) and rule == "auto":
+        rule = embedding_for(X_public, numbers.records, numbers.labels, numbers.epsilon)
+    return fit_embedding(rule, X_public)
+
+
+def _warn(what: str) -> None:
+    warnings.warn(what, PrivoteWarning, stacklevel=4)

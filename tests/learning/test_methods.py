@@ -1,0 +1,89 @@
+"""The rule that chooses a method: public numbers in, a method and its reasons out."""
+
+import pytest
+
+from privote.errors import InputError
+from privote.learning.methods import (
+    BAR,
+    HOPELESS,
+    METHODS,
+    Numbers,
+    advise_teachers,
+    choose,
+    expected,
+    rule,
+)
+
+
+def numbers(**given):
+    return Numbers(**{"records": 5000, "labels": 8, "public": 1000, "epsilon": 4.0, "delta": 1e-6,
+                      **given})  # fmt: skip
+
+
+def test_gradients_where_noise_allows_and_moments_elsewhere():
+    assert rule(numbers(records=100_000))[0] == "gradients"
+    assert rule(numbers(epsilon=0.1))[0] == "moments"
+    assert rule(numbers(labels=100))[0] == "moments"
+    edge = numbers(labels=1, epsilon=1.0, records=int(BAR))
+    assert rule(edge)[0] == "gradients"
+    assert rule(numbers(labels=1, epsilon=1.0, records=int(BAR) - 1))[0] == "moments"
+    assert set(rule(edge)) == {*METHODS} - {"dpsgd"}  # which needs more than records
+
+
+def test_settings_and_rows_narrow_the_choice():
+    assert choose("auto", numbers(public=0)).method == "gradients"
+    assert choose("auto", numbers(epsilon=0.1, public=0)).method == "gradients"
+    assert choose("auto", numbers(), images=True).method == "teachers"
+    found = choose("auto", numbers(), settings=["n_teachers"])
+    assert found.method == "teachers"
+    assert "n_teachers" in found.reasons[0]
+    assert choose("auto", numbers(), settings=["network"]).method == "dpsgd"
+    with pytest.raises(InputError, match="no method takes all of these settings: network, rounds"):
+        choose("auto", numbers(), settings=["rounds", "network"])
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "settings", "words"),
+    [
+        ("forest", {}, (), "method must be one of auto, teachers"),
+        ("moments", {"public": 0}, (), "public must be given with method"),
+        ("teachers", {"public": 0}, (), "rows to label"),
+        ("moments", {}, ("rounds",), "rounds cannot be given with method"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(method, given, settings, words):
+    with pytest.raises(InputError, match=words):
+        choose(method, numbers(**given), settings=settings)
+
+
+@pytest.mark.parametrize("yes", [0.0, 1.0, -1.0])
+def test_shares_are_checked(yes):
+    with pytest.raises(InputError, match="yes must lie strictly between 0 and 1"):
+        numbers(yes=yes)
+
+
+def test_hopeless_numbers_are_said_and_others_not():
+    assert choose("auto", numbers()).doubts == ()
+    (doubt,) = choose("auto", numbers(records=100, epsilon=1.0)).doubts
+    assert "less often than always saying no" in doubt
+    few = numbers(records=10, labels=1, epsilon=1.0)
+    assert f"{HOPELESS:,.0f} records would do" in choose("moments", few).doubts[0]
+
+
+def test_what_to_expect_gets_better_with_more_records():
+    def lost(records):
+        (said,) = expected(numbers(records=records), "gradients")
+        return float(said.split(" of AUC")[0].split()[-1])
+
+    assert lost(100) > lost(1_000_000)
+    assert expected(numbers(), "teachers") == ()
+
+
+def test_number_of_teachers_and_noise_are_chosen_together():
+    many = advise_teachers(numbers(epsilon=8.0, records=20_000, public=200), {})
+    assert many.queries == many.asked == 200
+    assert many.good
+    fewer = advise_teachers(numbers(epsilon=1.0, records=3000, public=2000), {})
+    assert fewer.outlook.voters == 200  # 15 records each
+    assert fewer.queries < fewer.asked  # good labels for few rows, not bad ones for all
+    assert advise_teachers(numbers(), {"n_teachers": 33}).outlook.voters == 33

@@ -1,0 +1,172 @@
+"""One estimator for every method: tables in, a model, its thresholds and its promise out."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import privote as pv
+from privote.datasets import load_patients
+from privote.errors import InputError, PrivoteWarning
+from privote.learning import PrivateClassifier
+from privote.learning.private import is_table, matching
+
+BUDGET = {"epsilon": 8.0, "delta": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    Y = (X[:, :2] + 0.3 * rng.normal(size=(3000, 2)) > 0.8).astype(np.int8)
+    return X[:2000], Y[:2000], X[2000:2400], X[2400:], Y[2400:]
+
+
+@pytest.fixture(scope="module")
+def patients():
+    data = load_patients(1500, 0)
+    frame = pd.DataFrame({name: column for name, column in data.X.columns.items()})
+    labels = pd.DataFrame(data.Y, columns=list(data.label_names))
+    frame = frame.assign(who=data.groups, **labels)
+    return frame[:1000], frame[1000:1300], frame[1300:], list(data.label_names)
+
+
+@pytest.mark.parametrize("method", ["auto", "gradients", "moments", "teachers", "neighbours"])
+def test_every_method_learns_and_says_what_it_promises(arrays, method):
+    X, Y, X_public, X_test, Y_test = arrays
+    model = PrivateClassifier(method, **BUDGET).fit(X, Y, X_public, seed=1)
+    found = pv.metrics.multilabel(Y_test, model.predict_proba(X_test), model.predict(X_test))
+    assert found["AUC"] > 0.8
+    assert found["BAC"] > 0.65
+    assert model.method_ == method or method == "auto"
+    assert model.reasons_
+    assert model.privacy_["epsilon"] <= 8.0
+    assert model.privacy_["simulated"] is True
+    assert (model.release_ is None) == (model.public_rows_ is None)
+    # Predictions on public rows are as common as what was released says.
+    assert np.allclose(model.predict(X_public).mean(axis=0), model.shares_, atol=0.02)
+    assert np.allclose(model.shares_, Y.mean(axis=0), atol=0.2)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict_proba(X_test), model.predict_proba(X_test))
+
+
+def test_a_table_with_words_gaps_and_persons(patients):
+    private, public, test, labels = patients
+    model = PrivateClassifier("moments", **BUDGET)
+    model.fit(private, labels, public, groups="who", seed=1)
+    assert model.label_names_ == tuple(labels)
+    assert model.numbers_.records == private["who"].nunique()
+    assert model.privacy_["protects"].startswith("a person")
+    found = pv.metrics.multilabel(test[labels], model.predict_proba(test))
+    assert found["AUC"] > 0.7
+    assert [fact["column"] for fact in model.encoder_.columns_] == [
+        "age", "sex", "smoker", "admitted", "ward", "temperature", "pressure", "notes",
+    ]  # fmt: skip
+    # What a private row says is nothing that the encoder knows.
+    other = private.assign(notes="something nobody else ever wrote")
+    same = PrivateClassifier("moments", **BUDGET).fit(other, labels, public, groups="who", seed=1)
+    assert same.encoder_.to_plain() == model.encoder_.to_plain()
+
+
+def test_labels_may_be_a_frame_with_gaps(patients):
+    private, public, _, labels = patients
+    Y = private[labels].astype(object).replace(-1, "")
+    rows = private.drop(columns=[*labels, "who"])
+    model = PrivateClassifier("moments", **BUDGET).fit(rows, Y, public, seed=1)
+    again = PrivateClassifier("moments", **BUDGET)
+    again.fit(rows, private[labels].to_numpy(), public, seed=1)
+    assert model.label_names_ == tuple(labels)
+    assert np.array_equal(model.student_.coef_, again.student_.coef_)
+
+
+def test_an_id_like_column_is_a_warning(patients):
+    private, public, _, labels = patients
+    with pytest.warns(PrivoteWarning, match="'patient_id' looks as if it named"):
+        PrivateClassifier("moments", **BUDGET).fit(
+            private.rename(columns={"who": "patient_id"}), labels,
+            public.rename(columns={"who": "patient_id"}), seed=1,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: {"public": None}, "public must be given with a table"),
+        (lambda a: {"labels": ["flu", "plague"]}, "no column 'plague'"),
+        (lambda a: {"groups": "nobody"}, "no column 'nobody'"),
+        (lambda a: {"public": a.drop(columns=["age"])}, "no column 'age'"),
+        (lambda a: {"records": a.assign(flu="perhaps")}, "row 0, column 'flu' must be a label"),
+        (lambda a: {"records": a.assign(who="")}, "row 0, column 'who' must name the person"),
+        (lambda a: {"records": a.assign(age="old")}, "row 0, column 'age' must be a number"),
+    ],
+)
+def test_bad_tables_are_named_and_charge_nothing(patients, tmp_path, change, words):
+    private, public, _, labels = patients
+    given = {"records": private, "labels": labels, "public": public, "groups": "who"}
+    given |= change(public if "drop" in change.__code__.co_names else private)
+    place = tmp_path / "a.ledger"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InputError, match=words):
+            PrivateClassifier("moments", **BUDGET).fit(**given, ledger=place)
+    assert not place.exists()
+
+
+def test_without_public_rows_gradients_take_numbers(arrays):
+    X, Y, *_ = arrays
+    model = PrivateClassifier(**BUDGET).fit(X, Y, seed=1)
+    assert model.method_ == "gradients"
+    assert model.shares_ is None
+    with pytest.raises(InputError, match="public must be given"):
+        PrivateClassifier("moments", **BUDGET).fit(X, Y, seed=1)
+
+
+def test_few_records_are_said_before_spending(arrays, tmp_path):
+    X, Y, X_public, *_ = arrays
+    with pytest.warns(PrivoteWarning, match="less often than always saying no"):
+        PrivateClassifier("auto", 0.5, 1e-5).fit(X[:100], Y[:100], X_public, seed=1)
+
+
+def test_teachers_of_few_records_label_few_rows(arrays):
+    X, Y, X_public, *_ = arrays
+    with pytest.warns(PrivoteWarning, match="every teacher wants is missed"):
+        model = PrivateClassifier("teachers", 1.0, 1e-5).fit(X, Y, X_public, seed=1)
+    assert model.release_.answered < len(X_public)
+    assert "teachers vote" in " ".join(model.reasons_)
+
+
+def test_it_is_charged_to_a_ledger(arrays, tmp_path):
+    X, Y, X_public, *_ = arrays
+    place = tmp_path / "a.ledger"
+    groups = np.arange(len(X)) // 2
+    model = PrivateClassifier("auto", **BUDGET)
+    model.fit(X, Y, X_public, groups=groups, ledger=place, dataset="ward")
+    assert model.privacy_["dataset"] == "ward"
+    assert model.numbers_.records == 1000  # persons: how many rows they have is not public
+    with pytest.raises(pv.BudgetError):
+        PrivateClassifier("auto", **BUDGET).fit(X, Y, X_public, ledger=place, dataset="ward")
+
+
+def test_it_clones_as_scikit_learn_expects():
+    model = PrivateClassifier("moments", 2.0, 1e-5, yes=0.2, settings={"embedding": None})
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_thresholds_match_shares():
+    chance = np.linspace(0, 1, 101)[:, None] * [[1.0, 0.5, 0.0]]
+    bars = matching(chance, np.array([0.2, 0.5, 0.3]))
+    assert np.allclose((chance >= bars).mean(axis=0), [0.2, 0.5, 0.0], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rows", "table"),
+    [
+        (np.zeros((2, 2)), False), ([[1, 2]], False), ("file.csv", True), ([{"a": 1}], True),
+        (pd.DataFrame({"a": [1]}), True), ({"a": [1]}, True),
+    ],
+)  # fmt: skip
+def test_what_counts_as_a_table(rows, table):
+    assert is_table(rows) is table
