@@ -80,11 +80,10 @@ def path_of_a_vote() -> str:
     """Return who calls whom when votes are labelled under an allowance, charged to a ledger."""
     votes = np.random.default_rng(0).random((20, 30, 4)) < 0.1
     path = _Path()
-    ledger = pv.Ledger.in_memory()
+    ledger, mechanism, label = pv.Ledger.in_memory(), pv.BinaryVoting(sigma=20.0), pv.label
     with _watched(path):
-        mechanism = pv.BinaryVoting(sigma=20.0)
         every = {"guarantee": "allowance", "queries": "all", "ledger": ledger, "seed": 1}
-        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, **every)
+        label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, **every)
     kept = [(depth, step) for depth, step in path.steps if not step.startswith(_EVERYWHERE)]
     return "\n".join("  " * depth + step for depth, step in kept)
 
