@@ -12,7 +12,8 @@ rng = np.random.default_rng(0)
 truth = rng.random((200, 20)) < 0.08
 votes = rng.random((200, 100, 20)) < np.where(truth, 0.9, 0.01)[:, None, :]
 
-release = pv.label(votes, mechanism=pv.BinaryVoting(sigma=20.0), epsilon=8.0, delta=1e-5)
+# Mechanism, noise and guarantee are chosen from public numbers; 0.08 of the votes are a yes.
+release = pv.label(votes, epsilon=8.0, delta=1e-5, yes=0.08)
 
 print(release.summary())
 print()
@@ -20,12 +21,13 @@ print(release.statement())
 print()
 
 # What it was worth: here the truth is known, because it was made up.
-wrong = int((release.labels != truth).sum())
+wrong = int((release.labels != truth[: release.answered]).sum())
 print(f"{wrong} of {release.labels.size} released labels differ from the truth.")
 
 # For the owner's eyes. Asked for by name; never printed or saved by itself.
-sealed = release.sealed
-print(
-    f"Sealed: the voter who spent most used {sealed.spent.max()} of {release.allowance} surprises; "
-    f"{sealed.exhausted.sum()} voters have none left."
-)
+if release.guarantee == "allowance":
+    sealed = release.sealed
+    print(
+        f"Sealed: the voter who spent most used {sealed.spent.max()} of {release.allowance} "
+        f"surprises; {sealed.exhausted.sum()} voters have none left."
+    )

@@ -283,3 +283,36 @@ def test_a_failed_test_of_ptr_releases_nothing(run: Run, tmp_path: Path) -> None
     assert (tmp_path / "labels.csv").read_text() == "query," + ",".join(
         f"label_{i}" for i in range(21)
     ) + "\n"  # fmt: skip
+
+
+def test_without_a_mechanism_settings_come_by_advice(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((30, 1, 6)) < 0.15
+    np.save(tmp_path / "v.npy", rng.random((30, 60, 6)) < np.where(truth, 0.95, 0.01))
+    done = run("label", "v.npy", *BUDGET, "--yes", 0.15, "--output", "labels.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["answered"], facts["asked"]) == (30, 30)
+    assert facts["forecast"]["missed"] < 0.05
+    assert facts["reasons"]
+    assert done.stderr == ""
+
+
+def test_it_says_what_was_not_answered_and_leaves_with_0(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((200, 1, 12)) < 0.18
+    np.save(tmp_path / "v.npy", rng.random((200, 60, 12)) < np.where(truth, 0.95, 0.01))
+    call = ("label", "v.npy", "--mechanism", "binary", "--sigma", 12, *BUDGET, "--ledger", "l.db")
+    done = run(*call, "--output", "labels.csv")
+    assert done.exit_code == 0, done.stderr
+    assert "of 200" in done.stdout
+    assert "warning: It stopped after" in done.stderr
+    assert "epsilon of" in done.stderr
+    assert len(read_csv(tmp_path / "labels.csv")) < 200
+    again = run(*call, "--output", "more.csv")
+    assert again.exit_code == 3
+    assert "earlier runs" in again.stderr
+    assert not (tmp_path / "more.csv").exists()
+    bad = run("label", "v.npy", *BUDGET, "--queries", "some", "--output", "x.csv")
+    assert bad.exit_code == 2
+    assert "--queries must be a number or all" in bad.stderr

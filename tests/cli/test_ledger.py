@@ -28,7 +28,7 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
     assert budget["used"] <= 8
     assert budget["left"] == pytest.approx(8 - budget["used"])
-    assert "binary (sigma=7)" in shown
+    assert "(sigma=7)" in shown
     assert " left" in shown
 
 

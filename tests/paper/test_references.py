@@ -153,7 +153,9 @@ def test_queries_answered_on_real_votes(
         assert (pv.epsilon(bill, ORDERS, 1e-5) <= 20) == fits
     release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="worst-case")
     assert release.answered == worst
-    allowed = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5).allowance
+    allowed = pv.label(
+        votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="allowance", queries="all"
+    ).allowance
     said = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
     assert (said <= allowed).sum() == first_out
 
@@ -216,6 +218,8 @@ def test_optimal_link_at_equal_flip_rate(tmc_votes: np.ndarray) -> None:
         mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=middle, order=2.5))
         low, high = (low, middle) if flips(mechanism) < wanted else (middle, high)
     mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=high, order=2.5))
-    allowed = pv.label(tmc_votes[:1], mechanism=mechanism, epsilon=20.0, delta=1e-5).allowance
+    allowed = pv.label(
+        tmc_votes[:1], mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="allowance"
+    ).allowance
     said = np.cumsum(tmc_votes.sum(axis=2), axis=0).max(axis=1)
     assert (said <= allowed).sum() >= 490

@@ -57,9 +57,9 @@ def _expected(release: Release) -> dict[str, Any]:
         return {}
     lasts = found.lasts
     return {
-        "missed of what every voter wants": f"{found.missed:.2g}",
+        "missed, if all want it": f"{found.missed:.2g}",
         "false alarms": f"{found.false_alarm:.2g}",
-        "allowance should last for": None if lasts is None else f"{lasts:,} queries",
+        "allowance lasts for": None if lasts is None else f"{lasts:,} queries",
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }

@@ -306,7 +306,15 @@ def test_is_a_source_like_any_other() -> None:
     query, voter = np.nonzero(near(votes))
     plain = pv.SparseBallots(query, voter, labels[voter], queries=QUERIES, voters=RECORDS)
     ours, theirs = (
-        pv.label(source, mechanism=MECHANISM, epsilon=4.0, delta=1e-5, seed=7)
+        pv.label(
+            source,
+            mechanism=MECHANISM,
+            epsilon=4.0,
+            delta=1e-5,
+            guarantee="allowance",
+            queries="all",
+            seed=7,
+        )
         for source in (votes, plain)
     )
     np.testing.assert_array_equal(ours.labels, theirs.labels)
@@ -329,7 +337,15 @@ def test_batches_of_an_electorate() -> None:
     )
     assert first.labels.shape == (30, LABELS)
     assert second.labels.shape == (40, LABELS)
-    whole = pv.label(votes.take(order), mechanism=MECHANISM, epsilon=4.0, delta=1e-5, seed=1)
+    whole = pv.label(
+        votes.take(order),
+        mechanism=MECHANISM,
+        epsilon=4.0,
+        delta=1e-5,
+        guarantee="allowance",
+        queries="all",
+        seed=1,
+    )
     np.testing.assert_array_equal(electorate.sealed.spent, whole.sealed.spent)
 
 

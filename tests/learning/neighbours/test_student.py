@@ -74,7 +74,15 @@ def test_finds_the_rule_behind_blurred_and_noisy_labels() -> None:
     private, labels, public, chance = task()
     votes = NeighbourBallots(private, labels, public, 0.1, radius="query")
     released = [
-        pv.label(votes, mechanism=MECHANISM, epsilon=8.0, delta=1e-5, seed=turn).labels
+        pv.label(
+            votes,
+            mechanism=MECHANISM,
+            epsilon=8.0,
+            delta=1e-5,
+            guarantee="allowance",
+            queries="all",
+            seed=turn,
+        ).labels
         for turn in range(2)
     ]
     student = NeighbourStudent(MECHANISM, C=1.0)
