@@ -93,4 +93,4 @@ def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None
     call = ("train", "private.csv", "--labels", "flu", "--public", "public.csv", *BUDGET)
     done = run(*call, "--method", "neighbours", "--output", "run")
     assert done.exit_code == 2
-    assert done.stderr.startswith("error: --public must have")
+    assert done.stderr.startswith("error: public.csv must have two public rows or more, got 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -124,8 +125,9 @@ def _ways(outcome: Outcome) -> list[tuple[str, Mechanism, str]]:
     others = [g for g in ("allowance", "worst-case", "data-dependent") if g != advice.guarantee]
 
     def least(make: Callable[[float], Mechanism]) -> Mechanism:
-        budget = (request.epsilon, request.delta, advice.queries)
-        return make(float(f"{1.001 * sigma_for(make, voters, labels, *budget):.4g}"))
+        sizes = (request.epsilon, request.delta, advice.queries)
+        sigma = sigma_for(make, voters, labels, *sizes)
+        return make(math.ceil(100 * sigma) / 100)
 
     tau = least(lambda sigma: TauVoting(sigma=sigma, tau=1.5))
     powerset = least(lambda sigma: PowersetVoting(sigma=sigma, max_positives=MOST_LABELS))

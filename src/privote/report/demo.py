@@ -72,7 +72,7 @@ def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
     seed = "" if request.seed is None else f" --seed {request.seed}"
     command = (
         f"privote demo --output {shlex.quote(str(folder))} --records {request.records} \\\n"
-        f"  --queries {request.queries} --epsilon {request.epsilon:g} --delta {request.delta:g}"
+        f"  --queries {request.queries} --epsilon {request.epsilon!r} --delta {request.delta!r}"
         f"{seed}"
     )
     write_page(
@@ -108,7 +108,7 @@ def _next(folder: Path, outcome: Outcome) -> list[str]:
         name: shlex.quote(str(folder / name))
         for name in ("records.csv", "public.csv", "test.csv", "votes.npz", "run", "my-labels.csv")
     }
-    budget = f"--epsilon {request.epsilon:g} --delta {request.delta:g}"
+    budget = f"--epsilon {request.epsilon!r} --delta {request.delta!r}"
     return [
         f"privote train {place['records.csv']} --labels {labels} --id-column id \\\n"
         f"  --group-column person --public {place['public.csv']} --test {place['test.csv']} \\\n"
