@@ -153,6 +153,9 @@ class Release:
     protects
         Whom the promise is to: "a voter", or what reaches one voter only, such as "a record" or
         "a person, with all their records". Whoever made the voters says so; the votes cannot.
+    processed
+        What was done to the labels after they were drawn, in words. It follows from released labels
+        and public rules alone, and costs nothing.
     made
         When, in UTC.
     sealed
@@ -177,6 +180,7 @@ class Release:
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
     query_names: tuple[str, ...] | None = field(default=None, repr=False)
+    processed: tuple[str, ...] = ()
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
@@ -227,6 +231,7 @@ class Release:
             "so_far": self.so_far,
             "protects": self.protects,
             "label_names": None if self.label_names is None else list(self.label_names),
+            "processed": list(self.processed),
             "made": self.made,
             "digest": self.digest,
             "version": self.version,
@@ -253,6 +258,7 @@ class Release:
             lines.append(f"held back         {self.abstained} labels (gate)")
         if self.terms:
             lines.append(f"terms             {self._terms()}")
+        lines += [f"after the draw    {text}" for text in self.processed]
         if self.simulated:
             lines.append("SIMULATED: a seed was given, so these labels protect nobody")
         return "\n".join(lines)
@@ -320,6 +326,11 @@ class Release:
                     f"{rounded_up(self.terms['price_2018'], 4)} instead of "
                     f"{rounded_up(self.terms['price'], 4)}: not a valid bound",
                 ),
+            )
+        if self.processed:
+            text = "; ".join(self.processed)
+            lines.insert(
+                -5, ("After the draw", f"{text}. This is post-processing and costs nothing")
             )
         if self.allowance is not None:
             lines.insert(2, ("Allowance", self._allowance()))
@@ -433,6 +444,7 @@ class Release:
             own["allowance"] = tuple(own["allowance"])
         if own.get("label_names") is not None:
             own["label_names"] = tuple(map(str, own["label_names"]))
+        own["processed"] = tuple(map(str, own.get("processed", ())))
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")

@@ -44,6 +44,7 @@ def bill(release: Release) -> dict[str, Any]:
         if release.allowance is not None and so_far > release.answered
         else None,
         "held back (ABSTAIN)": f"{release.abstained:,} labels" if release.abstained else None,
+        "after the draw": "; ".join(release.processed) or None,
         "SIMULATED": "a seed was given: these labels protect nobody" if release.simulated else None,
     }
 
