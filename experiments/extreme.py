@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
+from privote.accounting.renyi import rounded_up
 
 DELTA, VOTERS, EPSILON, SIGMA = 1e-5, 20, 8.0, 3.0
 FLIPS, SHIFT = 0.02, 0.02  # pixels a voter flips; how far it draws a shape off, as a share
@@ -172,10 +173,10 @@ def show(pixels: int, found: dict[str, list[Row]], blank: float) -> None:
     for title, table in found.items():
         print(title)
         for row in table:
-            here = "-" if np.isnan(row.here) else f"{row.here:.2f}"
+            here = "-" if np.isnan(row.here) else rounded_up(row.here, 4)
             print(
-                f"  {row.mechanism:10s}{row.sigma:9.3g}{row.epsilon:10.2f}{here:>16s}"
-                f"{row.accuracy:10.3f}{row.draw:9.3f}{row.price:9.2f}{row.memory:8.1f}"
+                f"  {row.mechanism:10s}{row.sigma:9.3g}{rounded_up(row.epsilon, 4):>10s}"
+                f"{here:>16s}{row.accuracy:10.3f}{row.draw:9.3f}{row.price:9.2f}{row.memory:8.1f}"
             )
 
 
