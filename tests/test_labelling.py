@@ -261,3 +261,40 @@ def test_every_room_opens_from_the_top() -> None:
     assert callable(pv.planning.queries_for)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pv.nothing
+
+
+def test_what_implies_what_is_applied_after_the_draw(tmp_path: Path) -> None:
+    votes = np.random.default_rng(5).random((40, 20, 3)) < [0.7, 0.3, 0.5]
+    settings: dict[str, Any] = {
+        "mechanism": pv.BinaryVoting(sigma=3.0),
+        "guarantee": "worst-case",
+        "epsilon": 200.0,
+        "delta": 1e-5,
+        "seed": 6,
+    }
+    plain = pv.label(votes, **settings)
+    file = tmp_path / "implies.csv"
+    file.write_text("child,parent\n0,1\n")
+    made = pv.label(votes, **settings, implies=file, output=tmp_path / "made.npz")
+    assert (plain.labels[:, 0] > plain.labels[:, 1]).any()
+    np.testing.assert_array_equal(made.labels[:, 1], plain.labels[:, :2].max(axis=1))
+    np.testing.assert_array_equal(made.labels[:, [0, 2]], plain.labels[:, [0, 2]])
+    assert (made.epsilon, made.answered) == (plain.epsilon, plain.answered)
+    assert "1 implications were applied (up)" in made.processed[0]
+    saved = pv.Release.load(tmp_path / "made.npz")
+    assert (saved.digest, saved.processed) == (made.digest, made.processed)
+
+
+def test_implications_of_other_labels_charge_nothing() -> None:
+    ledger = pv.Ledger.in_memory()
+    with pytest.raises(pv.InputError, match="implies must name labels 0 to 2, got 3"):
+        pv.label(
+            np.ones((2, 9, 3), bool),
+            mechanism=pv.BinaryVoting(sigma=3.0),
+            guarantee="worst-case",
+            epsilon=8.0,
+            delta=1e-5,
+            ledger=ledger,
+            implies=[(0, 3)],
+        )
+    assert ledger.last_entry() is None

@@ -12,7 +12,17 @@ from ._version import __version__
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import audit, datasets, learning, metrics, planning, polls, report, votefiles
+    from . import (
+        audit,
+        datasets,
+        dependencies,
+        learning,
+        metrics,
+        planning,
+        polls,
+        report,
+        votefiles,
+    )
     from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
     from .ballots import Ballots, SparseBallots
     from .electorate import Electorate
@@ -83,6 +93,7 @@ __all__ = [
     "audit",
     "bills",
     "datasets",
+    "dependencies",
     "epsilon",
     "epsilon_2017",
     "label",
@@ -115,7 +126,17 @@ _NAMES = {
     "release": "Release",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
-_ROOMS = ("audit", "datasets", "learning", "metrics", "planning", "polls", "report", "votefiles")
+_ROOMS = (
+    "audit",
+    "datasets",
+    "dependencies",
+    "learning",
+    "metrics",
+    "planning",
+    "polls",
+    "report",
+    "votefiles",
+)
 
 
 if not TYPE_CHECKING:  # whoever checks types reads the imports above, and finds misspelt names

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from .ballots import Ballots, BallotSource, Threshold
+from .dependencies import Implications, consistent
 from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
@@ -42,6 +43,7 @@ def label(
     dataset: str = "default",
     consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
+    implies: Any = None,
     seed: int | None = None,
     output: str | os.PathLike[str] | Draft | None = None,
     resume: bool = False,
@@ -90,6 +92,11 @@ def label(
         Names of the voters, where their allowances last beyond one call; those in the votes unless
         given. Without names a voter is known by its place in the votes, which must then be the
         same in every call.
+    implies
+        Which labels imply which: what :meth:`privote.dependencies.Implications.of` takes, e.g. a
+        file. After the draw a 1 raises all that it implies, as :func:`privote.dependencies.
+        consistent` has it; that is free, and the release says so. Labels as they were drawn are not
+        kept: for both, leave this out and call that function.
     seed
         An integer makes a simulation, marked as such; it protects nobody. The same call gives the
         same labels again; another ``queries`` may cut batches elsewhere, and then gives others.
@@ -122,6 +129,8 @@ def label(
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism), **guesses}
+    implied = None if implies is None else Implications.of(implies)
+    asked |= {"implies": None if implied is None else implied.pairs}
     claimed = draft if path is None else beside(path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
         if draft is not None and resume:
@@ -133,6 +142,8 @@ def label(
         else:
             ballots = Ballots.of(votes, threshold=threshold)
             warn_of_axes(ballots)
+            if implied is not None:
+                implied.places(ballots.labels, getattr(ballots, "label_names", None))
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
             request = Request(
@@ -180,6 +191,8 @@ def label(
                 why=None if pace is None else pace.why,
                 quality=request.bar,
             )
+        if implied is not None:
+            release = consistent(release, implied)
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
                 release.save(part)

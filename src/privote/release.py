@@ -168,6 +168,9 @@ class Release:
     protects
         Whom the promise is to: "a voter", or what reaches one voter only, such as "a record" or
         "a person, with all their records". Whoever made the voters says so; the votes cannot.
+    processed
+        What was done to the labels after they were drawn, in words. It follows from released labels
+        and public rules alone, and costs nothing.
     made
         When, in UTC.
     sealed
@@ -196,6 +199,7 @@ class Release:
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
     query_names: tuple[str, ...] | None = field(default=None, repr=False)
+    processed: tuple[str, ...] = ()
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
@@ -264,6 +268,7 @@ class Release:
             "reasons": list(self.reasons),
             "protects": self.protects,
             "label_names": None if self.label_names is None else list(self.label_names),
+            "processed": list(self.processed),
             "made": self.made,
             "digest": self.digest,
             "version": self.version,
@@ -296,6 +301,7 @@ class Release:
         if self.forecast is not None:
             lines += [f"expected          {said}" for said in self.forecast.lines()]
         lines += [f"why               {reason}" for reason in self.reasons]
+        lines += [f"after the draw    {text}" for text in self.processed]
         if self.simulated:
             lines.append("SIMULATED: a seed was given, so these labels protect nobody")
         return "\n".join(lines)
@@ -368,6 +374,11 @@ class Release:
             lines.insert(-5, ("Expected quality", _joined(self.forecast.lines())))
         if self.reasons:
             lines.insert(-5, ("Where settings came from, and the end", _joined(self.reasons)))
+        if self.processed:
+            text = "; ".join(self.processed)
+            lines.insert(
+                -5, ("After the draw", f"{text}. This is post-processing and costs nothing")
+            )
         if self.allowance is not None:
             lines.insert(2, ("Allowance", self._allowance()))
         if self.abstained:
@@ -486,6 +497,7 @@ class Release:
             own["allowance"] = tuple(own["allowance"])
         if own.get("label_names") is not None:
             own["label_names"] = tuple(map(str, own["label_names"]))
+        own["processed"] = tuple(map(str, own.get("processed", ())))
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")

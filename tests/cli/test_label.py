@@ -316,3 +316,19 @@ def test_it_says_what_was_not_answered_and_leaves_with_0(run: Run, tmp_path: Pat
     bad = run("label", "v.npy", *BUDGET, "--queries", "some", "--output", "x.csv")
     assert bad.exit_code == 2
     assert "--queries must be a number or all" in bad.stderr
+
+
+def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "implies.txt").write_text("0 -> 3\n1 -> 3\n")
+    flags = (*BINARY, "--epsilon", 100, "--delta", 1e-5, "--seed", 3)
+    for name, more in (("plain", ()), ("made", ("--implies", tmp_path / "implies.txt"))):
+        done = run("label", votes_file, *flags, *more, "--output", f"{name}.csv")
+        assert done.exit_code == 0, done.stderr
+    plain, made = (read_csv(tmp_path / f"{name}.csv")[:, 1:] for name in ("plain", "made"))
+    assert (plain[:, 3] != made[:, 3]).any()
+    np.testing.assert_array_equal(made[:, 3], plain[:, [0, 1, 3]].max(axis=1))
+    assert "2 implications were applied" in " ".join(done.stdout.split())
+    (tmp_path / "implies.txt").write_text("0 -> 1\n1 -> 0\n")
+    done = run("label", votes_file, *flags, *more, "--output", "other.csv")
+    assert done.exit_code == 2
+    assert "--implies must not lead back to where it began" in " ".join(done.stderr.split())

@@ -118,6 +118,13 @@ def label(
             rich_help_panel="Budget",
         ),
     ] = None,
+    implies: Annotated[
+        Path | None,
+        typer.Option(
+            help="Which labels imply which: a .csv with the columns child and parent, or lines "
+            "'child -> parent'. After the draw a 1 raises all that it implies, at no cost.",
+        ),
+    ] = None,
     statement: Annotated[
         Path | None,
         typer.Option(help="Also write the privacy statement here, and as .json beside it."),
@@ -163,6 +170,7 @@ def label(
     """
     import privote
     from privote.ballots import Ballots
+    from privote.dependencies import Implications
     from privote.drafts import Draft, beside, complete, write_statement
 
     from .files import (
@@ -191,7 +199,7 @@ def label(
         "quality": quality,
     }
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
-    read = [path for path in (votes, baseline, voter_ids) if path is not None]
+    read = [path for path in (votes, baseline, voter_ids, implies) if path is not None]
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
@@ -200,6 +208,8 @@ def label(
     asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
     asked |= {"guarantee": guarantee, "queries": wanted}
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
+    stated = None if implies is None else Implications.of(implies)
+    asked |= {"implies": None if stated is None else stated.pairs}
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
         guess = None
@@ -224,6 +234,7 @@ def label(
                 dataset=account.dataset,
                 consumer=account.consumer,
                 voter_ids=names,
+                implies=stated,
                 seed=seed,
                 output=draft,
                 resume=resume,

@@ -46,6 +46,7 @@ def bill(release: Release) -> dict[str, Any]:
         "left of the budget": release.budget_left,
         **_expected(release),
         "held back (ABSTAIN)": f"{release.abstained:,} labels" if release.abstained else None,
+        "after the draw": "; ".join(release.processed) or None,
         "SIMULATED": "a seed was given: these labels protect nobody" if release.simulated else None,
     }
 

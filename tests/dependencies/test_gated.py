@@ -1,0 +1,256 @@
+"""Gated questions: what is asked, what leaves, and the divergence of all transcripts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.dependencies import gated
+from privote.errors import BudgetError, InputError, UnavailableError
+
+ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
+DELTA = 1e-5
+
+
+def guardian(epsilon: float, mechanism: pv.BinaryVoting, **more: Any) -> pv.Guardian:
+    return pv.Guardian(
+        mechanism,
+        pv.Budget(epsilon=epsilon, delta=DELTA),
+        pv.Ledger.in_memory(),
+        guarantee="worst-case",
+        **more,
+    )
+
+
+def test_the_rest_is_asked_where_the_indicator_is_released_as_one() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((60, 5)) < 0.4
+    votes = np.repeat(truth[:, None], 30, axis=1)
+    electorate = pv.Electorate(
+        mechanism=pv.BinaryVoting(sigma=2.0), voters=30, labels=1, epsilon=5000, delta=DELTA, seed=1
+    )
+    release = gated(electorate.answer, votes, 2, batch=7)
+    np.testing.assert_array_equal(release.labels, truth & truth[:, [2]])  # all are of one mind
+    asked = 60 + 4 * int(truth[:, 2].sum())
+    assert electorate.answered == asked
+    assert f"{asked} questions of one label in place of 300" in release.processed[0]
+    assert release.epsilon == electorate.epsilon
+    spent = np.broadcast_to(release.labels.sum(), 30)
+    np.testing.assert_array_equal(release.sealed.spent, spent)
+
+
+def test_in_the_worst_case_the_budget_is_what_is_printed() -> None:
+    mechanism = pv.BinaryVoting(sigma=4.0)
+    votes = np.zeros((50, 20, 6), bool)
+    votes[::10] = True
+    epsilon = float(pv.epsilon(30 * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
+    door = guardian(epsilon * (1 + 1e-9), mechanism, seed=0)
+    release = gated(door.release, votes, 0, batch=1)
+    assert release.epsilon == release.budget
+    # 30 questions: queries 0, 10 and 20 take six each, those between one, and none is left at 14.
+    assert release.answered == 20
+    np.testing.assert_array_equal(release.labels, votes[:20, 0])
+    plain = guardian(epsilon * (1 + 1e-9), mechanism, seed=0).release(votes)
+    assert plain.answered == 5
+
+
+def test_a_query_that_was_begun_and_not_ended_stays_behind() -> None:
+    mechanism = pv.BinaryVoting(sigma=1.0)
+    votes = np.ones((4, 20, 3), bool)
+    for fit, answered in ((3, 1), (4, 1), (5, 1), (6, 2), (8, 2)):
+        epsilon = float(pv.epsilon(fit * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
+        release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0, batch=1)
+        assert release.answered == answered
+    release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0, batch=4)
+    assert release.answered == 2  # four indicators, then two queries to their end
+    with pytest.raises(BudgetError):
+        gated(guardian(1e-3, mechanism).release, votes, 0)
+
+
+def test_a_baseline_and_an_indicator_held_back() -> None:
+    votes = np.ones((8, 10, 3), bool)
+    votes[4:, ::2] = False
+    mechanism = pv.BinaryVoting(sigma=1.0, gate=pv.Gate(threshold=8, sigma=0.5))
+    electorate = pv.Electorate(
+        mechanism=mechanism, voters=10, labels=1, epsilon=5000, delta=DELTA, seed=1
+    )
+    guess = np.ones((8, 3), bool)
+    release = gated(electorate.answer, votes, 1, baseline=guess)
+    np.testing.assert_array_equal(release.labels[:4], 1)
+    np.testing.assert_array_equal(release.labels[4:], pv.ABSTAIN)
+    np.testing.assert_array_equal(release.sealed.spent, [4, 0] * 5)
+
+
+def test_names_travel() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        [(f"q{q}", f"v{v}", int(q < 2), int(q < 1)) for q in range(4) for v in range(20)],
+        columns=["query", "voter", "rain", "snow"],
+    )
+    electorate = pv.Electorate(
+        mechanism=pv.BinaryVoting(sigma=1.0), voters=20, labels=1, epsilon=5000, delta=DELTA
+    )
+    release = gated(electorate.answer, frame, 0)
+    assert release.label_names == ("rain", "snow")
+    assert release.query_names == ("q0", "q1", "q2", "q3")
+    np.testing.assert_array_equal(release.labels, [[1, 1], [1, 0], [0, 0], [0, 0]])
+
+
+def test_bad_arguments() -> None:
+    def never(votes: Any, /, **more: Any) -> pv.Release:
+        raise AssertionError("nothing may be asked")
+
+    votes = np.zeros((2, 3, 4), bool)
+    with pytest.raises(InputError, match="indicator must be an integer of at most 3, got 4"):
+        gated(never, votes, 4)
+    with pytest.raises(InputError, match="baseline must be"):
+        gated(never, votes, 0, baseline=np.zeros((2, 3)))
+    with pytest.raises(InputError, match="batch must be an integer of at least 1, got 0"):
+        gated(never, votes, 0, batch=0)
+    with pytest.raises(UnavailableError, match="need dense votes"):
+        gated(never, pv.SparseBallots([0], [0], [[1, 0]], queries=1, voters=3), 0)
+    for guarantee in ("ptr", "data-dependent"):
+        door = pv.Guardian(
+            pv.BinaryVoting(sigma=1.0),
+            pv.Budget(epsilon=1, delta=DELTA),
+            pv.Ledger.in_memory(),
+            guarantee=guarantee,
+        )
+        with pytest.raises(InputError, match="queries must be given"):
+            gated(door.release, votes, 0)
+
+
+# -- privacy: every transcript of a small run ------------------------------------------------------
+
+
+class EndOfTapeError(Exception):
+    """The outcomes were told up to here."""
+
+
+class Tape:
+    """Outcomes told beforehand, and how likely they are."""
+
+    def __init__(self) -> None:
+        self.bits: tuple[int, ...] = ()
+        self.at, self.log = 0, 0.0
+
+    def load(self, bits: tuple[int, ...]) -> None:
+        self.bits, self.at, self.log = bits, 0, 0.0
+
+    def next(self, log_probs: np.ndarray) -> int:
+        if self.at == len(self.bits):
+            raise EndOfTapeError
+        bit = self.bits[self.at]
+        self.at += 1
+        self.log += float(log_probs[bit])
+        return bit
+
+
+TAPE = Tape()
+
+
+class TapedVoting(pv.BinaryVoting):
+    """Binary voting whose draws are told, so that a real run can be led along every branch."""
+
+    def draw(self, tally: Any, entropy: Any) -> Any:
+        cells = self.log_probs(tally.margins, tally.voters).reshape(-1, 2)
+        drawn = [TAPE.next(cell) for cell in cells]
+        return np.array(drawn, np.int8).reshape(tally.margins.shape)
+
+
+def transcripts(run: Callable[[], Any]) -> dict[tuple[int, ...], float]:
+    """Return every sequence of released labels that a run can have, with its log-probability."""
+    found: dict[tuple[int, ...], float] = {}
+    todo: list[tuple[int, ...]] = [()]
+    while todo:
+        bits = todo.pop()
+        TAPE.load(bits)
+        try:
+            run()
+        except EndOfTapeError:
+            todo += [(*bits, 0), (*bits, 1)]
+        else:
+            assert TAPE.at == len(bits)
+            found[bits] = TAPE.log
+    assert np.exp(list(found.values())).sum() == pytest.approx(1)
+    return found
+
+
+def neighbours(seed: int) -> list[np.ndarray]:
+    """Return votes (2 queries, 3 voters, 3 labels) in which one voter's ballots differ."""
+    rng = np.random.default_rng(seed)
+    others = rng.random((2, 3, 3)) < 0.6
+    ballots = [np.zeros((2, 3)), np.ones((2, 3)), *(rng.random((4, 2, 3)) < 0.5)]
+    made = []
+    for ballot in ballots:
+        votes = others.copy()
+        votes[:, 0] = ballot
+        made.append(votes)
+    return made
+
+
+def ratios(
+    worlds: list[dict[tuple[int, ...], float]], stated: np.ndarray, epsilon: float
+) -> tuple[float, float]:
+    """Return the largest divergence / stated, and the largest delta at the stated epsilon."""
+    divergence, delta = 0.0, 0.0
+    for one, two in itertools.permutations(worlds, 2):
+        # What is asked follows from released labels alone, so both have the same transcripts.
+        assert one.keys() == two.keys()
+        p, q = (np.array([world[key] for key in one]) for world in (one, two))
+        for order, most in zip(ORDERS, stated, strict=True):
+            cost = np.log(np.exp(order * p - (order - 1) * q).sum()) / (order - 1)
+            divergence = max(divergence, cost / most)
+        delta = max(delta, np.maximum(np.exp(p) - np.exp(epsilon + q), 0).sum())
+    return divergence, delta
+
+
+@pytest.mark.parametrize("allowance", [1, 2])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_all_transcripts_under_an_allowance(allowance: int, batch: int) -> None:
+    mechanism = TapedVoting(sigma=2.0)
+
+    def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
+        def run() -> None:
+            electorate = pv.Electorate(
+                mechanism=mechanism, voters=3, labels=1, epsilon=30, delta=DELTA,
+                allowance=allowance,
+            )  # fmt: skip
+            run.epsilon = electorate.epsilon  # type: ignore[attr-defined]
+            gated(electorate.answer, votes, 0, batch=batch)
+
+        found = transcripts(run)
+        world.epsilon = run.epsilon  # type: ignore[attr-defined]
+        return found
+
+    worlds = [world(votes) for votes in neighbours(allowance)]
+    stated = 2 * allowance * mechanism.surprise_rdp(3, 1, ORDERS)
+    divergence, delta = ratios(worlds, stated, world.epsilon)  # type: ignore[attr-defined]
+    assert 0.3 < divergence <= 1 + 1e-9
+    assert delta <= DELTA
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_all_transcripts_in_the_worst_case(batch: int) -> None:
+    mechanism, questions = TapedVoting(sigma=2.0), 4
+    each = mechanism.worst_case_rdp(3, 1, ORDERS)
+    whole = questions * mechanism.worst_case_rdp(3, 1)
+    epsilon = float(pv.epsilon(whole, pv.DEFAULT_ORDERS, DELTA)) * (1 + 1e-9)
+
+    def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
+        return transcripts(
+            lambda: gated(guardian(epsilon, mechanism).release, votes, 0, batch=batch)
+        )
+
+    worlds = [world(votes) for votes in neighbours(7)]
+    assert {len(bits) for bits in worlds[0]} <= {2, 3, 4}  # two to four questions
+    divergence, delta = ratios(worlds, questions * each, epsilon)
+    assert 0.3 < divergence <= 1 + 1e-9
+    assert delta <= DELTA
+    # The cost of the questions that one branch asked is less, and is no bound: see the docstring.
+    assert min(len(bits) for bits in worlds[0]) < questions
