@@ -19,6 +19,7 @@ from .capc import app as capc
 from .demo import demo
 from .label import label
 from .ledger import app as ledger
+from .paper import paper
 from .plan import plan
 from .predict import predict
 from .train import train
@@ -61,7 +62,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, tune, audit, train, predict, demo):
+for verb in (label, plan, tune, audit, train, predict, demo, paper):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")
