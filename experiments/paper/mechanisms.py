@@ -134,7 +134,7 @@ def noise_borne(bench: Bench) -> Measured:
     """Return expected ACC and BAC by sigma, for 11 labels, and MAP of labels drawn."""
     rows, plots, facts = [], [], {}
     for name in ("voc", "chexpert", "tmc2007"):
-        some = electorate(name).first(11).head(400)
+        some = electorate(name).first(11).head(200)
         series: dict[str, dict[float, float]] = {}
         for sigma in SIGMAS:
             for kind, make in (("Binary", pv.BinaryVoting), ("Powerset", pv.PowersetVoting)):
@@ -177,14 +177,18 @@ def noise_borne_verdict(facts: Facts) -> Verdict:
 # -- queries by the number of labels --------------------------------------------------------------
 
 
+GRID = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 9.0, 12.0, 16.0, 20.0)
+
+
 def _bearable(kind: Any, some: Electorate) -> float:
-    """Return the largest sigma of a grid that costs at most DROP of BAC."""
-    best, last = utility(kind(sigma=0.5), some)["BAC"], 1.0
-    for sigma in (2.0, 3.0, 4.0, 5.0, 7.0, 9.0, 12.0, 16.0, 20.0):
-        if utility(kind(sigma=sigma), some)["BAC"] < best - DROP:
-            break
-        last = sigma
-    return last
+    """Return the largest sigma of a grid that costs at most DROP of BAC, by halving."""
+    best = utility(kind(sigma=0.5), some)["BAC"]
+    low, high = 0, len(GRID)  # the first is borne, one beyond the last is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        borne = utility(kind(sigma=GRID[middle]), some)["BAC"] >= best - DROP
+        low, high = (middle, high) if borne else (low, middle)
+    return GRID[low]
 
 
 @lru_cache(maxsize=4)
@@ -196,7 +200,7 @@ def _by_labels(name: str, seeds: int, most: int) -> tuple[dict[str, Any], ...]:
         for place, (kind, make) in enumerate(
             (("Binary", pv.BinaryVoting), ("Powerset", pv.PowersetVoting))
         ):
-            sigma = _bearable(make, electorate(name).first(k).head(300))
+            sigma = _bearable(make, electorate(name).first(k).head(200))
             found: dict[str, list[int]] = {}
             for seed in range(seeds):
                 votes = electorate(name, seed).first(k).votes[:most]
@@ -227,7 +231,7 @@ def _by_labels(name: str, seeds: int, most: int) -> tuple[dict[str, Any], ...]:
 
 
 def _labels_of(name: str, bench: Bench) -> tuple[dict[str, Any], ...]:
-    most = 5464 if bench.full else 1500
+    most = 5464 if bench.full else 800
     return _by_labels(name, bench.seeds, most if name == "voc" else 1000)
 
 
@@ -329,7 +333,7 @@ def powerset_clipped(bench: Bench) -> Measured:
             good: list[float] = []
             for seed in range(bench.seeds):
                 some = electorate("voc", seed).first(k)
-                votes = some.votes[: 5464 if bench.full else 1500]
+                votes = some.votes[: 5464 if bench.full else 800]
                 if tau < k:
                     votes = clipped(votes, tau, some.votes.mean(axis=(0, 1)))
                 mech = pv.PowersetVoting(sigma=sigma, max_positives=tau)
@@ -337,7 +341,7 @@ def powerset_clipped(bench: Bench) -> Measured:
                 if seed == 0:
                     found["exact"].append(answered(mech, votes))
                     part = Electorate(
-                        name="voc", votes=votes[:300], truth=some.truth[:300], made=True
+                        name="voc", votes=votes[:200], truth=some.truth[:200], made=True
                     )
                     good.append(utility(mech, part)["BAC"])
             for account, values in found.items():

@@ -34,7 +34,9 @@ INTRO = (
 def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
     """Write page, CSVs and summary into the folder; return what a caller shows."""
     folder.mkdir(parents=True, exist_ok=True)
-    sections = [_overview(results), _stand_ins(), *(_section(result) for result in results)]
+    sections = [_overview(results), *(_section(result) for result in results)]
+    if any("made" in result.claim.data for result in results):
+        sections.insert(1, _stand_ins())
     page = write_page(
         folder / "paper.html", title="The paper, claim by claim", intro=INTRO, sections=sections
     )

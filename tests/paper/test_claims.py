@@ -119,11 +119,11 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
 
 
 def test_another_parameter_measures_anew(tmp_path: Path) -> None:
-    only = ["prop:gap"]
+    only = ["fig:treeMulti"]
     runner.run(Bench(seeds=1), tmp_path, only=only)
     assert not runner.run(Bench(seeds=2), tmp_path, only=only)[0].kept
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.csv").write_text("x\n")
+    (tmp_path / "data" / "notes.csv").write_text("x\n")
     assert not runner.run(Bench(seeds=1, data=tmp_path / "data"), tmp_path, only=only)[0].kept
     assert len([f for f in tmp_path.iterdir() if f.suffix == ".json"]) == 3
     kept = next(tmp_path.glob("*.json"))
