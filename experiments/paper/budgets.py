@@ -156,8 +156,8 @@ def gaps_verdict(facts: Facts) -> Verdict:
     )
     return (HOLDS if good else PART), (
         f"{said}. The VOC and CheXpert electorates were made with the paper's mean Powerset gaps "
-        "(18 and 13), so only their Binary gaps are a finding; tmc2007 are real votes and were "
-        "made for nothing here."
+        "(18 and 13), so only their Binary gaps are a finding; tmc2007 are real votes that "
+        "nothing was fitted to."
     )
 
 

@@ -1,12 +1,13 @@
 """Run claims, keep what was measured, and go on where a run was broken off.
 
-What is kept goes by what it came from: the code of the module that measures it and of what it
-builds on, the profile, the seeds, and the files of the data folder. A change of any of them
-measures anew.
+What is kept goes by what it came from: the code of the module that measures it (but for verdicts)
+and of what it builds on, the profile, the seeds, and the files of the data folder where they are
+read. A change of any of them measures anew.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -26,8 +27,17 @@ from .kinds import ABSENT, NOT_RUN, Bench, Claim, Measured, Verdict
 #: Told after each claim: which, how many are done, of how many.
 Progress = Callable[[str, int, int], None]
 _SHARED = ("electorates", "counts", "kinds")
-# Read when it is loaded: a file that is edited during a run is not what runs.
-_SOURCES = {path.stem: path.read_bytes() for path in Path(__file__).parent.glob("*.py")}
+
+
+def _code(path: Path) -> bytes:
+    """Return a module's code without comments and without verdicts, which measure nothing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kept = [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
+    return "\n".join(ast.dump(node) for node in kept).encode()
+
+
+# Read when this is loaded: a file that is edited during a run is not what runs.
+_SOURCES = {path.stem: _code(path) for path in Path(__file__).parent.glob("*.py")}
 
 
 @dataclass(frozen=True, kw_only=True)

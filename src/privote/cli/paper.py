@@ -71,7 +71,7 @@ def paper(
     keys = None if only is None else [key.strip() for key in only.split(",")]
     for key in keys or ():
         if key not in claims.BY_KEY:
-            raise InputError("only", "must hold keys of claims; `listed=True` shows them", key)
+            raise InputError("only", "must hold keys of claims; --list shows them", key)
     runner, page = (import_module(f"experiments.paper.{name}") for name in ("runner", "page"))
     bench = import_module("experiments.paper.kinds").Bench(profile=profile, seeds=seeds, data=data)
     with stages() as tell:
