@@ -10,7 +10,6 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote
-from privote.cli import paper
 
 
 def test_lists_every_claim(run: Run) -> None:
@@ -63,4 +62,3 @@ def test_without_a_checkout_it_says_so_in_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: the paper's claims come with a checkout")
     assert done.stderr.count("\n") == 1
-    assert paper.PROFILES == ("quick", "full")
