@@ -11,7 +11,7 @@ PIP   := -m pip install -qq --disable-pip-version-check
 BENCHES := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check pytest wheel audit faults bench format clean distclean
+.PHONY: help setup demo test check pytest wheel audit faults bench paper format clean distclean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -61,6 +61,13 @@ faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack ful
 bench: $(STAMP) ## run every benchmark; keeps the results in benchmarks/results
 	@test -n "$(BENCHES)" || { echo "There is no benchmarks/bench_*.py to run." >&2; exit 1; }
 	$(foreach script,$(BENCHES),$(call keep,$(script)))
+
+paper: $(STAMP) ## measure the paper's claims, quick profile; writes build/paper and keeps docs/paper.md
+	@mkdir -p build
+	$(BIN)/privote paper --output build/paper
+	@mkdir -p experiments/paper/results
+	cp build/paper/paper.md docs/paper.md
+	cp build/paper/verdicts.csv build/paper/csv/*.csv experiments/paper/results/
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

@@ -19,6 +19,7 @@ from .capc import app as capc
 from .demo import demo
 from .label import label
 from .ledger import app as ledger
+from .paper import paper
 from .plan import plan
 from .poll import plan_poll, poll
 from .predict import predict
@@ -62,7 +63,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, tune, audit, train, predict, poll, demo):
+for verb in (label, plan, tune, audit, train, predict, poll, demo, paper):
     app.command()(verb)
 app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")

@@ -1,0 +1,248 @@
+"""Sites that label rows for each other, in the clear, with the paper's data-dependent accounting.
+
+Fifty linear models on scenes of digits; three sites ask all others about public rows, until the
+budget is used up, and train again on their own records and the labels. This simulates what the
+paper reports; what privote itself promises a coalition is another, unconditional accounting
+(docs/coalition.md, and experiments/capc_retrain.py for before and after by it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import privote as pv
+from privote.capc.models import SiteModel
+from privote.capc.retrain import FIGURES, Records, judge, retrain_site, train_site
+
+from .counts import answered, spread
+from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
+from .learning import scenes
+
+Facts = Mapping[str, Any]
+SITES, ASKING, DELTA, SIGMA = 50, 3, 1e-5, 7.0
+LABELS = tuple(f"digit {d}" for d in range(10))
+SCENES = "On scenes of digits with linear models, not on the paper's data: "
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The sites' records and models, and the public and test rows of one seed."""
+
+    records: list[Records]
+    models: list[SiteModel]
+    rows: dict[str, Any]
+
+
+@lru_cache(maxsize=6)
+def settled(seed: int, each: int = 40) -> Settled:
+    """Share private scenes out among the sites, few each, and train a model at every site."""
+    rows = scenes(seed)
+    order = np.random.default_rng(seed).permutation(len(rows["X_private"]))
+    parts = [order[place * each : (place + 1) * each] for place in range(SITES)]
+    records = [Records(X=rows["X_private"][p], Y=rows["Y_private"][p]) for p in parts]
+    return Settled(records, [train_site(one, LABELS) for one in records], rows)
+
+
+def figures(model: SiteModel, rows: dict[str, Any]) -> dict[str, Any]:
+    found = judge(model, rows["X_test"], rows["Y_test"])
+    out = {figure: float(found[figure]) for figure in FIGURES}
+    out["by label"] = [float(v) for v in found["per_label"]["BAC"]]
+    return out
+
+
+def ask(world: Settled, site: int, mechanism: Any, epsilon: float) -> dict[str, Any]:
+    """Return a site's figures after the others have labelled rows for it."""
+    others = [m for place, m in enumerate(world.models) if place != site]
+    X = world.rows["X_public"][500 * (site % 3) : 500 * (site % 3) + 500]
+    votes = np.stack([model.votes(X) for model in others], axis=1).astype(bool)
+    number = answered(mechanism, votes, epsilon, DELTA, paper=True)
+    exact = answered(mechanism, votes, epsilon, DELTA)
+    labels = mechanism.release(votes[:number], seed=site)
+    model = retrain_site(world.records[site], LABELS, X[:number], labels)
+    return {"asked": number, "exact": exact, **figures(model, world.rows)}
+
+
+WAYS: dict[str, Any] = {
+    "Binary": pv.BinaryVoting(sigma=SIGMA),
+    "Tau": pv.TauVoting(sigma=SIGMA, tau=1.8),
+    "Tau, gated": pv.TauVoting(sigma=SIGMA, tau=1.8, gate=pv.Gate(threshold=50, sigma=30)),
+}
+
+
+@lru_cache(maxsize=64)
+def _after(seed: int, who: tuple[int, ...], way: str, epsilon: float) -> tuple[dict[str, Any], ...]:
+    return tuple(ask(settled(seed), site, WAYS[way], epsilon) for site in who)
+
+
+def _weakest(seed: int) -> tuple[int, ...]:
+    world = settled(seed)
+    found = [figures(model, world.rows)["BAC"] for model in world.models]
+    return tuple(int(place) for place in np.argsort(found)[:ASKING])
+
+
+def _compare(bench: Bench, cases: Mapping[str, tuple[str, float]], weakest: bool) -> Measured:
+    rows, facts, series = [], {}, {}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for seed in range(bench.seeds):
+        who = _weakest(seed) if weakest else tuple(range(ASKING))
+        world = settled(seed)
+        found.setdefault("before", []).extend(figures(world.models[s], world.rows) for s in who)
+        for name, (way, epsilon) in cases.items():
+            found.setdefault(name, []).extend(_after(seed, who, way, epsilon))
+    for name, values in found.items():
+        row: dict[str, Any] = {"state": name}
+        if name != "before":
+            row["labelled, paper's accounting"] = spread([v["asked"] for v in values])
+            row["exact"] = spread([v["exact"] for v in values])
+        for figure in FIGURES:
+            row[figure] = spread([v[figure] for v in values])
+        rows.append(row)
+        facts[name] = {f: float(np.mean([v[f] for v in values])) for f in FIGURES}
+        by_label = np.mean([v["by label"] for v in values], axis=0)
+        facts[name]["by label"] = [float(v) for v in by_label]
+        series[name] = {float(d): float(v) for d, v in enumerate(by_label)}
+    title = "Balanced accuracy by label, before and after"
+    plot = Plot(title=title, x="label (digit)", y="BAC", series=dict(list(series.items())[:6]))
+    return Measured(rows=rows, facts=facts, plots=[plot])
+
+
+def by_budget(bench: Bench) -> Measured:
+    cases = {"after, ε=10": ("Binary", 10.0), "after, ε=20": ("Binary", 20.0)}
+    return _compare(bench, cases, weakest=False)
+
+
+def by_clipping(bench: Bench) -> Measured:
+    cases = {
+        "Binary, ε=20": ("Binary", 20.0),
+        "Tau, ε=20": ("Tau", 20.0),
+        "Tau with a gate, ε=20": ("Tau, gated", 20.0),
+    }
+    return _compare(bench, cases, weakest=False)
+
+
+def weakest_sites(bench: Bench) -> Measured:
+    return _compare(bench, {"after, ε=20": ("Binary", 20.0)}, weakest=True)
+
+
+def _gains(facts: Facts, name: str) -> dict[str, float]:
+    return {f: facts[name][f] - facts["before"][f] for f in FIGURES}
+
+
+def _said(gains: Mapping[str, float]) -> str:
+    return ", ".join(f"{f} {g:+.3f}" for f, g in gains.items())
+
+
+def by_budget_verdict(facts: Facts) -> Verdict:
+    ten, twenty = _gains(facts, "after, ε=10"), _gains(facts, "after, ε=20")
+    good = [ten["BAC"] > 0, twenty["BAC"] > ten["BAC"], twenty["AUC"] > 0, twenty["MAP"] > 0]
+    return (HOLDS if all(good) else PART if any(good) else FAILS), (
+        SCENES + f"at epsilon 10 {_said(ten)}; at 20 {_said(twenty)}. The paper's BAC gains .03 "
+        "and .05 on VOC, .03 on CheXpert, .01 on MIMIC and none on PadChest."
+    )
+
+
+def per_label_verdict(facts: Facts) -> Verdict:
+    name = "after, ε=20"
+    before = np.array(facts["before"]["by label"])
+    gain = np.array(facts[name]["by label"]) - before
+    weak = np.argsort(before)[:3]
+    good = [gain.mean() > 0, gain[weak].mean() > gain.mean()]
+    return (HOLDS if all(good) else PART if any(good) else FAILS), (
+        SCENES + f"mean BAC changes by {gain.mean():+.3f} (the paper: +.020 on CheXpert), and of "
+        f"the three weakest labels by {gain[weak].mean():+.3f}. In the paper the weak gain "
+        f"more; here they {'do, too' if good[1] else 'do not'}. Part of it is chance that evens "
+        "out."
+    )
+
+
+def ten_verdict(facts: Facts) -> Verdict:
+    gain = np.array(facts["after, ε=10"]["by label"]) - np.array(facts["before"]["by label"])
+    return (HOLDS if gain.mean() > 0 and (gain > 0).mean() > 0.5 else PART), (
+        SCENES + f"at epsilon 10 mean BAC changes by {gain.mean():+.3f} (the paper: about +.03 on "
+        f"VOC), and {int((gain > 0).sum())} of {len(gain)} labels gain."
+    )
+
+
+def by_clipping_verdict(facts: Facts) -> Verdict:
+    tau, gated = _gains(facts, "Tau, ε=20"), _gains(facts, "Tau with a gate, ε=20")
+    good = [tau["BAC"] > 0, tau["BAC"] >= gated["BAC"] - 0.002]
+    return (HOLDS if all(good) else PART if any(good) else FAILS), (
+        SCENES + f"with Tau {_said(tau)}; with a gate {_said(gated)}; Binary "
+        f"{_said(_gains(facts, 'Binary, ε=20'))}. The paper gains .01 of BAC with Tau, and finds "
+        "that without the gate it is slightly more."
+    )
+
+
+def weakest_verdict(facts: Facts) -> Verdict:
+    gain = _gains(facts, "after, ε=20")
+    good = [gain[f] > 0.02 for f in ("BAC", "AUC", "MAP")]
+    return (HOLDS if all(good) else PART if any(g > 0 for g in gain.values()) else FAILS), (
+        SCENES + f"the three weakest of 50 sites: {_said(gain)}. The paper gains about .05 of BAC, "
+        "AUC and MAP. They were chosen by the test rows, here as there: part of it is chance that "
+        "evens out."
+    )
+
+
+# -- two domains ----------------------------------------------------------------------------------
+
+
+def _disturbed(X: np.ndarray, seed: int) -> np.ndarray:
+    """Return rows as another domain sees them: every feature scaled and shifted a little."""
+    rng = np.random.default_rng([seed, 5])
+    scale = X.std(axis=0)
+    return np.asarray(
+        X * rng.uniform(0.8, 1.2, X.shape[1])
+        + 0.15 * scale * rng.normal(size=X.shape[1])
+        + 0.4 * scale * rng.normal(size=X.shape)
+    )
+
+
+def cross_domain(bench: Bench) -> Measured:
+    """Ten weak sites of one domain ask fifty sites of another."""
+    found: dict[str, list[float]] = {}
+    for seed in range(bench.seeds):
+        world = settled(seed)
+        rows = {**world.rows}
+        for side in ("private", "public", "test"):
+            rows[f"X_{side}"] = _disturbed(world.rows[f"X_{side}"], seed)
+        last = rows["X_private"][-10 * 15 :], rows["Y_private"][-10 * 15 :]
+        records = [
+            Records(X=last[0][15 * p : 15 * p + 15], Y=last[1][15 * p : 15 * p + 15])
+            for p in range(10)
+        ]
+        models = [train_site(one, LABELS) for one in records]
+        for name, group in (("own ensemble", models), ("other domain's", world.models)):
+            votes = np.stack([m.votes(rows["X_test"]) for m in group], axis=1)
+            answers = (votes.mean(axis=1) > 0.5).astype(np.int8)
+            figure = pv.metrics.multilabel(rows["Y_test"], None, answers)["BAC"]
+            found.setdefault(name, []).append(float(figure))
+        X = rows["X_public"][:500]
+        votes = np.stack([m.votes(X) for m in world.models], axis=1).astype(bool)
+        mech = pv.BinaryVoting(sigma=9.0, gate=pv.Gate(threshold=50, sigma=30))
+        number = answered(mech, votes, 20.0, DELTA, paper=True)
+        labels = mech.release(votes[:number], seed=seed)
+        for one, model in list(zip(records, models, strict=True))[:3]:
+            after = retrain_site(one, LABELS, X[:number], labels)
+            found.setdefault("before", []).append(figures(model, rows)["BAC"])
+            found.setdefault("after", []).append(figures(after, rows)["BAC"])
+        found.setdefault("labelled", []).append(float(number))
+    rows_out = [{"what": name, "BAC (or rows)": spread(v)} for name, v in found.items()]
+    return Measured(rows=rows_out, facts={name: float(np.mean(v)) for name, v in found.items()})
+
+
+def cross_domain_verdict(facts: Facts) -> Verdict:
+    theirs = facts["other domain's"]
+    better = theirs > facts["own ensemble"]
+    gains = facts["after"] > facts["before"]
+    return (HOLDS if better and gains else PART if gains else FAILS), (
+        "On an imitation: scenes whose features are scaled, shifted and blurred, ten sites with 15 "
+        f"records each. The other domain's ensemble has BAC {theirs:.3f}, their own "
+        f"{facts['own ensemble']:.3f}; a site goes from {facts['before']:.3f} to "
+        f"{facts['after']:.3f} with {facts['labelled']:.0f} rows labelled. PadChest's and "
+        "CheXpert's images are not at hand."
+    )

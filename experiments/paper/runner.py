@@ -1,0 +1,169 @@
+"""Run claims, keep what was measured, and go on where a run was broken off.
+
+What is kept goes by what it came from: the code of the module that measures it (but for verdicts)
+and of what it builds on, the profile, the seeds, and the files of the data folder where they are
+read. A change of any of them measures anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import privote as pv
+
+from .claims import CLAIMS
+from .kinds import ABSENT, NOT_RUN, Bench, Claim, Measured, Verdict
+
+#: Told after each claim: which, how many are done, of how many.
+Progress = Callable[[str, int, int], None]
+_SHARED = ("electorates", "counts", "kinds")
+
+
+def _code(path: Path) -> bytes:
+    """Return a module's code without comments and without verdicts, which measure nothing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kept = [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
+    return "\n".join(ast.dump(node) for node in kept).encode()
+
+
+# Read when this is loaded: a file that is edited during a run is not what runs.
+_SOURCES = {path.stem: _code(path) for path in Path(__file__).parent.glob("*.py")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One claim's outcome: verdict, and what was measured if anything was."""
+
+    claim: Claim
+    verdict: Verdict
+    measured: Measured | None
+    seconds: float
+    kept: bool
+
+
+def run(
+    bench: Bench,
+    cache: Path,
+    *,
+    only: Sequence[str] | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Measure claims, or take what was kept.
+
+    Parameters
+    ----------
+    bench
+        Profile, seeds and data.
+    cache
+        A folder for what was measured, one JSON file for each measurement.
+    only
+        Keys of claims; all by default.
+    fresh
+        True to measure anew what was kept.
+    progress
+        Told after each claim.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    chosen = [claim for claim in CLAIMS if only is None or claim.key in only]
+    results = []
+    done: set[str] = set()
+    for number, claim in enumerate(chosen):
+        if progress is not None:
+            progress(claim.key, number, len(chosen))
+        results.append(_one(claim, bench, cache, fresh, done))
+    if progress is not None:
+        progress("done", len(chosen), len(chosen))
+    return results
+
+
+def _one(claim: Claim, bench: Bench, cache: Path, fresh: bool, done: set[str]) -> Result:
+    if claim.measure is None or claim.verdict is None:
+        return Result(
+            claim=claim, verdict=(ABSENT, claim.needs), measured=None, seconds=0.0, kept=False
+        )
+    if claim.slow and not bench.full:
+        why = "It takes long: privote paper --profile full."
+        return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
+    name = f"{claim.measure.__module__.rpartition('.')[2]}.{claim.measure.__name__}"
+    file = cache / f"{name}-{_digest(claim, bench)}.json"
+    # Several claims may share one measurement: it is made once a run.
+    kept = file.is_file() and (not fresh or file.name in done)
+    if not kept:
+        started = time.perf_counter()
+        found = claim.measure(bench)
+        seconds = time.perf_counter() - started
+        payload = {"seconds": seconds, "measured": None if found is None else found.plain()}
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps(_plain(payload), ensure_ascii=False), encoding="utf-8")
+        draft.replace(file)  # a run that is broken off leaves no half a file
+    done.add(file.name)
+    read = json.loads(file.read_text(encoding="utf-8"))
+    if read["measured"] is None:
+        verdict: Verdict = (ABSENT, claim.needs or "What it needs is not at hand.")
+        return Result(
+            claim=claim, verdict=verdict, measured=None, seconds=read["seconds"], kept=kept
+        )
+    measured = Measured.of(read["measured"])
+    return Result(
+        claim=claim,
+        verdict=claim.verdict(measured.facts),
+        measured=measured,
+        seconds=read["seconds"],
+        kept=kept,
+    )
+
+
+def _digest(claim: Claim, bench: Bench) -> str:
+    """Return a fingerprint of all that a measurement comes from."""
+    assert claim.measure is not None
+    state = hashlib.sha256()
+    for name in sorted({claim.measure.__module__.rpartition(".")[2], *_SHARED}):
+        state.update(_SOURCES[name])
+    state.update(f"{claim.measure.__name__} {bench.profile} {bench.seeds}".encode())
+    state.update(pv.__version__.encode())
+    if claim.measure.__module__.endswith(".data"):  # the others look at no file
+        for line in _files(bench.data):
+            state.update(line.encode())
+    return state.hexdigest()[:16]
+
+
+def _files(folder: Path | None) -> Iterator[str]:
+    """Yield name, size and time of every label file of the data folder."""
+    if folder is None:
+        return
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".csv", ".gz", ".whl", ".txt", ".arff") and path.is_file():
+            facts = path.stat()
+            yield f"{path.relative_to(folder)} {facts.st_size} {facts.st_mtime_ns}\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return plain values: NumPy's numbers as Python's, what is no number as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def counted(results: Sequence[Result]) -> dict[str, int]:
+    """Return how many claims there are of each verdict."""
+    found: dict[str, int] = {}
+    for result in results:
+        found[result.verdict[0]] = found.get(result.verdict[0], 0) + 1
+    return found

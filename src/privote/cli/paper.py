@@ -1,0 +1,116 @@
+"""``privote paper``: every claim of the paper, measured; the claims come with a checkout."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privote.errors import InputError, UnavailableError
+
+from . import options
+
+PROFILES = ("quick", "full")
+
+
+def paper(
+    output: Annotated[
+        Path, typer.Option(help="A folder for the page, the tables and what was measured.")
+    ] = Path("build/paper"),
+    profile: Annotated[
+        str, typer.Option(metavar="quick|full", help="Minutes on two cores, or a night.")
+    ] = "quick",
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="KEY[,KEY...]", help="Only these claims; --list shows all keys."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with VOC2012, CheXpert, MIMIC-CXR or PadChest.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How often what is random is drawn.")] = 3,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure anew what an earlier run has kept.")
+    ] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the claims and leave; nothing is run.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Measure the paper's theorems, tables and figures, and say which hold.
+
+    Example:
+
+        privote paper --output build/paper
+
+    Writes one page with every claim: what the paper says, what is measured here, in the paper's
+    accounting and exactly, and a verdict. What was measured is kept: a run that was broken off
+    goes on, and only what changed is measured again. Needs a checkout of the project, where
+    experiments/ is.
+    """
+    from .output import print_json, print_table, say
+    from .progress import stages
+
+    claims = _claims()
+    if listed:
+        rows = [{"key": c.key, "kind": c.kind, "claim": c.title} for c in claims.CLAIMS]
+        if json:
+            print_json({"claims": rows})
+        else:
+            print_table(rows, title=f"The paper's {len(rows)} claims")
+        return
+    if profile not in PROFILES:
+        raise InputError("profile", f"must be one of {', '.join(PROFILES)}", profile)
+    if seeds < 1:
+        raise InputError("seeds", "must be at least 1", seeds)
+    if data is not None and not data.is_dir():
+        raise InputError("data", "must be a folder", str(data))
+    keys = None if only is None else [key.strip() for key in only.split(",")]
+    for key in keys or ():
+        if key not in claims.BY_KEY:
+            raise InputError("only", "must hold keys of claims; --list shows them", key)
+    runner, page = (import_module(f"experiments.paper.{name}") for name in ("runner", "page"))
+    bench = import_module("experiments.paper.kinds").Bench(profile=profile, seeds=seeds, data=data)
+    with stages() as tell:
+        results = runner.run(
+            bench,
+            output / "kept",
+            only=keys,
+            fresh=fresh,
+            progress=lambda key, done, total: _tell(tell, key, done, total),
+        )
+    words = ["privote paper", f"--output {shlex.quote(str(output))}", f"--profile {profile}"]
+    words += [f"--seeds {seeds}"] + ([f"--only {only}"] if only else [])
+    words += [f"--data {shlex.quote(str(data))}"] if data else []
+    facts = page.write(output, results, bench, " ".join(words))
+    if json:
+        print_json(facts)
+        return
+    print_table(
+        [{"claim": r.claim.key, "verdict": r.verdict[0]} for r in results],
+        title="The paper, claim by claim",
+    )
+    say("; ".join(f"{word}: {count}" for word, count in facts["verdicts"].items()))
+    say(f"Page: {facts['page']}")
+
+
+def _tell(tell: Any, key: str, done: int, total: int) -> None:
+    if not typer.get_text_stream("stderr").isatty():
+        typer.echo(f"{done}/{total} {key}", err=True)
+    tell("claims", done, total)
+
+
+def _claims() -> Any:
+    """Return the module with the claims, from the checkout that this package belongs to."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "experiments" / "paper" / "claims.py").is_file():
+        raise UnavailableError(
+            "the paper's claims come with a checkout of the project, in experiments/, and this "
+            "privote was installed without them"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return import_module("experiments.paper.claims")

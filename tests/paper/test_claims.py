@@ -1,0 +1,163 @@
+"""The registry of the paper's claims is complete, and what it measures can be run and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments.paper import electorates, runner, theory
+from experiments.paper.claims import BY_KEY, CLAIMS
+from experiments.paper.counts import fitting
+from experiments.paper.kinds import FAILS, HOLDS, PART, Bench
+from experiments.paper.page import file_name, write
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("PRIVOTE_SHARED", REPOSITORY.parent / "shared"))
+
+#: The paper's captions and theorem-like statements, by their labels, as its source has them.
+_LABELS = """
+lemma:rdp-gaussian lemma:rdp-composition prop:binary-pate lemma:rdp-gaussian-multilabel
+alg:extended-pate prop:gap thm:pate-rdp-bound fig:binary_powerset_negative_votes
+fig:powerset-binary-pate-compare-metrics-sigma fig:powerset-binary-pate fig:tpate
+tab:compare-dpsgd-pate tab:dpsgd-pate-chexpert tab:binary-pate-vary-epsilon fig:retrain
+tab:data-stats-final lemma:coordindep prop:coorddepend fig:treeMulti matrix:dependency-chexpert
+tab:pascal_dependency_matrix tab:mimic_dependency_matrix tab:cxpert_dependency_matrix
+tab:padchest_dependency_matrix tab:extreme-multilabel fig:datasets_class_distribution
+tab:powerset-binary-pate-pascal tab:powerset-binary-pate-cxpert
+tab:pascal-voc-positive-labels-per-data-point tab:pascal-voc-delta-values
+tab:powerset-tau-pate-pascal fig:cdf-gaps fig:powerset-binary-gaps-metrics-num-labels-pascal
+fig:powerset-binary-gaps-metrics-num-labels-cxpert fig:app-tune-tau2 fig:app-tune-tau1
+fig:app-tune-sigma fig:app-compare-methods-directly tab:diff-epsilon tab:diff-epsilon#2
+fig:PascalVOC-eps10 fig:cross-domain fig:retrain-cxpert-tau fig:ap-chexpert-ensemble-self-pate
+alg:tau-clipping-privateknn tab:data-stats-final#2
+"""
+KEYS = _LABELS.split()
+
+_FLOAT = re.compile(r"\\begin\{(figure|table|algorithm)(\*?)\}(.*?)\\end\{\1\2\}", re.DOTALL)
+_STATEMENT = re.compile(r"\\begin\{(lemma|prop|theorem)\}(.*?)\\end\{\1\}", re.DOTALL)
+_LABEL = re.compile(r"\\label\{([^}]*)\}")
+
+
+def _keys_of(source: str) -> list[str]:
+    """Return the label of every caption and statement, in order; a second use has "#2"."""
+    places = []
+    for found in _FLOAT.finditer(source):
+        assert found[3].count(r"\caption{") == 1
+        places.append((found.start(), _LABEL.findall(found[3])))
+    places += [(found.start(), _LABEL.findall(found[2])) for found in _STATEMENT.finditer(source)]
+    seen: dict[str, int] = {}
+    keys = []
+    for _, labels in sorted(places):
+        assert len(labels) == 1, labels
+        seen[labels[0]] = seen.get(labels[0], 0) + 1
+        keys.append(labels[0] if seen[labels[0]] == 1 else f"{labels[0]}#{seen[labels[0]]}")
+    return keys
+
+
+def test_every_caption_and_statement_is_a_claim() -> None:
+    assert len(KEYS) == len(set(KEYS)) == 38 + 8
+    assert sorted(BY_KEY) == sorted(KEYS)
+    assert len(CLAIMS) == len(BY_KEY)
+    assert len({file_name(key) for key in BY_KEY}) == len(BY_KEY)
+
+
+def test_the_list_is_that_of_the_papers_source() -> None:
+    sources = [path for path in sorted((SHARED / "seed").glob("*.txt")) if path.is_file()]
+    texts = [path.read_text(encoding="utf-8") for path in sources]
+    found = [text for text in texts if "multi-winner" in text.lower() and r"\caption{" in text]
+    if not found:
+        pytest.skip("the paper's source is absent: put it at ../shared/seed")
+    assert found[0].count(r"\caption{") == 38
+    assert _keys_of(found[0]) == KEYS == [claim.key for claim in CLAIMS]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_a_claim_says_what_it_is_and_what_measures_it(claim) -> None:
+    assert claim.kind in {"theorem", "table", "figure", "algorithm"}
+    assert all((claim.title, claim.says, claim.data, claim.paper))
+    assert (claim.measure is None) == (claim.verdict is None)
+    assert claim.measure is not None or claim.needs
+
+
+THEORY = {
+    "lemma:rdp-gaussian": HOLDS,
+    "lemma:rdp-composition": HOLDS,
+    "prop:binary-pate": PART,
+    "lemma:rdp-gaussian-multilabel": HOLDS,
+    "prop:gap": HOLDS,
+    "thm:pate-rdp-bound": PART,
+    "lemma:coordindep": PART,
+    "prop:coorddepend": PART,
+    "alg:extended-pate": FAILS,
+    "alg:tau-clipping-privateknn": FAILS,
+}
+
+
+def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
+    told: list[str] = []
+    bench = Bench(seeds=1)
+    first = runner.run(
+        bench, tmp_path / "kept", only=list(THEORY), progress=lambda key, *_: told.append(key)
+    )
+    assert {r.claim.key: r.verdict[0] for r in first} == THEORY
+    assert told[-1] == "done"
+    again = runner.run(bench, tmp_path / "kept", only=list(THEORY))
+    assert all(r.kept for r in again)
+    assert [r.verdict for r in again] == [r.verdict for r in first]
+    facts = write(tmp_path / "out", again, bench, "privote paper")
+    page = (tmp_path / "out" / "paper.html").read_text(encoding="utf-8")
+    assert all(r.claim.command.replace("&", "&amp;") in page for r in first)
+    assert "does not hold: 2" in page
+    assert facts["verdicts"] == {HOLDS: 4, PART: 4, FAILS: 2}
+    assert (tmp_path / "out" / "csv" / "thm-pate-rdp-bound.csv").is_file()
+    table = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
+    assert table.count("\n| ") == len(THEORY) + 1
+
+
+def test_another_parameter_measures_anew(tmp_path: Path) -> None:
+    only = ["fig:treeMulti"]
+    runner.run(Bench(seeds=1), tmp_path, only=only)
+    assert not runner.run(Bench(seeds=2), tmp_path, only=only)[0].kept
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "notes.csv").write_text("x\n")
+    assert not runner.run(Bench(seeds=1, data=tmp_path / "data"), tmp_path, only=only)[0].kept
+    assert len([f for f in tmp_path.iterdir() if f.suffix == ".json"]) == 3
+    kept = next(tmp_path.glob("*.json"))
+    assert set(json.loads(kept.read_text())) == {"seconds", "measured"}
+
+
+def test_verdicts_follow_the_numbers() -> None:
+    assert theory.gaussian_verdict({"difference": 0.1})[0] == FAILS
+    assert theory.composition_verdict({"ratio": 1.1})[0] == FAILS
+    assert theory.theorem_six_verdict({"forth": 0.9, "back": 0.9, "loose": 2})[0] == HOLDS
+    assert theory.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
+
+
+def test_counting_stops_at_the_first_query_that_does_not_fit() -> None:
+    costs = np.full((10, 2), [1.0, 2.0])
+    orders = np.array([2.0, 3.0])
+    # At order 2 the conversion of 2017 leaves 16 - log(1e5); at order 3 half of the logarithm.
+    assert fitting(costs, 16.0, 1e-5, orders, old=True) == 5
+    assert fitting(costs, 200.0, 1e-5, orders, old=True) == 10
+
+
+def test_rates_follow_from_a_matrix_of_dependencies() -> None:
+    rates = np.array([0.1, 0.2, 0.4])
+    joint = np.array([[0.1, 0.05, 0.04], [0.05, 0.2, 0.06], [0.04, 0.06, 0.4]])
+    found = electorates.relative_rates(joint / rates[:, None])
+    np.testing.assert_allclose(found / found[0], rates / rates[0])
+
+
+def test_published_matrices_are_as_the_paper_has_them() -> None:
+    sizes = {"voc": 20, "mimic": 13, "chexpert": 11, "padchest": 15, "chexpert_negative": 5}
+    for name, size in sizes.items():
+        names, matrix = electorates.published(name)
+        assert matrix.shape == (size, size)
+        assert len(names) == size
+        assert (np.diag(matrix) == 1).all()
+    names, matrix = electorates.published("chexpert")
+    assert matrix[names.index("Pneumonia"), names.index("Lung Opacity")] == 0.585
