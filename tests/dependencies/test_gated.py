@@ -52,6 +52,7 @@ def test_in_the_worst_case_the_budget_is_what_is_printed() -> None:
     door = guardian(epsilon * (1 + 1e-9), mechanism, seed=0)
     release = gated(door.release, votes, 0, batch=1)
     assert release.epsilon == release.budget
+    assert "epsilon is the whole budget" in release.statement()
     # 30 questions: queries 0, 10 and 20 take six each, those between one, and none is left at 14.
     assert release.answered == 20
     np.testing.assert_array_equal(release.labels, votes[:20, 0])
@@ -110,6 +111,8 @@ def test_bad_arguments() -> None:
         gated(never, votes, 4)
     with pytest.raises(InputError, match="baseline must be"):
         gated(never, votes, 0, baseline=np.zeros((2, 3)))
+    with pytest.raises(InputError, match="baseline must hold 0 and 1 only"):
+        gated(never, votes, 0, baseline=np.full((2, 4), 2))
     with pytest.raises(InputError, match="batch must be an integer of at least 1, got 0"):
         gated(never, votes, 0, batch=0)
     with pytest.raises(UnavailableError, match="need dense votes"):
@@ -185,7 +188,7 @@ def neighbours(seed: int) -> list[np.ndarray]:
     """Return votes (2 queries, 3 voters, 3 labels) in which one voter's ballots differ."""
     rng = np.random.default_rng(seed)
     others = rng.random((2, 3, 3)) < 0.6
-    ballots = [np.zeros((2, 3)), np.ones((2, 3)), *(rng.random((4, 2, 3)) < 0.5)]
+    ballots = [np.zeros((2, 3)), np.ones((2, 3)), *(rng.random((2, 2, 3)) < 0.5)]
     made = []
     for ballot in ballots:
         votes = others.copy()

@@ -76,6 +76,8 @@ def gated(
             "baseline",
             f"must be (queries, labels) = {(ballots.queries, ballots.labels)}, got {guess.shape}",
         )
+    if guess is not None and not np.isin(guess, (0, 1)).all():  # before a batch is charged
+        raise InputError("baseline", "must hold 0 and 1 only")
     questions = _Questions(
         answer, cube, guess, {} if voter_ids is None else {"voter_ids": voter_ids}
     )
@@ -135,6 +137,8 @@ class _Questions:
             f"label {indicator} was asked first and the others only where it was released as 1, in "
             f"{self.asked} questions of one label in place of {labels.size}; others are 0"
         )
+        if self.last.allowance is None:
+            told += "; epsilon is the whole budget, whatever the number of questions"
         names = ballots.query_names
         return replace(
             self.last,
