@@ -57,6 +57,7 @@ def run(
     *,
     only: Sequence[str] | None = None,
     fresh: bool = False,
+    kept_only: bool = False,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Measure claims, or take what was kept.
@@ -71,6 +72,8 @@ def run(
         Keys of claims; all by default.
     fresh
         True to measure anew what was kept.
+    kept_only
+        True to measure nothing: a claim that no earlier run has measured is "not run".
     progress
         Told after each claim.
     """
@@ -81,13 +84,15 @@ def run(
     for number, claim in enumerate(chosen):
         if progress is not None:
             progress(claim.key, number, len(chosen))
-        results.append(_one(claim, bench, cache, fresh, done))
+        results.append(_one(claim, bench, cache, done, fresh=fresh, kept_only=kept_only))
     if progress is not None:
         progress("done", len(chosen), len(chosen))
     return results
 
 
-def _one(claim: Claim, bench: Bench, cache: Path, fresh: bool, done: set[str]) -> Result:
+def _one(
+    claim: Claim, bench: Bench, cache: Path, done: set[str], *, fresh: bool, kept_only: bool
+) -> Result:
     if claim.measure is None or claim.verdict is None:
         return Result(
             claim=claim, verdict=(ABSENT, claim.needs), measured=None, seconds=0.0, kept=False
@@ -99,6 +104,9 @@ def _one(claim: Claim, bench: Bench, cache: Path, fresh: bool, done: set[str]) -
     file = cache / f"{name}-{_digest(claim, bench)}.json"
     # Several claims may share one measurement: it is made once a run.
     kept = file.is_file() and (not fresh or file.name in done)
+    if not kept and kept_only:
+        why = f"No run has measured it yet: {claim.command}"
+        return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
     if not kept:
         started = time.perf_counter()
         found = claim.measure(bench)

@@ -138,7 +138,7 @@ def tradeoff_verdict(facts: Facts) -> Verdict:
             f"{marks[2]})"
         )
     return (HOLDS if all(good) else PART if any(good) else FAILS), (
-        STAND_IN + ". ".join(parts) + "."
+        STAND_IN + ". ".join(parts) + ". On VOC the paper has 427 and, data-independent, 123."
     )
 
 

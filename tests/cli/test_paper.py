@@ -36,6 +36,7 @@ def test_measures_what_is_named_and_writes_a_page(run: Run, tmp_path: Path) -> N
     [
         (("--only", "fig:absent"), "--only must hold keys of claims; --list shows them"),
         (("--profile", "slow"), "--profile must be one of quick, full, got 'slow'"),
+        (("--kept", "--fresh"), "--kept does not go with --fresh"),
         (("--seeds", 0), "--seeds must be at least 1, got 0"),
         (("--data", "nowhere"), "--data must be a folder, got 'nowhere'"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from experiments.paper import electorates, runner, theory
 from experiments.paper.claims import BY_KEY, CLAIMS
 from experiments.paper.counts import fitting
-from experiments.paper.kinds import FAILS, HOLDS, PART, Bench
+from experiments.paper.kinds import FAILS, HOLDS, NOT_RUN, PART, Bench
 from experiments.paper.page import file_name, write
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -105,6 +105,9 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     )
     assert {r.claim.key: r.verdict[0] for r in first} == THEORY
     assert told[-1] == "done"
+    more = [*THEORY, "fig:cdf-gaps"]
+    so_far = runner.run(bench, tmp_path / "kept", only=more, kept_only=True)
+    assert [r.claim.key for r in so_far if r.verdict[0] == NOT_RUN] == ["fig:cdf-gaps"]
     again = runner.run(bench, tmp_path / "kept", only=list(THEORY))
     assert all(r.kept for r in again)
     assert [r.verdict for r in again] == [r.verdict for r in first]

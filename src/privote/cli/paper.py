@@ -35,6 +35,9 @@ def paper(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure anew what an earlier run has kept.")
     ] = False,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Measure nothing: a page of what runs have kept so far.")
+    ] = False,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the claims and leave; nothing is run.")
     ] = False,
@@ -64,6 +67,8 @@ def paper(
         return
     if profile not in PROFILES:
         raise InputError("profile", f"must be one of {', '.join(PROFILES)}", profile)
+    if kept and fresh:
+        raise InputError("kept", "does not go with `fresh`")
     if seeds < 1:
         raise InputError("seeds", "must be at least 1", seeds)
     if data is not None and not data.is_dir():
@@ -80,6 +85,7 @@ def paper(
             output / "kept",
             only=keys,
             fresh=fresh,
+            kept_only=kept,
             progress=lambda key, done, total: _tell(tell, key, done, total),
         )
     words = ["privote paper", f"--output {shlex.quote(str(output))}", f"--profile {profile}"]
