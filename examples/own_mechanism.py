@@ -59,8 +59,7 @@ def main() -> None:
     print(f"audited: {report.neighbours} neighbours, exact for each voter: {report.tight}")
     budget = {"epsilon": 8.0, "delta": 1e-5, "seed": 1}
     for guarantee in ("allowance", "worst-case", "ptr", "data-dependent"):
-        fixed = {"queries": 5} if guarantee in ("ptr", "data-dependent") else {}
-        release = pv.label(votes, mechanism=mechanism, guarantee=guarantee, **fixed, **budget)
+        release = pv.label(votes, mechanism=mechanism, guarantee=guarantee, queries=5, **budget)
         print(f"{guarantee}: {release!r}")
     with tempfile.TemporaryDirectory() as folder:
         release.save(Path(folder) / "labels.npz")

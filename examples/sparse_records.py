@@ -27,14 +27,15 @@ ballots = pv.SparseBallots(query, voter, Y_private[voter], queries=QUERIES, vote
 print(ballots)
 print(f"Sealed: {near.sum(axis=1).mean():.0f} records speak on a query, on average.")
 
+every = {"epsilon": 2.0, "delta": 1e-6, "guarantee": "allowance", "queries": "all"}
 for sigma in (5.0, 10.0, 20.0):
     mechanism = pv.BinaryVoting(sigma=sigma, false_alarm=0.01)
-    release = pv.label(ballots, mechanism=mechanism, epsilon=2.0, delta=1e-6)
+    release = pv.label(ballots, mechanism=mechanism, **every)
     right = (release.labels == truth).mean()
     print(
         f"{mechanism}: epsilon={release.epsilon:.2f}, allowance {release.allowance} a record; "
         f"{right:.3f} of labels right; "
         f"sealed: {release.sealed.exhausted.sum()} records have none left"
     )
-majority = pv.label(ballots, mechanism=pv.BinaryVoting(sigma=20.0), epsilon=2.0, delta=1e-6)
+majority = pv.label(ballots, mechanism=pv.BinaryVoting(sigma=20.0), **every)
 print(f"Bar at half of all records instead: {int((majority.labels == 1).sum())} ones released.")

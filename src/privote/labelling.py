@@ -173,7 +173,7 @@ def label(
                     voter_ids=names if chosen.guarantee == "allowance" else voter_ids,
                     seed=seed,
                 ) as guardian:
-                    pace = chosen.pace(request, ballots.labels)
+                    pace = chosen.pace(request, ballots.voters, ballots.labels)
                     release = guardian.release(
                         ballots,
                         queries=request.exactly(ballots, chosen.guarantee),

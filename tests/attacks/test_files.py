@@ -622,5 +622,7 @@ def test_a_file_that_changes_after_it_was_checked(
     monkeypatch.setattr(pv.BinaryVoting, "tally", seen)
     settings = {"mechanism": pv.BinaryVoting(sigma=40.0), "epsilon": 8.0, "delta": 1e-5}
     pv.label(ballots, guarantee=guarantee, **settings)
-    through = sum(int((found.margins != 2 - 20).sum()) for found in tallies)
+    counted = [found.margins for found in tallies if found.margins.shape[1] == 3]  # no forecast
+    assert sum(map(len, counted)) >= 1
+    through = sum(int((margins != 2 - 20).sum()) for margins in counted)
     outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)

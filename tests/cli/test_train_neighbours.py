@@ -45,7 +45,7 @@ def test_records_vote_and_the_student_file_predicts(tables):
     assert result.exit_code == 0, result.output
     assert "60" in result.output
     student = load_student(output / "student.student")
-    assert type(student.model.model).__name__ == "NeighbourStudent"
+    assert type(student.model).__name__ == "NeighbourStudent"
     assert student.privacy["voters"] == ROWS["private"]
     with (output / "labels.csv").open() as stream:
         rows = [line["row"] for line in csv.DictReader(stream)]

@@ -102,17 +102,16 @@ def test_backup_holds_everything(opener: Opener, tmp_path: Path) -> None:
 
 def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
     votes = np.random.default_rng(0).random((30, 10, 3)) < 0.2
-    mechanism = pv.BinaryVoting(sigma=4.0)
+    every = {"mechanism": pv.BinaryVoting(sigma=4.0), "epsilon": 8.0, "delta": 1e-5}
+    every |= {"guarantee": "allowance", "queries": "all"}
     for _ in range(2):
         ledger = pv.Ledger.open(database, beside=tmp_path / "site")
-        release = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger)
+        release = pv.label(votes, ledger=ledger, **every)
         assert ledger.verify().ok
         ledger.close()
     np.testing.assert_array_equal(
         release.sealed.spent,
-        pv.label(
-            np.concatenate([votes] * 2), mechanism=mechanism, epsilon=8.0, delta=1e-5
-        ).sealed.spent,
+        pv.label(np.concatenate([votes] * 2), **every).sealed.spent,
     )
     with pytest.raises(pv.InputError, match="beside must name a local file"):
         pv.Ledger.open(database)

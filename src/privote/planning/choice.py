@@ -21,7 +21,7 @@ from ..ledger.totals import Scope
 from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..release import GUARANTEES, Release
 from .advice import Advice, advise
-from .forecast import WORRY, better_guarantee, with_forecast
+from .forecast import WORRY, better_guarantee, few_suffice, with_forecast
 from .pace import YES, Pace
 
 AUTO, ALL = "auto", "all"
@@ -92,9 +92,11 @@ class Chosen:
     guarantee: str
     reasons: tuple[str, ...] = ()
 
-    def pace(self, request: Request, labels: int) -> Pace | None:
-        """Return what says when to stop; None where nobody can run out."""
+    def pace(self, request: Request, voters: int, labels: int) -> Pace | None:
+        """Return what says when to stop; None where nobody can run out, or nothing tells."""
         if self.guarantee != "allowance":
+            return None
+        if request.yes is None and few_suffice(self.mechanism, voters, labels):
             return None
         through = request.queries is not None
         return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes, through=through)
@@ -257,7 +259,7 @@ def expected(
         why = why or "released labels tell how long the allowance lasts"
         said.append(f"{STOPPED} {release.answered:,} of {asked:,} queries: {why}.")
     assert found.forecast is not None
-    if why is not None and not paced:  # it went on all the same
+    if why is not None and not paced and release.answered == asked:  # it went on all the same
         told = replace(found.forecast, warnings=(*found.forecast.warnings, f"{why}."))
         found = replace(found, forecast=told)
     if release.answered < asked or (found.forecast and found.forecast.missed > WORRY):

@@ -25,6 +25,7 @@ from .outlook import BUSIEST, Outlook
 _SURE = 0.95
 WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
 _DEVIATIONS = 1.0  # by which the share of released ones may be too small by chance
+_FEW = 0.2  # of the voters
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
 _STATED = 200  # released labels that a stated share counts as
 LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
@@ -132,6 +133,8 @@ def better_guarantee(
     worst = queries_for(mechanism, *given, rule=budget.rule)
     allowance = allowance_for(mechanism, *given, rule=budget.rule)
     lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    if not worst and allowance:
+        return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
     enough = min(worst, lasts) >= queries and not goes_on
     return "worst-case" if enough or worst >= lasts else "allowance"
 
@@ -197,7 +200,7 @@ def _released_share(
     q = chance_of_one(mechanism, voters, labels, 0)
     p = chance_of_one(mechanism, voters, labels, math.ceil(LIKELY * voters))
     known = released >= 0
-    if p - q < _TELLING or not known.any():
+    if p - q < _TELLING or not known.any() or few_suffice(mechanism, voters, labels):
         return None
     departs, variance = 0.0, 0.0
     for side in (False, True):
@@ -213,6 +216,14 @@ def _released_share(
         departs, cells = departs + _STATED * stated, cells + _STATED
     share = (departs + _DEVIATIONS * math.sqrt(variance)) / cells
     return min(max(share, 1e-9), 1.0 - 1e-9)
+
+
+def few_suffice(mechanism: Mechanism, voters: int, labels: int) -> bool:
+    """Return whether a fifth of the voters is enough for a 1, so that a 1 tells little of them.
+
+    As with a bar for records, of which only those near a query speak.
+    """
+    return chance_of_one(mechanism, voters, labels, int(_FEW * voters)) >= 0.5
 
 
 def lasts_for(
