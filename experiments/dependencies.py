@@ -20,7 +20,7 @@ the first voter has nothing left, which only the owner may know.
 those in the wheel of torchxrayvision): the positive dependency matrices, PA views, next to the
 published ones; the paper's negative one next to what several readings of the label file give.
 
-Run: python experiments/dependencies.py [--seeds 5] [--chest FOLDER]
+Run: python experiments/dependencies.py [--seeds 5] [--chest FOLDER]; with --seeds 0 matrices only.
 """
 
 from __future__ import annotations
@@ -285,7 +285,8 @@ def main() -> int:
     parser.add_argument("--sigma", type=float, nargs="+", default=[7.0, 20.0])
     parser.add_argument("--chest", type=Path, help="folder with the label files")
     arguments = parser.parse_args()
-    compare(arguments.sigma, arguments.seeds)
+    if arguments.seeds:
+        compare(arguments.sigma, arguments.seeds)
     if arguments.chest is not None:
         positives(arguments.chest)
         negatives(arguments.chest)
