@@ -259,7 +259,8 @@ def hierarchy_verdict(facts: Facts) -> Verdict:
     return FAILS, (
         "As medicine it may be right; in the labels it is not: by the paper's own matrices, and by "
         f"the label file where it was read, at most {facts['largest']:.0%} of those with Pneumonia "
-        "have one of the labels that it is said to imply. Labels made consistent by such a tree would differ from those that were recorded."
+        "have one of the labels that it is said to imply. Labels made consistent by such a tree "
+        "would differ from those that were recorded."
     )
 
 
