@@ -257,9 +257,10 @@ def hierarchy_verdict(facts: Facts) -> Verdict:
     if facts["largest"] > 0.99:
         return HOLDS, "Whoever has Pneumonia has both of its parents."
     return FAILS, (
-        "As medicine it may be right; in the labels it is not: by the paper's own matrices at most "
-        f"{facts['largest']:.0%} of those with Pneumonia have one of the labels that it is said to "
-        "imply. Labels made consistent by such a tree would differ from those that were recorded."
+        "As medicine it may be right; in the labels it is not: by the paper's own matrices, and by "
+        f"the label file where it was read, at most {facts['largest']:.0%} of those with Pneumonia "
+        "have one of the labels that it is said to imply. Labels made consistent by such a tree "
+        "would differ from those that were recorded."
     )
 
 

@@ -51,7 +51,7 @@ def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python "
         f"{platform.python_version()}",
         "profile": bench.profile,
-        "seconds": round(sum({id(r.measured): r.seconds for r in results}.values())),
+        "seconds": round(sum({r.claim.measure: r.seconds for r in results}.values())),
         "verdicts": counted(results),
         "claims": [
             {
