@@ -23,7 +23,7 @@ Y = (X[:, :2] > 0).astype(np.int8)
 NAMES = ("left", "right")
 FACTS = {
     "network": None, "label_names": [], "feature_names": None, "privacy": {}, "version": "0",
-    "table": False, "thresholds": 0.5,
+    "table": False, "thresholds": 0.5, "format": 2,
 }  # fmt: skip
 
 
@@ -141,3 +141,11 @@ def test_a_folder_is_no_student(tmp_path):
     (tmp_path / "x.student").mkdir()
     with pytest.raises(InputError, match="is no file"):
         load_student(tmp_path / "x.student")
+
+
+def test_another_format_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "a.student"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("facts.json", json.dumps({**FACTS, "format": 1}))
+    with pytest.raises(InputError, match="its format is not 2, which this version reads"):
+        load_student(path)

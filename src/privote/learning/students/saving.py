@@ -26,6 +26,7 @@ from ..rows import label_probabilities
 from ..tables import TableEncoder
 
 SUFFIX = ".student"
+_FORMAT = 2
 _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
@@ -110,6 +111,7 @@ def save_student(
     bars = getattr(model, "thresholds_", 0.5) if thresholds is None else thresholds
     name = _network_name(model)
     facts = {
+        "format": _FORMAT,
         "version": __version__,
         "label_names": [str(label) for label in label_names],
         "feature_names": None if feature_names is None else [str(name) for name in feature_names],
@@ -155,6 +157,8 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
     try:
         with zipfile.ZipFile(target) as file:
             facts = json.loads(_read(file, _FACTS, _FEW))
+            if facts.get("format") != _FORMAT:
+                raise ValueError(f"its format is not {_FORMAT}, which this version reads")
             content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
             table = json.loads(_read(file, _TABLE, _WORDS)) if facts["table"] else None
         _check_size(content)
