@@ -167,6 +167,14 @@ def test_usage_errors_name_the_option(tables, tmp_path, extra, words):
     assert not output.exists()
 
 
+def test_private_rows_are_not_public(tables, tmp_path):
+    private = tables / "private.csv"
+    call = ("train", private, "--labels", "flu,cold", "--public", private, *BUDGET)
+    result = invoke(*call, "--output", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "--public must be other rows than the private ones" in result.stderr
+
+
 def test_an_output_that_is_there_is_left_alone(tables, tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     result = invoke(

@@ -271,10 +271,13 @@ def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:
     assert not any("protects" in entry for entry in ledger.published())
 
 
-def test_who_is_protected_does_not_open_a_second_account(ledger: pv.Ledger) -> None:
+def test_a_data_set_keeps_to_who_is_protected(ledger: pv.Ledger) -> None:
+    """Costs of releases that protect a person, and of others that protect a record, do not add."""
     label(ledger, cube(3, 0, 1, 0))
-    again = guardian(ledger, protects="a record").release(cube(2, 0, 0, 0))
-    assert again.sealed.spent.tolist() == [5, 0, 1, 0]
+    entries = ledger.last_entry()
+    with pytest.raises(pv.BudgetError, match=r"keeps a promise to a voter: .* protects a record"):
+        guardian(ledger, protects="a record").release(cube(2, 0, 0, 0))
+    assert ledger.last_entry() == entries
 
 
 @pytest.mark.parametrize("value", ["", "  ", "two\nlines", None, 3])

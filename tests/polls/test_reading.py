@@ -71,7 +71,7 @@ LONG = "voter\toption\nann\tAda\nben\tAda\nann\tCy\ncat\t\n"
          {"options": ["Ada", "Bo", "Cy"]}),
         (LIST, {"options": ["Ada", "Bo", "Cy"]}),
         (LIST.replace("|", ", ").replace(";", "\t"), {"options": ["Ada", "Bo", "Cy"]}),
-        (LONG, {"options": ["Ada", "Bo", "Cy"]}),
+        (LONG, {"options": ["Ada", "Bo", "Cy"], "voters": 3}),
     ],
 )  # fmt: skip
 def test_the_forms_of_a_table_say_the_same(tmp_path: Path, text: str | bytes, more) -> None:
@@ -113,8 +113,23 @@ def test_names_keep_their_commas(tmp_path: Path) -> None:
         ("", {}, "needs a header"),
         ("voter,approved\nann,Ada\n", {}, "options must be named for the form 'list'"),
         ("voter,approved\nann,Eve\n", {"options": ["Ada", "Bo"]}, "line 2: the ballot names some"),
-        ("voter,option\nann,Eve\n", {"options": ["Ada", "Bo"]}, "line 2: the option is not among"),
-        ("voter,option\na,Ada\na,Ada\n", {"options": ["Ada", "Bo"]}, "line 3: .* option twice"),
+        (
+            "voter,option\nann,Eve\n",
+            {"options": ["Ada", "Bo"], "voters": 9},
+            "line 2: the option is not among",
+        ),
+        (
+            "voter,option\na,Ada\na,Ada\n",
+            {"options": ["Ada", "Bo"], "voters": 9},
+            "line 3: .* option twice",
+        ),
+        ("1,0\n0,1\n", {}, "line 1: must be a header with the options' names"),
+        ("voter,option\na,Ada\n", {"options": ["Ada"]}, "voters must be given for the form"),
+        (
+            "voter,option\na,Ada\nb,Ada\n",
+            {"options": ["Ada", "Bo"], "voters": 1},
+            "voters must be at least those that are named \\(2\\)",
+        ),
         ("voter,approved\na,Ada;Ada\n", {"options": ["Ada", "Bo"]}, "line 2: .* option twice"),
         ("voter,Ada,Bo\nann,1,0\n", {"options": ["Ada", "Eve"]}, "options must be a column"),
         ("voter,Ada,Bo\nann,1,0\n", {"top": 2}, "top goes with orders"),
@@ -355,3 +370,19 @@ def test_the_greedy_rule_selects_what_was_selected(shared_data: Path, name, winn
     selected = [row[header.index("selected")] == "1" for row in rows]
     assert won.tolist() == selected
     assert won.sum() == winners
+
+
+def test_an_empty_ballot_counts_where_it_is_an_empty_line(tmp_path: Path) -> None:
+    """Who voted is public, and so is how many; that somebody approved nothing is not."""
+    for last in ("Ada\n", "\n", '""\n', "  \n"):
+        (tmp_path / "list.csv").write_text("approved\n\nAda;Bo\n" + last)
+        ballots = read(tmp_path / "list.csv", options=["Ada", "Bo"], form="list")
+        assert ballots.size.voters == 3, last
+
+
+def test_who_approved_nothing_is_counted_in_a_long_table(tmp_path: Path) -> None:
+    sizes = set()
+    for rows in ("ann,Ada\nben,Ada\n", "ann,Ada\n"):
+        (tmp_path / "long.csv").write_text("voter,option\n" + rows)
+        sizes.add(read(tmp_path / "long.csv", options=["Ada", "Bo"], voters=4).size.voters)
+    assert sizes == {4}

@@ -101,6 +101,13 @@ class ReadingFlags:
     column: Annotated[
         str | None, typer.Option(help="The column with options.", rich_help_panel=_BALLOTS)
     ] = None
+    voters: Annotated[
+        int | None,
+        typer.Option(
+            help="How many voted; needed for long tables, where an empty ballot has no row.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
     separator: Annotated[
         str | None, typer.Option(help="Between options of a list.", rich_help_panel=_BALLOTS)
     ] = None

@@ -22,7 +22,7 @@ from ..errors import BudgetError, InputError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
-from ..release import Sealed
+from ..release import VOTER, Sealed
 from ..surprises import effective, left_over
 
 
@@ -218,7 +218,18 @@ class Accounts:
         )
 
     def authorise(self, totals: Totals) -> Budget:
-        """Fix the data set's budget at first use; refuse another one, or another kind."""
+        """Fix the data set's budget at first use; refuse another one, or another kind.
+
+        And charges for another unit: who has several records would lose more from a release that
+        protects one of them than the sum says.
+        """
+        mine = self.stamp.get("protects")
+        known = totals.protects.get(self.dataset, mine)
+        if known != mine:
+            raise BudgetError(
+                f"data set {self.dataset!r} keeps a promise to {known or VOTER}: a release that "
+                f"protects {mine or VOTER} does not add up with it. Name another data set"
+            )
         return self.ledger.fix_budget(
             totals,
             self.budget,

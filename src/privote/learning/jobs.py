@@ -289,6 +289,10 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
             raise InputError("`public` and `test` go with a table: a data set by name is split")
         sides = open_data(job.data).split()
         return _embedded(job, sides.private, sides.public, sides.test)
+    if job.public is not None and job.public.exists() and job.public.samefile(job.data):
+        raise InputError(
+            "public", "must be other rows than the private ones: they are not protected"
+        )
     names = {"id_column": job.id_column, "group_column": job.group_column}
     # Words and gaps need public rows, by which they become numbers.
     read = tables.table if job.public is None or _is_arrays(job.data) else tables.raw_table

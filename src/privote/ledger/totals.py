@@ -205,6 +205,7 @@ class Totals:
     head: Head = (0, START)  # number and digest of the last entry
     budgets: dict[Scope, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
+    protects: dict[str, str | None] = field(default_factory=dict)
     filters: dict[Scope, RenyiFilter] = field(default_factory=dict)
     orders: dict[str, Floats] = field(default_factory=dict)
     charged: set[Scope] = field(default_factory=set)
@@ -262,6 +263,7 @@ class Totals:
 
     def _add_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
         self.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
+        self.protects.setdefault(scope[0], body.get("protects"))
         self.charged |= {scope, (scope[0], None)}
         if body.get("everything"):
             self.spent_whole.add(scope[0])

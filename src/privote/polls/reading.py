@@ -28,6 +28,7 @@ def read(
     form: str | None = None,
     voter: str | None = None,
     column: str | None = None,
+    voters: int | None = None,
     separator: str | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
@@ -51,7 +52,7 @@ def read(
         Orders and categories: how many first places, or categories, are approved; 1 unless told.
     invalid
         What becomes of a ballot that breaks the rule: ``"error"``, or ``"empty"``.
-    form, voter, column, separator, delimiter, encoding
+    form, voter, column, voters, separator, delimiter, encoding
         How a table is laid out, where its header does not say: see
         :class:`privote.polls.tables.TableFormat`.
     """
@@ -63,6 +64,7 @@ def read(
         options=options,
         voter=voter,
         column=column,
+        voters=voters,
         separator=separator,
         delimiter=delimiter,
         encoding=encoding,
@@ -100,6 +102,6 @@ def read(
 
 def _untouched(table: TableFormat, ending: str) -> None:
     """Refuse settings of a table for a file that says these things itself."""
-    for name in ("form", "options", "voter", "column", "separator", "delimiter"):
+    for name in ("form", "options", "voter", "column", "voters", "separator", "delimiter"):
         if getattr(table, name) is not None:
             raise InputError(name, f"goes with a table, not with a file that ends in {ending}")

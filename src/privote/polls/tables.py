@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import BallotError, InputError
+from ..errors import BallotError, InputError, whole
 from .ballots import BallotRule, PollBallots, Row, counted
 from .texts import cells, delimiter_of, lines
 
@@ -42,6 +42,9 @@ class TableFormat:
         an option that only one of them names would tell of that ballot.
     voter, column
         The columns with voters' names, and with options.
+    voters
+        How many voted, for ``"long"``: voters who approved nothing have no row there, and how many
+        those are is private.
     separator, delimiter, encoding
         Between the options of a list, between cells, and how letters are stored.
     """
@@ -50,6 +53,7 @@ class TableFormat:
     options: Sequence[str] | None = None
     voter: str | None = None
     column: str | None = None
+    voters: int | None = None
     separator: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
@@ -57,6 +61,8 @@ class TableFormat:
     def __post_init__(self) -> None:
         if self.form not in (None, *FORMS):
             raise InputError("form", f"must be one of {', '.join(FORMS)}", self.form)
+        if self.voters is not None:
+            whole("voters", self.voters)
         if isinstance(self.options, str):
             raise InputError("options", "must be a list of names, not one text", self.options)
         if self.delimiter is not None and len(self.delimiter) != 1:
@@ -90,8 +96,13 @@ class _Table:
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows below the header, each as long as it."""
         width = len(self.header)
-        records = cells(lines(self.path, self.given.encoding), self.delimiter)
-        next(records, None)
+        # Where a ballot is all of a line, an empty line is an empty ballot: left out, the public
+        # number of voters would tell of it.
+        source = lines(self.path, self.given.encoding)
+        records = cells(source, self.delimiter, blank=width == 1)
+        for _, record in records:
+            if any(cell.strip() for cell in record):
+                break  # the header
         for line, record in records:
             if len(record) != width:
                 raise BallotError(
@@ -120,6 +131,8 @@ def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
     if voter is None:
         voter = table.find(_VOTER)
     form = given.form or _form(table, voter)
+    if form != "long" and given.voters is not None:
+        raise InputError("voters", f"goes with the form 'long': {form!r} has a row for each")
     note = (
         "No column names the voters: that nobody voted twice is not checked."
         if voter is None
@@ -144,6 +157,12 @@ def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
         else:
             if voter is None:
                 raise InputError("voter", "must be a column for the form 'long'", None)
+            if given.voters is None:
+                raise InputError(
+                    "voters",
+                    "must be given for the form 'long': who approved nothing has no row, and how "
+                    "many those are is private",
+                )
             rows = _long(table, voter, column, at, rule)
     missing = "An empty cell is a no; an empty ballot is a voter who approves nothing."
     return counted(names, rows, rule, notes=(note, missing))
@@ -176,6 +195,8 @@ def _option_columns(table: _Table, voter: int | None) -> list[int]:
             raise InputError(
                 f"line 1: column {place + 1} has no name; or name the `options` among the columns"
             )
+    if all(table.header[place] in _WORDS for place in places):
+        raise InputError("line 1: must be a header with the options' names, not a ballot")
     return places
 
 
@@ -293,7 +314,12 @@ def _long(
             if any(option_ == at[option] for option_, _ in ballot):
                 raise BallotError(f"line {line}: the voter names an option twice")
             ballot.append((at[option], value))
+        silent = (table.given.voters or 0) - len(given)
+        if silent < 0:
+            raise BallotError("voters", f"must be at least those that are named ({len(given)})")
         for name, ballot in given.items():
             yield Row(first[name], name, 1, ballot)
+        if silent:
+            yield Row(0, None, silent, [])
 
     return rows

@@ -70,8 +70,13 @@ def _outside_quotes(text: str, mark: str) -> int:
     return sum(part.count(mark) for part in text.split('"')[::2])
 
 
-def cells(source: Iterator[str], delimiter: str, start: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line a record begins on, and its cells; empty lines are left out."""
+def cells(
+    source: Iterator[str], delimiter: str, start: int = 0, *, blank: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line a record begins on, and its cells.
+
+    Empty lines are left out, unless ``blank``: then one is a record with an empty cell.
+    """
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     while True:
         line = start + reader.line_num + 1
@@ -81,5 +86,5 @@ def cells(source: Iterator[str], delimiter: str, start: int = 0) -> Iterator[tup
             return
         except csv.Error as error:
             raise InputError(f"line {line}: {error}") from None
-        if record and (len(record) > 1 or record[0].strip()):
-            yield line, record
+        if blank or (record and (len(record) > 1 or record[0].strip())):
+            yield line, record or [""]
