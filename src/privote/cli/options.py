@@ -101,7 +101,8 @@ Epsilon = Annotated[
     float,
     typer.Option(
         show_default=False,
-        help="The budget, for replacing one voter's ballots on all queries.",
+        help="The budget: for replacing all of one voter's ballots; in train, one record or "
+        "person; in a poll, one ballot.",
         rich_help_panel=_BUDGET,
     ),
 ]

@@ -60,8 +60,8 @@ def predict(
 
         privote predict run/student.student new.csv --output predictions.csv
 
-    Loading a student runs no code from its file. Predictions cost no privacy: the student was made
-    from released labels and public rows, and its file says under which guarantee.
+    Loading a student runs no code from its file. Predictions cost no privacy: all that they
+    follow from was paid for when the student was made, and its file says under which guarantee.
     """
     import numpy as np
 

@@ -218,21 +218,23 @@ def train(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    r"""Train voters on private data, label public rows privately, and train a student on them.
+    r"""Train a model on private data that may be published, with a statement of what it promises.
 
     Example:
 
         privote train records.csv --labels flu,cold --group-column patient \
           --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
 
-    Or, with --method gradients, moments or dpsgd, train a model on the private data itself, with
-    noise. To try it without data of your own, let DATA be scenes: it comes with privote, split.
+    Public numbers decide how, unless you do: --method gradients, moments or dpsgd train on the
+    private data itself, with noise; with teachers or neighbours private votes label public rows,
+    and a student learns from those. To try it without data of your own, let DATA be scenes.
 
     Writes into the output folder: student.student (for `privote predict`; holds no code),
-    labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever signs), and
-    report.html; and for-the-owner.json, with figures on private test rows, which must not leave: no
-    epsilon covers them. A table needs --labels and --public. Features of private rows must not be
-    scaled or encoded by looking at other private rows: one record must reach one voter only.
+    with votes labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever
+    signs), and report.html; and for-the-owner.json, with figures on private test rows, which must
+    not leave: no epsilon covers them. A table needs --labels and --public. Features of private rows
+    must not be scaled or encoded by looking at other private rows: one record must reach one voter
+    only.
 
     Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
     so, and the same command with --resume trains the student on them, at no further charge.

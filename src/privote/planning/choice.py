@@ -134,7 +134,14 @@ def settled(
         )
     budget = _left(request, ledger, lasts=lasts)
     advice = _advice(request, ballots, budget, wanted)
-    return Chosen(mechanism=advice.mechanism, guarantee=advice.guarantee, reasons=advice.reasons)
+    reasons = advice.reasons
+    if request.yes is None:
+        guess = (
+            f"Nobody said how often voters say yes, so {YES:g} of all votes was taken, and the "
+            "noise follows from that: who knows better says so (yes)."
+        )
+        reasons = (guess, *reasons)
+    return Chosen(mechanism=advice.mechanism, guarantee=advice.guarantee, reasons=reasons)
 
 
 def _guaranteed(
@@ -284,7 +291,8 @@ def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) 
     said = []
     if advice.good and advice.queries > release.answered and advice.mechanism != mechanism:
         said.append(
-            f"A budget like this is enough for {advice.queries:,} queries with {advice.mechanism} "
-            f"({advice.guarantee}), and {advice.missed:.0%} missed of what every voter wants."
+            f"Another budget of this size is enough for {advice.queries:,} queries with "
+            f"{advice.mechanism} ({advice.guarantee}), and {advice.missed:.0%} missed of what "
+            "every voter wants."
         )
     return [*said, *advice.changes]
