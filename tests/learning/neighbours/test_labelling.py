@@ -238,7 +238,7 @@ def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path):
     assert (again.release_.sealed.spent >= first.release_.sealed.spent).all()
     with pytest.raises(pv.BudgetError, match="from its allowance already"):
         pate(mechanism=MECHANISM).fit(X, Y, PUBLIC, groups=people.tolist(), **common)
-    with pytest.raises(pv.BudgetError, match="other charges"):
+    with pytest.raises(pv.BudgetError, match="keeps a promise to a person"):
         pate(**settings).fit(X, Y, PUBLIC, **common)  # records are other voters than persons
 
 
