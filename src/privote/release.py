@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from .arrayfiles import ArrayFile
 from .errors import InputError
 from .forecast import Forecast
 from .mechanisms import ABSTAIN
-from .mechanisms.base import describe
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
 
@@ -32,29 +29,9 @@ VOTER = "a voter"
 RECORD = "a record"
 PERSON = "a person, with all their records"
 
-_MEANING = {
-    "allowance": (
-        "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
-        "for any number of adaptive queries to this electorate"
-    ),
-    "worst-case": (
-        "unconditional differential privacy: epsilon is the worst case over all votes of the "
-        "number of queries answered, which was decided on public numbers"
-    ),
-    "ptr": (
-        "unconditional differential privacy: queries, order and threshold were fixed before "
-        "looking, and all labels or none were released after a private test that the votes agree "
-        "enough; epsilon covers the test"
-    ),
-    "data-dependent": (
-        "a statement about these votes and their neighbours only, not differential privacy; the "
-        "exact epsilon is sealed because the number itself depends on the votes"
-    ),
-}
 
 FORMAT = 2  # of what is saved
 
-_COSTS = ("price", "threshold", "reserve")  # terms that are costs
 _DERIVED = ("answered", "labels", "abstained", "digest", "format")  # facts that follow
 
 
@@ -63,10 +40,6 @@ def check_protects(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
         raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
     return value
-
-
-def _joined(sentences: Sequence[str]) -> str:
-    return " ".join(sentences).rstrip(".")
 
 
 class Later:
@@ -277,184 +250,18 @@ class Release:
 
     def summary(self) -> str:
         """Return a few lines for a terminal: published numbers only."""
-        shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon)}"
-        lines = [
-            f"queries answered  {self.of_asked}",
-            f"labels each       {self.labels.shape[1]}",
-            f"guarantee         {self.guarantee}: {_MEANING[self.guarantee]}",
-            f"epsilon, delta    {shown}, {rounded_up(self.delta)}  (asked for: "
-            f"{rounded_up(self.budget)})",
-            f"mechanism         {describe(self.mechanism)}",
-        ]
-        if self.protects != VOTER:
-            lines.append(f"protects          {self.protects}")
-        if self.allowance is not None:
-            lines.append(f"allowance         {self.allowance} a voter, for life")
-        if self.so_far is not None and self.so_far > self.answered:
-            lines.append(f"from it so far    {self.so_far} queries, earlier runs included")
-        if self.abstained:
-            lines.append(f"held back         {self.abstained} labels (gate)")
-        if self.terms:
-            lines.append(f"terms             {self._terms()}")
-        if self.left is not None:
-            lines.append(f"budget left       {self.budget_left}")
-        if self.forecast is not None:
-            lines += [f"expected          {said}" for said in self.forecast.lines()]
-        lines += [f"why               {reason}" for reason in self.reasons]
-        lines += [f"after the draw    {text}" for text in self.processed]
-        if self.simulated:
-            lines.append("SIMULATED: a seed was given, so these labels protect nobody")
-        return "\n".join(lines)
+        from .statements import summary
+
+        return summary(self)
 
     def statement(self) -> str:
         """Return one page in plain words, for the person who signs it: published numbers only.
 
         :meth:`facts` holds the same for machines.
         """
-        shown = (
-            "sealed, because the number depends on the votes"
-            if self.epsilon is None
-            else f"{rounded_up(self.epsilon)}"
-        )
-        source = (
-            "a seed: SIMULATED, these labels protect nobody"
-            if self.simulated
-            else "the operating system's cryptographic generator"
-        )
-        place = (
-            "none: this budget is of this one run"
-            if self.ledger is None
-            else f"entry {self.ledger['entry']}, digest {self.ledger['digest']}"
-        )
-        software = ", ".join(
-            [
-                f"privote {self.version}",
-                f"dp-accounting {metadata.version('dp-accounting')}",
-                f"numpy {np.__version__}",
-                f"Python {platform.python_version()}",
-            ]
-        )
-        lines = [
-            (
-                "What was released",
-                f"{self.of_asked} queries with {self.labels.shape[1]} yes/no "
-                f"labels each, from the votes of {self.voters} registered voters on data set "
-                f"{self.dataset!r}"
-                + ("" if self.consumer is None else f", for {self.consumer!r}")
-                + f", on {self.made}; the labels' SHA-256 digest is {self.digest}",
-            ),
-            ("Mechanism", describe(self.mechanism)),
-            ("Who is protected", self._protected()),
-            ("Kind of guarantee", f"{self.guarantee}: {_MEANING[self.guarantee]}"),
-            ("epsilon", f"{shown} (asked for: {rounded_up(self.budget)})"),
-            ("delta", f"{rounded_up(self.delta)}"),
-            (
-                "Accountant",
-                "Rényi divergence of the exact outcome distribution, worst of both "
-                "directions, converted by dp-accounting",
-            ),
-            ("What may follow from released labels", self._adaptively()),
-            ("Random source", source),
-            ("Ledger", place),
-            ("Software", software),
-        ]
-        if self.terms:
-            lines.insert(-5, ("Terms", self._terms()))
-        if "price_2018" in self.terms:
-            lines.insert(
-                -5,
-                (
-                    "For comparison only",
-                    "PATE 2018 (Theorem 23) would price the published number at "
-                    f"{rounded_up(self.terms['price_2018'], 4)} instead of "
-                    f"{rounded_up(self.terms['price'], 4)}: not a valid bound",
-                ),
-            )
-        if self.forecast is not None:
-            lines.insert(-5, ("Expected quality", _joined(self.forecast.lines())))
-        if self.reasons:
-            lines.insert(-5, ("Where settings came from, and the end", _joined(self.reasons)))
-        if self.processed:
-            text = "; ".join(self.processed)
-            lines.insert(
-                -5, ("After the draw", f"{text}. This is post-processing and costs nothing")
-            )
-        if self.allowance is not None:
-            lines.insert(2, ("Allowance", self._allowance()))
-        if self.abstained:
-            lines.insert(1, ("Held back", f"{self.abstained} labels, by the confidence gate"))
-        return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
+        from .statements import statement
 
-    def _protected(self) -> str:
-        neighbours = (
-            "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
-            "(replace one voter)"
-        )
-        if self.protects == VOTER:
-            return (
-                f"each voter. {neighbours}. Where all records of a person reach one voter only, "
-                "this protects each person; whether they do was not recorded"
-            )
-        return (
-            f"{self.protects}, because it reaches one voter only: whoever made the voters says so, "
-            f"the votes cannot show it. {neighbours}"
-        )
-
-    def _adaptively(self) -> str:
-        """Say what may have been chosen from released labels without breaking the promise."""
-        if self.guarantee == "data-dependent":
-            return "nothing: queries and settings were fixed before any label was seen"
-        if self.guarantee == "ptr":
-            return "nothing: one release takes the whole budget of the data set"
-        text = "later queries, baselines, and when to stop"
-        if self.ledger is None:
-            return f"{text}; the budget is of this one run"
-        if self.rule == "exclusive":
-            text += (
-                "; the mechanism, its settings and who votes are fixed for the data set: every "
-                "charge to its budget is a multiple of the first"
-            )
-        else:
-            text += (
-                ", and also mechanism, settings and numbers of later charges: the data set's "
-                f"budget of {rounded_up(self.budget)} is {self.rule}, which was fixed with it, so "
-                "it holds for all charges together"
-            )
-        if self.consumer is None:
-            return text
-        return (
-            f"{text}. This epsilon is what {self.consumer!r} learns if it learns nothing from "
-            "other consumers of the data set, and if no voter learnt from released labels; the "
-            "data set's budget holds for everybody"
-        )
-
-    def _allowance(self) -> str:
-        text = f"{self.allowance} surprises a voter, for life"
-        if self.so_far is None or self.so_far <= self.answered:
-            return text
-        return (
-            f"{text}; {self.so_far} queries were answered from it so far, these included, under "
-            "one epsilon: statements about the same allowance do not add up"
-        )
-
-    def _terms(self) -> str:
-        if "passed" in self.terms:
-            said = (
-                "the test passed"
-                if self.terms["passed"]
-                else "the test failed: nothing was released, and the whole budget is spent"
-            )
-        else:
-            said = (
-                f"sanitized: with probability {1 - self.terms['gamma']:g} these labels and this "
-                "number are (epsilon, delta)-close to those of every neighbour of these votes"
-            )
-        numbers = ", ".join(
-            f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
-            for name, value in self.terms.items()
-            if name not in ("passed", "price_2018")
-        )
-        return f"{said}; {numbers}"
+        return statement(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""

@@ -10,27 +10,16 @@ from xml.etree import ElementTree
 import pytest
 
 from privote.errors import InputError, MissingExtraError
-from privote.report import (
-    OWNER_ONLY,
-    answered_by_guarantee,
-    answered_by_sigma,
-    utility_by_mechanism,
-)
+from privote.report import OWNER_ONLY, answered_by_guarantee
 from privote.report.canvas import PALETTE, SEALED
+from privote.report.plots import by_parameter
 
 ANSWERED = {"allowance": 988, "worst-case": 153, "data-dependent": 1429}
-ROWS = [
-    {"mechanism": "Binary", "guarantee": "allowance", "BAC": 0.91},
-    {"mechanism": "Binary", "guarantee": "worst-case", "BAC": 0.71},
-    {"mechanism": "Tau <2>", "guarantee": "allowance", "BAC": 0.86},
-    {"mechanism": "Tau <2>", "guarantee": "worst-case", "BAC": math.nan},
-]
 SERIES = {"paper": {4: 143, 9: 225, 20: 89}, "exact": {20: 384, 4: 253, 9: 562}}
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "guarantee": lambda: answered_by_guarantee(ANSWERED, title="Answers & more at $5 and $6"),
-    "mechanism": lambda: utility_by_mechanism(ROWS, title="Utility", references={"truth": 0.97}),
-    "sigma": lambda: answered_by_sigma(SERIES, title="Sigma"),
+    "sigma": lambda: by_parameter(SERIES, title="S", parameter="sigma", quantity="queries"),
 }
 
 
@@ -90,21 +79,6 @@ def test_sealed_bars_are_hatched_and_say_so() -> None:
     assert OWNER_ONLY not in words(plain)
 
 
-def test_dots_say_mechanisms_guarantees_and_references() -> None:
-    svg = DRAWINGS["mechanism"]()
-    expected = ("Binary", "Tau <2>", "allowance", "truth: 0.970", "balanced accuracy (BAC)")
-    assert set(expected) <= set(words(svg))
-    alt = ElementTree.fromstring(svg).get("aria-label", "")
-    assert "Binary, worst-case: 0.710" in alt
-    assert "Tau <2>, worst-case" not in alt  # no number, so not drawn and not said
-
-
-def test_lines_say_bounds_and_their_peak() -> None:
-    svg = DRAWINGS["sigma"]()
-    assert {"paper", "exact", "queries answered"} <= set(words(svg))
-    assert "exact: at most 562, at sigma 9" in ElementTree.fromstring(svg).get("aria-label", "")
-
-
 def test_the_users_own_settings_neither_matter_nor_change() -> None:
     import matplotlib
 
@@ -142,15 +116,6 @@ def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.Mo
         (lambda: answered_by_guarantee({"a": -1}, title="T"), r"answered\['a'\] must not be neg"),
         (lambda: answered_by_guarantee({"a": math.nan}, title="T"), "must be a finite number"),
         (lambda: answered_by_guarantee({"a": 1}, title="T", sealed=["b"]), "sealed .* got 'b'"),
-        (lambda: utility_by_mechanism([], title="T"), "rows must hold at least one number"),
-        (lambda: utility_by_mechanism(ROWS, title="T", metric="AUC"), "have 'AUC'; row 0 has not"),
-        (lambda: utility_by_mechanism(ROWS, title="T", references={"r": True}), "references"),
-        (lambda: answered_by_sigma({}, title="T"), "series must be a dict with at least one bound"),
-        (lambda: answered_by_sigma({"a": {}}, title="T"), r"series\['a'\] must be a dict"),
-        (
-            lambda: answered_by_sigma({str(i): {1: 1} for i in range(7)}, title="T"),
-            "series must hold at most 6 bounds to be told apart, got 7",
-        ),
     ],
 )
 def test_wrong_arguments(draw: Callable[[], str], message: str) -> None:

@@ -218,11 +218,8 @@ class Accounts:
         )
 
     def authorise(self, totals: Totals) -> Budget:
-        """Fix the data set's budget at first use; refuse another one, or another kind.
-
-        And charges for another unit: who has several records would lose more from a release that
-        protects one of them than the sum says.
-        """
+        """Fix the data set's budget at first use; refuse another one, or another kind or unit."""
+        # Who has several records loses more from a release that protects one than the sum says.
         mine = self.stamp.get("protects")
         known = totals.protects.get(self.dataset, mine)
         if known != mine:

@@ -2,7 +2,7 @@
 
 from .blocks import Command, Facts, Figure, Section, TableBlock
 from .page import render_page, write_page
-from .plots import answered_by_guarantee, answered_by_sigma, utility_by_mechanism
+from .plots import answered_by_guarantee
 from .tables import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Column, mark, table, text_table
 
 __all__ = [
@@ -16,11 +16,9 @@ __all__ = [
     "Section",
     "TableBlock",
     "answered_by_guarantee",
-    "answered_by_sigma",
     "mark",
     "render_page",
     "table",
     "text_table",
-    "utility_by_mechanism",
     "write_page",
 ]

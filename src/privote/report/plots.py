@@ -71,94 +71,6 @@ def answered_by_guarantee(
         return svg_of(figure, alt, sealed=bool(sealed))
 
 
-def utility_by_mechanism(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    title: str,
-    metric: str = "BAC",
-    references: Mapping[str, float] | None = None,
-) -> str:
-    """Return a dot plot: one line for each mechanism, one marker for each guarantee.
-
-    Parameters
-    ----------
-    rows
-        Dicts with "mechanism", "guarantee" and ``metric``; a row without a number is not drawn.
-    title
-        What stands above the figure.
-    metric
-        The key of the figure of merit, such as "BAC" or "AUC".
-    references
-        Lines to compare with, such as ``{"true labels": 0.97}``.
-    """
-    points = _check_rows(rows, metric)
-    references = dict(references or {})
-    for name, value in references.items():
-        _check_number(f"references[{name!r}]", value)
-    mechanisms = list(dict.fromkeys(mechanism for mechanism, _ in points))
-    guarantees = list(dict.fromkeys(guarantee for _, guarantee in points))
-    _check_few("rows", "guarantees", guarantees)
-    with sheet(2.0 + 0.52 * len(mechanisms)) as (figure, axes):
-        for g, guarantee in enumerate(guarantees):
-            mine = [(m, points[m, guarantee]) for m in mechanisms if (m, guarantee) in points]
-            # Each guarantee has its own height within a line, so that no marker hides another.
-            offset = 0.5 * (g - (len(guarantees) - 1) / 2) / max(len(guarantees), 2)
-            axes.plot(
-                [value for _, value in mine],
-                [mechanisms.index(m) + offset for m, _ in mine],
-                linestyle="none",
-                marker=MARKERS[g],
-                markersize=8,
-                color=PALETTE[g],
-                label=guarantee,
-            )
-        for r, (name, value) in enumerate(references.items()):
-            label = f"{name}: {cell(value)}"
-            axes.axvline(value, color=INK, linestyle=DASHES[1 + r % 5], alpha=0.65, label=label)
-        axes.set_yticks(range(len(mechanisms)), mechanisms)
-        axes.set_ylim(len(mechanisms) - 0.5, -0.5)
-        axes.tick_params(axis="y", length=0)
-        axes.margins(x=0.08)
-        axes.grid(axis="both")
-        axes.set_xlabel(_METRIC_NAMES.get(metric, metric))
-        heading(axes, title)
-        legend(figure)
-        said = [f"{m}, {g}: {cell(value)}" for (m, g), value in points.items()]
-        said += [f"{name}: {cell(value)}" for name, value in references.items()]
-        return svg_of(figure, f"{title}. {metric} by mechanism and guarantee. {'; '.join(said)}.")
-
-
-def answered_by_sigma(series: Mapping[str, Mapping[float, float]], *, title: str) -> str:
-    """Return lines: queries answered against sigma, one line for each bound.
-
-    Parameters
-    ----------
-    series
-        For each bound, a dict from sigma to the number of queries answered.
-    title
-        What stands above the figure.
-    """
-    if not isinstance(series, Mapping) or not series:
-        raise InputError("series", "must be a dict with at least one bound")
-    _check_few("series", "bounds", list(series))
-    for name, points in series.items():
-        _check_points(f"series[{name!r}]", points)
-    with sheet(4.4) as (figure, axes):
-        for i, (name, points) in enumerate(series.items()):
-            sigmas = sorted(points)
-            _line(axes, i, name, sigmas, [points[sigma] for sigma in sigmas])
-        axes.set_ylim(bottom=0)
-        axes.grid(axis="both")
-        axes.set_xlabel("sigma (standard deviation of the noise on each count)")
-        axes.set_ylabel("queries answered")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_major_formatter(lambda value, _: cell(round(value)))
-        heading(axes, title)
-        legend(figure)
-        said = (f"{name}: {_peak(points)}" for name, points in series.items())
-        return svg_of(figure, f"{title}. Queries answered against sigma. {'; '.join(said)}.")
-
-
 def by_parameter(
     series: Mapping[str, Mapping[float, float]],
     *,
@@ -315,11 +227,6 @@ def _check_lines(series: Any) -> dict[str, dict[float, float]]:
     return drawn
 
 
-def _peak(points: Mapping[float, float]) -> str:
-    best = max(points, key=lambda sigma: points[sigma])
-    return f"at most {cell(points[best], 0)}, at sigma {best:g}"
-
-
 def _check_points(name: str, points: Any) -> Mapping[Any, float]:
     if not isinstance(points, Mapping) or not points:
         raise InputError(name, "must be a dict with at least one number", points)
@@ -346,19 +253,3 @@ def _check_few(argument: str, what: str, names: Sequence[str]) -> None:
         raise InputError(
             argument, f"must hold at most {len(PALETTE)} {what} to be told apart, got {len(names)}"
         )
-
-
-def _check_rows(rows: Sequence[Mapping[str, Any]], metric: str) -> dict[tuple[str, str], float]:
-    points: dict[tuple[str, str], float] = {}
-    for number, row in enumerate(rows):
-        for key in ("mechanism", "guarantee", metric):
-            if key not in row:
-                raise InputError("rows", f"must each have {key!r}; row {number} has not")
-        value = row[metric]
-        if value is None or (isinstance(value, Real) and math.isnan(value)):
-            continue
-        place = (str(row["mechanism"]), str(row["guarantee"]))
-        points[place] = _check_number(f"rows[{number}][{metric!r}]", value)
-    if not points:
-        raise InputError("rows", f"must hold at least one number under {metric!r}")
-    return points

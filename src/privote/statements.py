@@ -1,0 +1,223 @@
+"""A release in words: a few lines for a terminal, and the statement that somebody signs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+
+import numpy as np
+
+from .accounting.renyi import rounded_up
+from .mechanisms.base import describe
+from .release import VOTER, Release
+
+_MEANING = {
+    "allowance": (
+        "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
+        "for any number of adaptive queries to this electorate"
+    ),
+    "worst-case": (
+        "unconditional differential privacy: epsilon is the worst case over all votes of the "
+        "number of queries answered, which was decided on public numbers"
+    ),
+    "ptr": (
+        "unconditional differential privacy: queries, order and threshold were fixed before "
+        "looking, and all labels or none were released after a private test that the votes agree "
+        "enough; epsilon covers the test"
+    ),
+    "data-dependent": (
+        "a statement about these votes and their neighbours only, not differential privacy; the "
+        "exact epsilon is sealed because the number itself depends on the votes"
+    ),
+}
+_COSTS = ("price", "threshold", "reserve")  # terms that are costs
+
+
+def summary(release: Release) -> str:
+    """Return a few lines for a terminal: published numbers only."""
+    shown = "sealed" if release.epsilon is None else f"{rounded_up(release.epsilon)}"
+    lines = [
+        f"queries answered  {release.of_asked}",
+        f"labels each       {release.labels.shape[1]}",
+        f"guarantee         {release.guarantee}: {_MEANING[release.guarantee]}",
+        f"epsilon, delta    {shown}, {rounded_up(release.delta)}  (asked for: "
+        f"{rounded_up(release.budget)})",
+        f"mechanism         {describe(release.mechanism)}",
+    ]
+    if release.protects != VOTER:
+        lines.append(f"protects          {release.protects}")
+    if release.allowance is not None:
+        lines.append(f"allowance         {release.allowance} a voter, for life")
+    if release.so_far is not None and release.so_far > release.answered:
+        lines.append(f"from it so far    {release.so_far} queries, earlier runs included")
+    if release.abstained:
+        lines.append(f"held back         {release.abstained} labels (gate)")
+    if release.terms:
+        lines.append(f"terms             {_terms(release)}")
+    if release.left is not None:
+        lines.append(f"budget left       {release.budget_left}")
+    if release.forecast is not None:
+        lines += [f"expected          {said}" for said in release.forecast.lines()]
+    lines += [f"why               {reason}" for reason in release.reasons]
+    lines += [f"after the draw    {text}" for text in release.processed]
+    if release.simulated:
+        lines.append("SIMULATED: a seed was given, so these labels protect nobody")
+    return "\n".join(lines)
+
+
+def statement(release: Release) -> str:
+    """Return one page in plain words, for the person who signs it: published numbers only.
+
+    :meth:`Release.facts` holds the same for machines.
+    """
+    shown = (
+        "sealed, because the number depends on the votes"
+        if release.epsilon is None
+        else f"{rounded_up(release.epsilon)}"
+    )
+    source = (
+        "a seed: SIMULATED, these labels protect nobody"
+        if release.simulated
+        else "the operating system's cryptographic generator"
+    )
+    place = (
+        "none: this budget is of this one run"
+        if release.ledger is None
+        else f"entry {release.ledger['entry']}, digest {release.ledger['digest']}"
+    )
+    software = ", ".join(
+        [
+            f"privote {release.version}",
+            f"dp-accounting {metadata.version('dp-accounting')}",
+            f"numpy {np.__version__}",
+            f"Python {platform.python_version()}",
+        ]
+    )
+    lines = [
+        (
+            "What was released",
+            f"{release.of_asked} queries with {release.labels.shape[1]} yes/no "
+            f"labels each, from the votes of {release.voters} registered voters on data set "
+            f"{release.dataset!r}"
+            + ("" if release.consumer is None else f", for {release.consumer!r}")
+            + f", on {release.made}; the labels' SHA-256 digest is {release.digest}",
+        ),
+        ("Mechanism", describe(release.mechanism)),
+        ("Who is protected", _protected(release)),
+        ("Kind of guarantee", f"{release.guarantee}: {_MEANING[release.guarantee]}"),
+        ("epsilon", f"{shown} (asked for: {rounded_up(release.budget)})"),
+        ("delta", f"{rounded_up(release.delta)}"),
+        (
+            "Accountant",
+            "Rényi divergence of the exact outcome distribution, worst of both "
+            "directions, converted by dp-accounting",
+        ),
+        ("What may follow from released labels", _adaptively(release)),
+        ("Random source", source),
+        ("Ledger", place),
+        ("Software", software),
+    ]
+    if release.terms:
+        lines.insert(-5, ("Terms", _terms(release)))
+    if "price_2018" in release.terms:
+        lines.insert(
+            -5,
+            (
+                "For comparison only",
+                "PATE 2018 (Theorem 23) would price the published number at "
+                f"{rounded_up(release.terms['price_2018'], 4)} instead of "
+                f"{rounded_up(release.terms['price'], 4)}: not a valid bound",
+            ),
+        )
+    if release.forecast is not None:
+        lines.insert(-5, ("Expected quality", _joined(release.forecast.lines())))
+    if release.reasons:
+        lines.insert(-5, ("Where settings came from, and the end", _joined(release.reasons)))
+    if release.processed:
+        text = "; ".join(release.processed)
+        lines.insert(-5, ("After the draw", f"{text}. This is post-processing and costs nothing"))
+    if release.allowance is not None:
+        lines.insert(2, ("Allowance", _allowance(release)))
+    if release.abstained:
+        lines.insert(1, ("Held back", f"{release.abstained} labels, by the confidence gate"))
+    return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
+
+
+def _protected(release: Release) -> str:
+    neighbours = (
+        "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
+        "(replace one voter)"
+    )
+    if release.protects == VOTER:
+        return (
+            f"each voter. {neighbours}. Where all records of a person reach one voter only, "
+            "this protects each person; whether they do was not recorded"
+        )
+    return (
+        f"{release.protects}, because it reaches one voter only: whoever made the voters says so, "
+        f"the votes cannot show it. {neighbours}"
+    )
+
+
+def _adaptively(release: Release) -> str:
+    """Say what may have been chosen from released labels without breaking the promise."""
+    if release.guarantee == "data-dependent":
+        return "nothing: queries and settings were fixed before any label was seen"
+    if release.guarantee == "ptr":
+        return "nothing: one release takes the whole budget of the data set"
+    text = "later queries, baselines, and when to stop"
+    if release.ledger is None:
+        return f"{text}; the budget is of this one run"
+    if release.rule == "exclusive":
+        text += (
+            "; the mechanism, its settings and who votes are fixed for the data set: every "
+            "charge to its budget is a multiple of the first"
+        )
+    else:
+        text += (
+            ", and also mechanism, settings and numbers of later charges: the data set's "
+            f"budget of {rounded_up(release.budget)} is {release.rule}, which was fixed with it, "
+            "so it holds for all charges together"
+        )
+    if release.consumer is None:
+        return text
+    return (
+        f"{text}. This epsilon is what {release.consumer!r} learns if it learns nothing from "
+        "other consumers of the data set, and if no voter learnt from released labels; the "
+        "data set's budget holds for everybody"
+    )
+
+
+def _allowance(release: Release) -> str:
+    text = f"{release.allowance} surprises a voter, for life"
+    if release.so_far is None or release.so_far <= release.answered:
+        return text
+    return (
+        f"{text}; {release.so_far} queries were answered from it so far, these included, under "
+        "one epsilon: statements about the same allowance do not add up"
+    )
+
+
+def _terms(release: Release) -> str:
+    if "passed" in release.terms:
+        said = (
+            "the test passed"
+            if release.terms["passed"]
+            else "the test failed: nothing was released, and the whole budget is spent"
+        )
+    else:
+        said = (
+            f"sanitized: with probability {1 - release.terms['gamma']:g} these labels and this "
+            "number are (epsilon, delta)-close to those of every neighbour of these votes"
+        )
+    numbers = ", ".join(
+        f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
+        for name, value in release.terms.items()
+        if name not in ("passed", "price_2018")
+    )
+    return f"{said}; {numbers}"
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    return " ".join(sentences).rstrip(".")
