@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from .. import metrics
 from ..accounting.renyi import check_delta
 from ..ballots import Ballots
 from ..datasets import MultiLabelData, load_patients, load_teacher_votes
-from ..errors import BudgetError, positive, whole
+from ..errors import BudgetError, PrivoteWarning, positive, whole
 from ..labelling import label
 from ..mechanisms import Mechanism, PowersetVoting, TauVoting
 from ..planning import Advice, advise, sigma_for
@@ -158,15 +159,17 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
     if mechanism.most_ones is not None:
         ballots = ballots.clip(mechanism.most_ones)
     try:
-        release = label(
-            ballots,
-            mechanism=mechanism,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            guarantee=guarantee,
-            queries=None if guarantee == "worst-case" else many,
-            seed=None if request.seed is None else request.seed + place,
-        )
+        with warnings.catch_warnings():  # the page says what these would, once
+            warnings.simplefilter("ignore", PrivoteWarning)
+            release = label(
+                ballots,
+                mechanism=mechanism,
+                epsilon=request.epsilon,
+                delta=request.delta,
+                guarantee=guarantee,
+                queries=None if guarantee == "worst-case" else many,
+                seed=None if request.seed is None else request.seed + place,
+            )
     except BudgetError:
         return
     truth = outcome.truth[: release.answered]

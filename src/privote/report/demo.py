@@ -37,7 +37,9 @@ MODELS = [
 READING = (
     "Each row is one release of the same votes: fifty real teachers on aviation reports with 22 "
     "labels. As advised: mechanism, noise, guarantee and number of queries follow from public "
-    "numbers; where labels would be bad for all queries, fewer are answered, well. Recall is the "
+    "numbers; where labels would be bad for all queries, fewer are answered. Few labels are wanted "
+    "here, about one in fourteen, so that noise raises many others: a stricter --quality answers "
+    "fewer queries, and more of the released ones are true. Recall is the "
     "share of the true labels that were released, precision the share of released ones that are "
     "true; the teachers themselves are not always right. Data-dependent is not differential "
     "privacy: its exact epsilon is sealed, and a noisy one is published, which may exceed the "
