@@ -72,6 +72,19 @@ def test_fewer_queries_only_where_quality_asks_for_it() -> None:
     assert few.missed <= 0.02
 
 
+@pytest.mark.parametrize("yes", [0.01, 0.03, 0.07])
+def test_false_labels_do_not_outnumber_the_wanted_ones(yes: float) -> None:
+    for quality in (0.1, 0.02):
+        advice = advise(yes=yes, queries=100_000, quality=quality)
+        assert advice.good
+        assert advice.queries < 100_000
+        assert advice.missed <= quality
+        assert advice.false_alarm * (1 - yes) <= 5 * quality * yes * 1.001
+    careless = advise(yes=yes, queries=100_000, quality=None)
+    assert careless.queries == 100_000
+    assert careless.false_alarm > advice.false_alarm
+
+
 def test_many_voters_can_afford_the_worst_case() -> None:
     advice = advise(voters=5000)
     assert advice.guarantee == "worst-case"

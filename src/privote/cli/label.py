@@ -77,7 +77,9 @@ def label(
     quality: Annotated[
         float | None,
         typer.Option(
-            help="auto: how often a label that every voter wants may be missed; 0.1 unless told.",
+            help="auto: how often a label that every voter wants may be missed, and one that "
+            "nobody wants released; 0.1 unless told, which keeps about two of three released "
+            "labels wanted.",
             rich_help_panel=_GUESSES,
         ),
     ] = None,

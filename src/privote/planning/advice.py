@@ -2,7 +2,8 @@
 
 The rule: answer all queries with the least noise that this needs. Where that would be so much that
 a label every voter wants is missed, or one that nobody wants is released, more than one time in ten
-(``quality``), answer only as many queries as keep both below. Among the guarantees and bars that
+(``quality``), or that for two wanted labels more than one comes out that nobody wants (five times
+``quality`` for one), answer only as many queries as keep all three below. Among the guarantees and bars that
 follow this rule, take what promises the best labels (:mod:`privote.planning.settings`), with more
 noise only where that is a reserve of allowance and hardly costs a label.
 
@@ -28,7 +29,7 @@ from ..ledger import Budget
 from ..mechanisms import BinaryVoting, Mechanism
 from .budget import unanimous_miss
 from .outlook import BUSIEST, Outlook
-from .settings import HALF, Choice, Offer, best_choice, most_noise, offers_for
+from .settings import HALF, Choice, Floor, Offer, best_choice, offers_for
 from .solve import count_for, sigma_for
 
 _FEW_VOTERS = 64  # a vote costs most at the bar: the price with more voters is the same
@@ -120,7 +121,7 @@ class Advice:
     outlook: Outlook
     epsilon: float
     delta: float
-    quality: float
+    quality: float | None
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -161,7 +162,7 @@ def advise(
     most_ones: int | None = None,
     agreement: float | None = None,
     busiest: float = BUSIEST,
-    quality: float = 0.1,
+    quality: float | None = 0.1,
     guarantee: str | None = None,
     rule: str | None = None,
 ) -> Advice:
@@ -183,7 +184,9 @@ def advise(
         yes, over the mean.
     quality
         How often a label that every voter wants may be missed, and one that nobody wants be
-        released. Where all queries would need more noise, fewer are answered.
+        released; of the latter also at most five times ``quality`` for each label that is wanted,
+        by the stated share of yes. Where all queries would need more noise, fewer are answered.
+        None: all of them, whatever becomes of the labels.
     guarantee
         "allowance" or "worst-case", where it is settled already.
     """
@@ -197,21 +200,20 @@ def advise(
     )
     if whole("queries", queries) * labels > _MOST_CELLS:
         raise InputError("queries", f"times `labels` must be at most {_MOST_CELLS:,}", queries)
-    share = finite("quality", quality)
-    if not 0 < share < HALF:
+    if quality is not None and not 0 < finite("quality", quality) < HALF:
         raise InputError("quality", "must lie strictly between 0 and 1/2", quality)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
     if guarantee not in (None, "allowance", "worst-case"):
         raise InputError("guarantee", "must be allowance, worst-case or None", guarantee)
-    chosen = best_choice(outlook, budget, queries, share, guarantee)
-    return _settled(chosen, outlook, budget, queries, share)
+    chosen = best_choice(outlook, budget, queries, Floor.of(outlook, quality), guarantee)
+    return _settled(chosen, outlook, budget, queries, quality)
 
 
 def _settled(
-    choice: Choice, outlook: Outlook, budget: Budget, queries: int, quality: float
+    choice: Choice, outlook: Outlook, budget: Budget, queries: int, quality: float | None
 ) -> Advice:
     offer, bar = choice.offer, choice.bar
-    most = _neat(most_noise(outlook.voters, bar, quality), up=False)
+    most = _neat(Floor.of(outlook, quality).most_noise(outlook.voters, bar), up=False)
     mechanism = offer.make(most, bar)
     allowance, lasts = _count(mechanism, offer, outlook, budget)
     good, enough = lasts >= 1, lasts >= queries
@@ -225,7 +227,7 @@ def _settled(
             if lasts >= fit:
                 break
     missed = unanimous_miss(mechanism, outlook.voters, outlook.labels)
-    target = min(quality, _FINE) if enough else quality
+    target = _FINE if enough or quality is None else quality
     needed = {}
     if not enough or missed > target:
         needed = _needed(choice, outlook, budget, queries, target)
@@ -304,10 +306,11 @@ def _needed(
 ) -> dict[str, float | int | None]:
     """Return which epsilon, voters or labels, each alone, would answer all queries well."""
     offer, wanted = choice.offer, choice.offer.votes(queries)
-    top = BinaryVoting(sigma=most_noise(outlook.voters, choice.bar, target))
+    floor = Floor.of(outlook, target)
+    top = BinaryVoting(sigma=floor.most_noise(outlook.voters, choice.bar))
     vote = top.worst_case_rdp(_FEW_VOTERS, 1)
     epsilon = float(np.max(to_epsilon(wanted * vote, None, budget.delta)))
-    voters = _ROUND * _least_noise(wanted, budget) / most_noise(1, choice.bar, target)
+    voters = _ROUND * _least_noise(wanted, budget) / floor.most_noise(1, choice.bar)
     found: dict[str, float | int | None] = {
         "epsilon": _neat(_ROUND * epsilon, up=True),
         "voters": math.ceil(voters),
@@ -361,10 +364,11 @@ def _reasons(advice: Advice) -> Iterator[str]:
             f"every voter wants is missed {advice.missed:.0%} of the time."
         )
     elif advice.queries < advice.asked:
+        floor = Floor.of(outlook, advice.quality)
         yield (
-            f"All {advice.asked:,} queries would need so much noise that labels on which all "
-            f"voters agree come out wrong more than {advice.quality:.0%} of the time; "
-            f"{advice.queries:,} do not."
+            f"All {advice.asked:,} queries would need so much noise that a label every voter wants "
+            f"is missed more than {floor.missed:.0%} of the time, or one that nobody wants comes "
+            f"out more than {floor.false_alarm:.1%} of the time; {advice.queries:,} do not."
         )
     elif advice.lasts > _RESERVED * advice.asked:
         yield (

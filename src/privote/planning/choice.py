@@ -28,7 +28,6 @@ AUTO, ALL = "auto", "all"
 STOPPED = "It stopped after"  # begins the sentence that says so
 
 _QUALITY = 0.1
-_ANY = 0.49  # a bar of quality that only coin flips fall below
 _LITTLE = 0.01  # of a budget: what is left is nothing
 
 
@@ -218,8 +217,8 @@ def _advised(
     given = {"voters": sizes[0], "labels": sizes[1], "epsilon": budget.epsilon, **guesses}
     given |= {"delta": budget.delta, "rule": budget.rule, "queries": wanted}
     found = advise(quality=quality, **given)
-    if exactly and (found.queries < wanted or not found.good) and quality < _ANY:
-        found = advise(quality=_ANY, **given)
+    if exactly and (found.queries < wanted or not found.good):
+        found = advise(quality=None, **given)
     return found
 
 

@@ -1,7 +1,7 @@
 """Every guarantee, bar and noise side by side, by closed forms: which promises the best labels.
 
 For each guarantee and bar the noise is the least with which all queries fit. If that is more than
-the bar of quality allows, it is as much as that allows, and fewer queries fit. Where it is less,
+the floor of quality allows, it is as much as that allows, and fewer queries fit. Where it is less,
 more noise is tried, too: it makes an allowance last longer, which is a reserve in case voters say
 yes more often than stated.
 
@@ -27,6 +27,11 @@ from ..mechanisms import BinaryVoting, Mechanism, TauVoting
 from .outlook import Outlook
 
 HALF = 0.5
+#: For each wanted label so many times ``quality`` that nobody wants may be released. At the usual
+#: quality of 0.1 that is one for two: of three released labels about two are wanted.
+STRAYS = 5
+#: A floor that only coin flips fall below.
+ANY = 0.49
 
 _BARS = tuple(round(0.02 + 0.03 * step, 2) for step in range(33))
 _NOISES, _RESERVE = 8, 2.5  # tried for a bar: up to so many times the least sigma
@@ -34,6 +39,31 @@ _NOISES, _RESERVE = 8, 2.5  # tried for a bar: up to so many times the least sig
 _WRONG = {1.0: 0.5, 4.0: 0.3, 0.3: 0.2}
 _CAUTION = 0.03  # what may be lost at the stated share of yes, to be safe at another
 _WORTH = 0.02  # what another bar must promise more, to be worth a word that readers do not expect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """How often labels on which all voters agree may come out wrong.
+
+    Where few labels are wanted, false alarms at the rate of misses would outnumber them: so they
+    are also bounded by how many are wanted.
+    """
+
+    missed: float
+    false_alarm: float
+
+    @classmethod
+    def of(cls, outlook: Outlook, quality: float | None) -> Floor:
+        """Return an electorate's floor; without ``quality`` anything but coin flips passes."""
+        if quality is None:
+            return cls(missed=ANY, false_alarm=ANY)
+        strays = STRAYS * quality * outlook.yes / (1 - outlook.yes)
+        return cls(missed=quality, false_alarm=min(quality, strays))
+
+    def most_noise(self, voters: int, bar: float) -> float:
+        """Return the largest sigma that keeps it."""
+        misses, alarms = -ndtri(self.missed), -ndtri(self.false_alarm)
+        return float(math.sqrt(2) * voters * min((1 - bar) / misses, bar / alarms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +90,7 @@ class Choice:
 
 
 def best_choice(
-    outlook: Outlook, budget: Budget, queries: int, quality: float, guarantee: str | None = None
+    outlook: Outlook, budget: Budget, queries: int, floor: Floor, guarantee: str | None = None
 ) -> Choice:
     """Return what promises the best labels for an electorate, a budget and so many queries.
 
@@ -70,7 +100,7 @@ def best_choice(
         choice
         for offer in offers_for(outlook)
         if guarantee in (None, offer.guarantee)
-        for choice in _choices(offer, outlook, budget, queries, quality)
+        for choice in _choices(offer, outlook, budget, queries, floor)
     ]
     # What is safe against a wrong guess must not cost much if the guess is right.
     highest = max(choice.stated for choice in choices)
@@ -129,11 +159,11 @@ def offers_for(outlook: Outlook) -> list[Offer]:
 
 
 def _choices(
-    offer: Offer, outlook: Outlook, budget: Budget, queries: int, quality: float
+    offer: Offer, outlook: Outlook, budget: Budget, queries: int, floor: Floor
 ) -> list[Choice]:
     """Return what each bar and noise promises: from the least that is needed, up to a reserve."""
     per_square, bars = _votes_per_square(budget), np.array(offer.bars)
-    most = np.array([most_noise(outlook.voters, bar, quality) for bar in offer.bars])
+    most = np.array([floor.most_noise(outlook.voters, bar) for bar in offer.bars])
     fit = np.minimum(np.floor(offer.answers(outlook, per_square * most**2)), queries)
     all_of_them, one = (math.sqrt(offer.votes(n) / per_square) for n in (queries, 1))
     least = np.where(fit >= queries, all_of_them, np.where(fit >= 1, most, one))
@@ -173,11 +203,6 @@ def _votes_per_square(budget: Budget) -> float:
     order = pinned_order(budget.epsilon, budget.delta)
     total = budget.epsilon - math.log1p(-1 / order) + math.log(budget.delta * order) / (order - 1)
     return max(total, 1e-12) * math.pi / (2 * order)
-
-
-def most_noise(voters: int, bar: float, quality: float) -> float:
-    """Return the sigma at which unanimous voters are heard as rarely as ``quality`` allows."""
-    return float(math.sqrt(2) * voters * min(bar, 1 - bar) / -ndtri(quality))
 
 
 def _gain(outlook: Outlook, noise: Floats, bar: Floats) -> Floats:
