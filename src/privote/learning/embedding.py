@@ -109,14 +109,17 @@ def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
     return Embedding(chosen, apart=not known)
 
 
-def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> str | None:
+def embedding_for(
+    X_public: Any, records: int, labels: int, epsilon: float, *, scaled: bool = False
+) -> str | None:
     """Return which embedding suits a linear model with noise: public numbers decide.
 
     Rows of unit length share what they can say among all dimensions, and noise comes with each. So
     there are fewer of them the stronger the noise is beside the records, and never more than a
     quarter of the public rows, which have to tell what they are. Sparse rows are taken for counts
-    of words. Features are put in units of their deviation only if some dwarf the others, as ages
-    do yes and no: of the same kind, such as pixels, those that hardly vary say little.
+    of words. Features are put in units of their deviation where they differ in kind, as ages and
+    words do, and so some dwarf the rest. Of the same kind, such as pixels, those that hardly vary
+    say little, and only noise would rise with them.
 
     Parameters
     ----------
@@ -124,9 +127,14 @@ def embedding_for(X_public: Any, records: int, labels: int, epsilon: float) -> s
         The pool (rows, features).
     records, labels, epsilon
         Private records (or persons), labels, and the promise.
+    scaled
+        Put features in units of their deviation whatever they are: columns of a table, and rows
+        that voters look at, who add no noise to them.
     """
     size = _PACE * np.sqrt(records * epsilon / np.sqrt(labels))
     size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4))
+    if scaled and not sparse.issparse(X_public) and X_public.shape[1] > 1 and size:
+        return f"std:{min(size, X_public.shape[1] - 1)}"
     if not 0 < size < X_public.shape[1]:  # so few features need none
         return None
     if sparse.issparse(X_public):

@@ -24,7 +24,7 @@ from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
 from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import VOTERS, Choice, Numbers, advise_teachers, choose
+from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
 from .rounds import yes_share
 from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
@@ -173,7 +173,7 @@ class PrivateClassifier(LabelClassifier):
         elif resume:
             raise InputError("resume", f"cannot be given with `method={chosen.method}`")
         else:
-            self._directly(chosen, asked, X, Y, X_public, seed, account)
+            self._directly(chosen, asked, numbers, X, Y, X_public, seed, account)
         self.method_, self.numbers_ = chosen.method, numbers
         self.classes_ = np.arange(Y.shape[1])
         return self
@@ -221,6 +221,13 @@ class PrivateClassifier(LabelClassifier):
         X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
         return X, Y, X_public, ids, groups
 
+    def _embedding(self, X_public: Any, numbers: Numbers, *, voters: bool) -> str | None:
+        """Return the embedding that public numbers choose; images are looked at as they are."""
+        if len(X_public.shape) != 2 or isinstance(X_public, Images):
+            return None
+        of = (numbers.records, numbers.labels, numbers.epsilon)
+        return embedding_for(X_public, *of, scaled=voters or self.encoder_ is not None)
+
     def _by_votes(
         self,
         chosen: Choice,
@@ -234,7 +241,10 @@ class PrivateClassifier(LabelClassifier):
         reasons = list(chosen.reasons)
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
-        mapping = _mapping(asked.pop("embedding", None if own else "auto"), X_public, numbers)
+        rule = asked.pop("embedding", None if own else AUTO)
+        if isinstance(rule, str) and rule == AUTO:
+            rule = self._embedding(X_public, numbers, voters=True)
+        mapping = fit_embedding(rule, X_public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
@@ -279,6 +289,7 @@ class PrivateClassifier(LabelClassifier):
         self,
         chosen: Choice,
         asked: dict[str, Any],
+        numbers: Numbers,
         X: Any,
         Y: npt.NDArray[np.int8],
         X_public: Any,
@@ -289,6 +300,8 @@ class PrivateClassifier(LabelClassifier):
 
         if chosen.method == "dpsgd":
             asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
+        elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
+            asked["embedding"] = self._embedding(X_public, numbers, voters=False)
         model = method(chosen.method)(epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
         say = account.pop("progress")
         if say is not None:
@@ -379,15 +392,6 @@ def _label_names(labels: Any, count: int) -> tuple[str, ...]:
     if hasattr(labels, "columns"):
         return tuple(map(str, labels.columns))
     return tuple(f"label_{place}" for place in range(count))
-
-
-def _mapping(rule: Any, X_public: Any, numbers: Numbers) -> Embedding | None:
-    """Return the public embedding for voters and student; images are looked at as they are."""
-    if len(X_public.shape) != 2 or isinstance(X_public, Images):
-        return None
-    if isinstance(rule, str) and rule == "auto":
-        rule = embedding_for(X_public, numbers.records, numbers.labels, numbers.epsilon)
-    return fit_embedding(rule, X_public)
 
 
 def _warn(what: str) -> None:

@@ -2,10 +2,10 @@
 
 The rule: answer all queries with the least noise that this needs. Where that would be so much that
 a label every voter wants is missed, or one that nobody wants is released, more than one time in ten
-(``quality``), or that for two wanted labels more than one comes out that nobody wants (five times
-``quality`` for one), answer only as many queries as keep all three below. Among the guarantees and bars that
-follow this rule, take what promises the best labels (:mod:`privote.planning.settings`), with more
-noise only where that is a reserve of allowance and hardly costs a label.
+(``quality``), or that for two wanted labels more than one comes out that nobody wants, answer only
+as many queries as keep all of these below. Among the guarantees and bars that follow this rule,
+take what promises the best labels (:mod:`privote.planning.settings`), with more noise only where
+that is a reserve of allowance and hardly costs a label.
 
 How good the chosen setting is comes from the mechanism's own probabilities, and what it costs from
 the count that the guardian asks.
@@ -163,6 +163,7 @@ def advise(
     agreement: float | None = None,
     busiest: float = BUSIEST,
     quality: float | None = 0.1,
+    false_alarm: float | None = None,
     guarantee: str | None = None,
     rule: str | None = None,
 ) -> Advice:
@@ -183,10 +184,11 @@ def advise(
         labels that a ballot may name, if the rules limit it; and how often the busiest voter says
         yes, over the mean.
     quality
-        How often a label that every voter wants may be missed, and one that nobody wants be
-        released; of the latter also at most five times ``quality`` for each label that is wanted,
-        by the stated share of yes. Where all queries would need more noise, fewer are answered.
-        None: all of them, whatever becomes of the labels.
+        How often a label that every voter wants may be missed. Where all queries would need more
+        noise, fewer are answered. None: all of them, whatever becomes of the labels.
+    false_alarm
+        How often one that nobody wants may be released: by default as ``quality``, and not more
+        than five times ``quality`` for each label that is wanted, by the stated share of yes.
     guarantee
         "allowance" or "worst-case", where it is settled already.
     """
@@ -200,20 +202,27 @@ def advise(
     )
     if whole("queries", queries) * labels > _MOST_CELLS:
         raise InputError("queries", f"times `labels` must be at most {_MOST_CELLS:,}", queries)
-    if quality is not None and not 0 < finite("quality", quality) < HALF:
-        raise InputError("quality", "must lie strictly between 0 and 1/2", quality)
+    for name, value in (("quality", quality), ("false_alarm", false_alarm)):
+        if value is not None and not 0 < finite(name, value) < HALF:
+            raise InputError(name, "must lie strictly between 0 and 1/2", value)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
     if guarantee not in (None, "allowance", "worst-case"):
         raise InputError("guarantee", "must be allowance, worst-case or None", guarantee)
-    chosen = best_choice(outlook, budget, queries, Floor.of(outlook, quality), guarantee)
-    return _settled(chosen, outlook, budget, queries, quality)
+    floor = Floor.of(outlook, quality, false_alarm)
+    chosen = best_choice(outlook, budget, queries, floor, guarantee)
+    return _settled(chosen, outlook, budget, queries, floor, quality)
 
 
 def _settled(
-    choice: Choice, outlook: Outlook, budget: Budget, queries: int, quality: float | None
+    choice: Choice,
+    outlook: Outlook,
+    budget: Budget,
+    queries: int,
+    floor: Floor,
+    quality: float | None,
 ) -> Advice:
     offer, bar = choice.offer, choice.bar
-    most = _neat(Floor.of(outlook, quality).most_noise(outlook.voters, bar), up=False)
+    most = _neat(floor.most_noise(outlook.voters, bar), up=False)
     mechanism = offer.make(most, bar)
     allowance, lasts = _count(mechanism, offer, outlook, budget)
     good, enough = lasts >= 1, lasts >= queries
@@ -256,7 +265,7 @@ def _settled(
         delta=budget.delta,
         quality=quality,
     )
-    return replace(found, reasons=tuple(_reasons(found)))
+    return replace(found, reasons=tuple(_reasons(found, floor)))
 
 
 def _count(
@@ -331,7 +340,7 @@ def _needed(
     return found
 
 
-def _reasons(advice: Advice) -> Iterator[str]:
+def _reasons(advice: Advice, floor: Floor) -> Iterator[str]:
     """Yield why, in short sentences."""
     outlook, dense = advice.outlook, advice.allowance is None
     ones = outlook.per_query
@@ -364,7 +373,6 @@ def _reasons(advice: Advice) -> Iterator[str]:
             f"every voter wants is missed {advice.missed:.0%} of the time."
         )
     elif advice.queries < advice.asked:
-        floor = Floor.of(outlook, advice.quality)
         yield (
             f"All {advice.asked:,} queries would need so much noise that a label every voter wants "
             f"is missed more than {floor.missed:.0%} of the time, or one that nobody wants comes "

@@ -53,12 +53,12 @@ class Floor:
     false_alarm: float
 
     @classmethod
-    def of(cls, outlook: Outlook, quality: float | None) -> Floor:
+    def of(cls, outlook: Outlook, quality: float | None, false_alarm: float | None = None) -> Floor:
         """Return an electorate's floor; without ``quality`` anything but coin flips passes."""
         if quality is None:
-            return cls(missed=ANY, false_alarm=ANY)
+            return cls(missed=ANY, false_alarm=false_alarm or ANY)
         strays = STRAYS * quality * outlook.yes / (1 - outlook.yes)
-        return cls(missed=quality, false_alarm=min(quality, strays))
+        return cls(missed=quality, false_alarm=false_alarm or min(quality, strays))
 
     def most_noise(self, voters: int, bar: float) -> float:
         """Return the largest sigma that keeps it."""
