@@ -22,6 +22,7 @@ from ..datasets.records import RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
 from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
+from ..ledger import Budget
 from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import VOTERS, Choice, Numbers, advise_teachers, choose
@@ -162,6 +163,7 @@ class PrivateClassifier(LabelClassifier):
         asked, images = dict(self.settings or {}), len(X.shape) != 2
         names = [*asked, *(["electorate"] if electorate is not None else [])]
         chosen = choose(self.method, numbers, settings=names, images=images)
+        Budget(epsilon=self.epsilon, delta=self.delta).warn(numbers.records)
         for doubt in chosen.doubts:
             _warn(doubt)
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}

@@ -330,7 +330,8 @@ def poll_plans(
     outcome: PollOutcome = Quota(share=0.5 if quota is None else quota)
     if seats is not None:
         outcome = Seats(number=seats)
-    asked = [positive("epsilon", epsilon) * times for times in _TRADE]
+    Budget(epsilon=epsilon, delta=delta).warn(size.voters)
+    asked = [epsilon * times for times in _TRADE]
     return asked, {
         name: [
             plan_poll(
