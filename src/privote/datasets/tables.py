@@ -70,6 +70,11 @@ def table(
     data = raw_table(
         path, labels=labels, id_column=id_column, group_column=group_column, features=features
     )
+    return as_numbers(data)
+
+
+def as_numbers(data: MultiLabelData) -> MultiLabelData:
+    """Return a raw table whose features are numbers as they stand with these; refuse another."""
     raw: RawTable = data.X
     numbers = np.stack([_numbers(raw, name) for name in raw.columns], axis=1)
     return replace(data, X=numbers)
@@ -277,6 +282,30 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
             PrivoteWarning,
             stacklevel=3,
         )
+
+
+def warn_of_private(
+    rows: RawTable,
+    private: MultiLabelData,
+    id_column: str | None,
+    group_column: str | None,
+    *,
+    public: bool,
+) -> None:
+    """Warn of public or test rows of those whose rows are private, where a column names them."""
+    why = "a model that learnt from somebody knows them, and looks better than it is"
+    if public:
+        why = "what stands in public rows is not protected"
+    for who, column, known in (
+        ("persons", group_column, private.groups),
+        ("records", id_column, private.ids),
+    ):
+        if column is None or column not in rows.columns or known is None:
+            continue
+        if not {name_of(cell) for cell in rows.columns[column].tolist()}.isdisjoint(known.tolist()):
+            text = f"{rows.name}: some {who} are among the private ones, too: {why}"
+            warnings.warn(text, PrivoteWarning, stacklevel=2)
+            return
 
 
 def _plain(head: str) -> str:

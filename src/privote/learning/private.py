@@ -159,6 +159,7 @@ class PrivateClassifier(LabelClassifier):
             epsilon=self.epsilon,
             delta=self.delta,
             yes=self.yes,
+            persons=groups is not None,
         )
         asked, images = dict(self.settings or {}), len(X.shape) != 2
         names = [*asked, *(["electorate"] if electorate is not None else [])]
@@ -213,7 +214,9 @@ class PrivateClassifier(LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            raise InputError("public", "must be given with a table: public rows say how to read it")
+            raise InputError(
+                "public", "must be given with a table: they say how words and gaps become numbers"
+            )
         raw = columns_of(public, "public rows").only(read.feature_names or ())
         self.encoder_ = TableEncoder().fit(raw)
         Y = read.Y if named else _labels(labels, len(read))
