@@ -42,7 +42,7 @@ def test_who_may_be_missing_can_be_said() -> None:
 def test_anything_else_is_refused_with_its_place(bad: float) -> None:
     votes = cube().astype(np.float64)
     votes[12, 4, 2] = bad
-    with pytest.raises(BallotError, match=r"votes\[query 12, voter 4, label 2\] is"):
+    with pytest.raises(BallotError, match=r"votes\[query 12, voter 4, label 2\] must"):
         Ballots.from_array(votes)
 
 
@@ -100,7 +100,7 @@ def test_thresholds() -> None:
         Ballots.from_array(chances, threshold=[0.2, 0.3, 0.4])
     with pytest.raises(InputError, match="lie in"):
         Ballots.from_array(chances, threshold=1.5)
-    with pytest.raises(BallotError, match="probability must lie"):
+    with pytest.raises(BallotError, match="must be a probability"):
         Ballots.from_array(chances + 1, threshold=0.5)
     with pytest.raises(InputError, match="ballots already"):
         Ballots.of(Ballots.from_array(cube()), threshold=0.5)

@@ -375,10 +375,12 @@ def _slabs(array: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         yield start, array[start : start + step]
 
 
-def _place(bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> str:
+def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:
     query, voter, label = (int(i) for i in np.argwhere(bad)[0])
-    return (
-        f"votes[query {start + query}, voter {voter}, label {label}] is {slab[query, voter, label]}"
+    return BallotError(
+        f"votes[query {start + query}, voter {voter}, label {label}]",
+        rule,
+        sealed=f"it is {slab[query, voter, label]}",
     )
 
 
@@ -389,7 +391,7 @@ def check_probabilities(array: npt.NDArray[Any]) -> None:
     for start, slab in _slabs(array):
         bad = ~((slab >= 0) & (slab <= 1))
         if bad.any():
-            raise BallotError(f"{_place(bad, slab, start)}; a probability must lie in [0, 1]")
+            raise _odd("must be a probability in [0, 1]", bad, slab, start)
 
 
 def check_votes(array: npt.NDArray[Any]) -> bool:
@@ -402,14 +404,14 @@ def check_votes(array: npt.NDArray[Any]) -> bool:
             # A bool from outside may hide any byte, and bytes are what is added up.
             bad = slab.view(np.uint8) > 1
             if bad.any():
-                raise BallotError(f"{_place(bad, slab.view(np.uint8), start)} inside; not a bool")
+                raise _odd("is no bool inside", bad, slab.view(np.uint8), start)
         return False
     for start, slab in _slabs(array):
         bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
         if bad.any():
-            hint = "; give threshold= if these are probabilities" if array.dtype.kind == "f" else ""
-            raise BallotError(
-                f"{_place(bad, slab, start)}; a vote must be 0, 1 or missing ({MISSING}){hint}"
-            )
+            rule = f"must be 0, 1 or missing ({MISSING})"
+            if array.dtype.kind == "f":
+                rule += "; give `threshold` if these are probabilities"
+            raise _odd(rule, bad, slab, start)
         missing = missing or bool((slab == MISSING).any())
     return missing

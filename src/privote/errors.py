@@ -66,17 +66,13 @@ class PrivoteWarning(UserWarning):
 
 
 class InputError(PrivoteError, ValueError):
-    """An argument breaks a rule; nothing was charged and nothing was changed."""
+    """An argument breaks a rule; nothing was charged and nothing was changed.
+
+    The message may end up in a log, or with whoever is asked for help. What stands in a private
+    file is not in there, but in ``sealed``: for the owner's eyes, who has to find the place.
+    """
 
     exit_code = 2
-
-
-class BallotError(InputError):
-    """Votes that break a rule of votes, or of a mechanism.
-
-    The message may end up in a log. What a valid ballot says is private, so it is not in there, but
-    in ``sealed``: for the owner's eyes, who has to find the place.
-    """
 
     def __init__(
         self,
@@ -88,6 +84,10 @@ class BallotError(InputError):
     ) -> None:
         super().__init__(argument, rule, value)
         self.sealed = sealed
+
+
+class BallotError(InputError):
+    """Votes that break a rule of votes, or of a mechanism."""
 
 
 class UnavailableError(InputError):

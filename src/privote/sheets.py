@@ -8,6 +8,7 @@ are texts; those of a data frame are whatever the frame holds.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from .arrayfiles import check_file
-from .errors import InputError, MissingExtraError
+from .errors import InputError, MissingExtraError, shown
 
 SUFFIXES = (".csv", ".tsv")
 Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
@@ -28,6 +29,11 @@ _YES, _NO = ("1", "yes", "true", "y", "1.0"), ("0", "no", "false", "n", "0.0")
 _GAPS = ("", "-1", "-1.0", "na", "n/a", "nan", "null")
 ODD = -9  # what is neither yes, no nor a gap
 VOTE_WORDS = "1, 0, yes, no, true, false or empty"
+NO_HEADER = "the first line reads like a row, and must name the columns"
+# What stands in rows and in no header: words for yes, no and a gap, dates, addresses.
+_CELL = re.compile(
+    r"yes|no|true|false|n/?a|nan|null|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?|\S+@\S+", re.I
+)
 
 
 class Sheet:
@@ -59,9 +65,11 @@ class Sheet:
             if not column and place:
                 raise InputError(f"{self.at(1)}: column {place + 1} has no name")
             if column in seen:
+                both = f"{self.at(1)}: columns {seen[column] + 1} and {place + 1} are both called "
+                if is_header(self.header):
+                    raise InputError(f"{both}{column!r:.60}")
                 raise InputError(
-                    f"{self.at(1)}: columns {seen[column] + 1} and {place + 1} are both called "
-                    f"{column!r:.60}"
+                    f"{both}the same; {NO_HEADER}", sealed=f"the name is {shown(column)}"
                 )
             seen[column] = place
 
@@ -71,7 +79,7 @@ class Sheet:
     def at(self, place: int, column: str | None = None) -> str:
         """Return where a cell or a row is, in words."""
         row = f"{self.name}, {self.unit} {place}"
-        return row if column is None else f"{row}, column {column!r:.60}"
+        return row if column is None else f"{row}, {called(self.header, column)}"
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks: where they stand, and their columns."""
@@ -217,6 +225,31 @@ def _undecodable(file: Path) -> int:
             except UnicodeDecodeError:
                 return number
     return 1
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+def is_header(names: Iterable[str]) -> bool:
+    """Return whether names may be quoted: none reads as a cell would, a number, a date or a yes.
+
+    A file whose header is missing has a private row in its place.
+    """
+    return not any(_CELL.fullmatch(name.strip()) or _is_number(name) for name in names)
+
+
+def called(header: Sequence[str], column: str) -> str:
+    """Return what a message calls a column: by its name, unless that may be a private cell."""
+    if column not in header or is_header(header):
+        return f"column {column!r:.60}"
+    return f"column {list(header).index(column) + 1}"
+
+
+def columns_in_words(header: Iterable[str]) -> tuple[str, str | None]:
+    """Return which columns there are, for a message: what it may say, and what is sealed."""
+    names = list(header)
+    few = ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")
+    return (few, None) if is_header(names) else (f"{len(names)} others, but {NO_HEADER}", few)
 
 
 # -- cells -----------------------------------------------------------------------------------------

@@ -137,7 +137,9 @@ def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
         try:
             part = Ballots.from_array(np.asarray(array[start : start + step]), threshold=threshold)
         except BallotError as error:
-            raise BallotError(f"in the block that starts at query {start}: {error}") from None
+            raise BallotError(
+                f"in the block that starts at query {start}: {error}", sealed=error.sealed
+            ) from None
         missing = part.missing
     bar = None if threshold is None else check_threshold(threshold, array.shape[2])
 

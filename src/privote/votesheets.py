@@ -22,9 +22,9 @@ import numpy.typing as npt
 from .arrayfiles import check_unpacked
 from .ballots import Ballots, Threshold, check_threshold
 from .blocks import MISSING
-from .errors import BallotError
+from .errors import BallotError, shown
 from .names import Names, in_order
-from .sheets import ODD, VOTE_WORDS, Sheet, YesNo, is_gap, name_of
+from .sheets import ODD, VOTE_WORDS, Sheet, YesNo, columns_in_words, is_gap, name_of
 
 Ints = npt.NDArray[np.int64]
 Cells = npt.NDArray[Any]
@@ -69,17 +69,17 @@ class _Form:
         known = {name.lower(): place for place, name in enumerate(sheet.header)}
         query, voter, label = (known.get(name) for name in ("query", "voter", "label"))
         if query is not None and voter is None:
-            raise BallotError(
-                f"{sheet.name} has a column 'query' and must then have a column 'voter'; it has: "
-                f"{_few(sheet.header)}"
+            raise _misnamed(
+                sheet, "has a column 'query' and must then have a column 'voter'; it has"
             )
         others = [p for p in range(len(sheet.header)) if p not in (query, voter, label)]
         if voter is not None and label is not None:
             vote = known.get("vote")
             if others not in ([], [vote]):
-                raise BallotError(
-                    f"{sheet.name} has a column 'label', so a row is one vote and the columns are "
-                    f"query, voter, label and vote; it has: {_few(sheet.header)}"
+                raise _misnamed(
+                    sheet,
+                    "has a column 'label', so a row is one vote and the columns are query, voter, "
+                    "label and vote; it has",
                 )
             return cls(query, voter, label, vote, () if vote is None else (vote,))
         if label is not None:
@@ -87,9 +87,7 @@ class _Form:
         if voter is None and others and _names_voters(sheet):
             voter = others.pop(0)
         if not others:
-            raise BallotError(
-                f"{sheet.name} must have one column a label, it has: {_few(sheet.header)}"
-            )
+            raise _misnamed(sheet, "must have one column a label, it has")
         return cls(query, voter, None, None, tuple(others))
 
 
@@ -260,9 +258,10 @@ class _Rows:
             row = int(np.flatnonzero(named & (numbers == number))[0])
             raise BallotError(
                 self.sheet.at(int(self.places[row]), column),
-                f"must be named by two voters or more, and {names[number]!r:.60} is by one: the "
-                f"list of them would tell what this voter said. If it is public, list it in a row "
-                "of its own, without a voter and a vote",
+                "must be named by two voters or more, and this one is by one: the list of them "
+                "would tell what this voter said. If it is public, list it in a row of its own, "
+                "without a voter and a vote",
+                sealed=f"it is {shown(names[number])}",
             )
 
     def _refuse_twice(
@@ -320,12 +319,13 @@ def _is_number(cell: Any) -> bool:
 
 
 def _odd_cell(sheet: Sheet, place: int, column: str, cell: Any, soft: bool) -> BallotError:
-    where = sheet.at(place, column)
+    where, sealed = sheet.at(place, column), f"the cell is {shown(cell)}"
     if soft:
-        return BallotError(where, _CHANCE, cell)
+        return BallotError(where, _CHANCE, sealed=sealed)
     hint = "; give `threshold` if these are probabilities" if 0 < _chance(cell) < 1 else ""
-    return BallotError(where, _VOTE + hint, cell)
+    return BallotError(where, _VOTE + hint, sealed=sealed)
 
 
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")
+def _misnamed(sheet: Sheet, rule: str) -> BallotError:
+    said, sealed = columns_in_words(sheet.header)
+    return BallotError(f"{sheet.name} {rule}: {said}", sealed=sealed)

@@ -114,6 +114,19 @@ def test_certificates_from_making_to_revoking(run: Run, tmp_path: Path) -> None:
     assert "No certificate is pinned" in run("capc", "certs", "list").output
 
 
+@pytest.mark.parametrize(("sigma", "warned"), [(40, True), (2, False)])
+def test_a_forecast_of_bad_labels_is_a_warning_before_anybody_is_asked(
+    run: Run, sigma: float, warned: bool
+) -> None:
+    arguments = ("--parties", 12, "--queries", 2, "--clear", "--sigma", sigma, "--seed", 1)
+    done = run("capc", "simulate", *arguments, "--epsilon", 20, "--output", "trial")
+    assert done.exit_code == 0, done.stderr
+    start = "warning: 12 sites answer"
+    said = [line for line in done.stderr.splitlines() if line.startswith(start)]
+    assert len(said) == warned, done.stderr
+    assert all("missed" in line for line in said)
+
+
 def test_simulate_in_clear(run: Run, tmp_path: Path) -> None:
     arguments = ["--parties", 3, "--queries", 12, "--clear", "--seed", 1]
     done = run("capc", "simulate", *arguments, "--output", "one")

@@ -29,7 +29,7 @@ def test_winners_a_page_and_nothing_more(run: Run, ballots: Path) -> None:
     assert "second poll of the same people" in done.stdout
     assert "431" not in done.stdout
     assert Path("page/poll.html").exists()
-    assert not Path("page/owner.html").exists()
+    assert not Path("page-owner.html").exists()
     again = run("poll", ballots, *BUDGET, "--output", "page")
     assert again.exit_code == 2
     assert "--output must be new" in again.stderr
@@ -39,7 +39,9 @@ def test_shares_and_the_owners_view(run: Run, ballots: Path) -> None:
     done = run("poll", ballots, *BUDGET, "--shares", "--output", "page", "--show-sealed")
     assert done.exit_code == 0, done.stderr
     assert "decided" in done.stdout
-    assert "431" in Path("page/owner.html").read_text()
+    assert "431" in Path("page-owner.html").read_text()
+    assert "true counts: page-owner.html" in done.stdout
+    assert all("431" not in file.read_text() for file in Path("page").iterdir())
 
 
 def test_json_is_what_is_public(run: Run, ballots: Path) -> None:

@@ -265,3 +265,47 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
     )
     assert odd.exit_code == 2
     assert "odd.csv, line 4, column 'age' must be a number or empty" in odd.output
+
+
+def test_a_table_without_public_rows_says_what_they_are_for(tmp_path):
+    (tmp_path / "rows.csv").write_text("age,town,flu\n5,Ulm,1\n,Bonn,0\n")
+    words = ("train", tmp_path / "rows.csv", "--labels", "flu", *BUDGET, "--output", tmp_path / "x")
+    for more, reason in (
+        ((), "--public must be given: public rows, which nobody has to protect, say how words"),
+        (
+            ("--columns", "age"),
+            "must be a finite number, and rows.csv, line 3, column 'age' is not",
+        ),
+        (("--columns", "age", "--method", "teachers"), "--public must be given"),
+    ):
+        done = invoke(*words, *more)
+        assert done.exit_code == 2
+        assert reason in done.stderr
+        assert "Ulm" not in done.stderr
+    (tmp_path / "rows.csv").write_text("age,flu\n5,1\n6,0\n")
+    done = invoke(*words, "--method", "teachers")
+    assert "public rows, which nobody has to protect, that voters label" in done.stderr
+
+
+def test_persons_on_both_sides_are_a_warning(tmp_path):
+    rows = [f"p{place // 2},{place % 9},{place % 2}" for place in range(200)]
+    for name, part in (("private", rows[:100]), ("apart", rows[100:]), ("same", rows[90:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["who,age,flu", *part]))
+
+    def said(public, test):
+        done = invoke(
+            *("train", tmp_path / "private.csv", "--labels", "flu", "--group-column", "who"),
+            *("--public", tmp_path / f"{public}.csv", "--test", tmp_path / f"{test}.csv", *BUDGET),
+            *("--output", tmp_path / f"{public}-{test}", "--json"),
+        )
+        assert done.exit_code == 0, done.stderr
+        return done.stderr
+
+    assert "some persons" not in said("apart", "apart")
+    assert "same.csv: some persons are among the private ones, too: a model that" in said(
+        "apart", "same"
+    )
+    warned = said("same", "apart")
+    assert "too: what stands in public rows is not protected" in warned
+    report = (tmp_path / "same-apart" / "report.html").read_text()
+    assert "50 persons, 1 labels" in report  # and not 100 records

@@ -94,3 +94,37 @@ def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None
     done = run(*call, "--method", "neighbours", "--output", "run")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: public.csv must have two public rows or more, got 1")
+
+
+# -- warnings --------------------------------------------------------------------------------------
+
+SILLY = ("--epsilon", 1000, "--delta", 0.3)
+SENSIBLE = ("--epsilon", 20, "--delta", 0.02)
+SIZES = ("--voters", 40, "--labels", 2)
+BUDGETED: dict[str, tuple[object, ...]] = {
+    "label": ("label", "votes.npy", "--mechanism", "binary", "--sigma", 2, "--output", "l.csv"),
+    "train": ("train", "rows.csv", "--labels", "flu", "--public", "rows2.csv", "--output", "run"),
+    "poll": ("poll", "poll.csv"),
+    "plan": ("plan", *SIZES, "--mechanism", "binary", "--sigma", 2),
+    "plan poll": ("plan", "poll", "--voters", 40, "--options", 3),
+    "capc": ("capc", "simulate", "--parties", 4, "--queries", 2, "--clear", "--output", "trial"),
+}
+
+
+@pytest.mark.parametrize("verb", BUDGETED)
+def test_a_budget_that_promises_little_is_said_once(run: Run, tmp_path: Path, verb: str) -> None:
+    np.save(tmp_path / "votes.npy", np.zeros((3, 40, 2), bool))
+    rows = [f"{place},{place % 7},{place % 2}" for place in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,flu", *rows]))
+    (tmp_path / "rows2.csv").write_text("\n".join(["a,b", *(row[:-2] for row in rows)]))
+    ballots = [f"{place % 2},{place % 3 % 2}" for place in range(40)]
+    (tmp_path / "poll.csv").write_text("\n".join(["Ada,Bo", *ballots]))
+    done = run(*BUDGETED[verb], *SILLY)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("warning: a delta of 0.3 lets each person's part be revealed") == 1
+    assert done.stderr.count("warning: an epsilon of 1000 promises next to nothing") == 1
+    again = () if verb.startswith("plan") or verb == "poll" else ("--output", "again.csv")
+    quiet = run(*BUDGETED[verb], *SENSIBLE, *again)
+    assert quiet.exit_code == 0, quiet.stderr
+    assert "a delta of" not in quiet.stderr
+    assert "an epsilon of" not in quiet.stderr

@@ -98,7 +98,7 @@ def test_omitted_values_that_are_not_zero(write: Write) -> None:
 @pytest.mark.parametrize(
     ("row", "xml", "message"),
     [
-        ("5,2,0,3", XML, "'5' is no value of attribute 'early'"),
+        ("5,2,0,3", XML, "what stands there is no value of attribute 'early'"),
         ("1,2,0,3", ('<labels><label name="x"/></labels>',), "'x' of record 0 is 2"),
         ("1,2,0,3", ('<labels><label name="absent"/></labels>',), "has no attribute 'absent'"),
         ("1,2,0,3", ("<labels></labels>",), "must name one or more different labels"),

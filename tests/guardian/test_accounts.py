@@ -70,7 +70,7 @@ def test_an_account_is_found_by_terms_and_by_all_names(ledger: pv.Ledger) -> Non
     turned = own.open(lambda: SURPRISE, None, {**three, "voters": 2}, roll("ca"))
     assert turned.account == named.account
     assert turned.own.tolist() == [7, 5]
-    with pytest.raises(pv.InputError, match="holds 'x', who is not registered with the others"):
+    with pytest.raises(pv.InputError, match="holds somebody who is not registered with the others"):
         own.open(lambda: SURPRISE, None, three, roll("abx"))
     with pytest.raises(pv.BudgetError, match="already, and it stays"):
         own.open(lambda: SURPRISE, np.array([5, 6, 8]), three, roll("abc"))

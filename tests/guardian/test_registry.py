@@ -33,15 +33,15 @@ BAD: dict[str, tuple[Any, str]] = {
     "a generator": ((name for name in "ab"), "must be a sequence"),
     "a number": (2, "must be a sequence"),
     "too few": (["a"], "2 different names, got 1"),
-    "twice": (["a", "a"], "'a' comes twice"),
-    "twice as text and number": ([1, "1"], "'1' comes twice"),
-    "empty": (["a", ""], "voter 1 has ''"),
-    "blank": ([" ", "b"], "voter 0 has ' '"),
-    "nothing": (["a", None], "voter 1 has None"),
-    "a float": ([1.0, 2.0], "voter 0 has 1.0"),
-    "not a number": ([float("nan"), "b"], "voter 0 has nan"),
-    "a truth": ([True, False], "voter 0 has True"),
-    "bytes": ([b"a", b"b"], "voter 0 has b'a'"),
+    "twice": (["a", "a"], "voters 0 and 1 have one"),
+    "twice as text and number": ([1, "1"], "voters 0 and 1 have one"),
+    "empty": (["a", ""], "voter 1 has an empty one"),
+    "blank": ([" ", "b"], "voter 0 has an empty one"),
+    "nothing": (["a", None], "voter 1 has NoneType"),
+    "a float": ([1.0, 2.0], "voter 0 has float"),
+    "not a number": ([float("nan"), "b"], "voter 0 has float"),
+    "a truth": ([True, False], "voter 0 has bool"),
+    "bytes": ([b"a", b"b"], "voter 0 has bytes"),
     "nested": ([["a"], ["b"]], "voter 0 has"),
 }
 
@@ -64,7 +64,7 @@ def test_a_batch_is_placed_by_name() -> None:
     assert found.tolist() == [2, 0]
     for voters, given_ids, message in (
         (2, None, "must have 3 voters, got 2"),
-        (2, ["a", "z"], "'z', who is not registered"),
+        (2, ["a", "z"], "must name registered voters, and voter 1 is not"),
         (3, ["a", "b"], "3 different names, got 2"),
     ):
         with pytest.raises(InputError, match=message):

@@ -47,7 +47,12 @@ def test_settings_and_rows_narrow_the_choice():
     [
         ("forest", {}, (), "method must be one of auto, teachers"),
         ("moments", {"public": 0}, (), "public must be given with method"),
-        ("teachers", {"public": 0}, (), "rows to label"),
+        (
+            "teachers",
+            {"public": 0},
+            (),
+            "public rows, which nobody has to protect, that voters label",
+        ),
         ("moments", {}, ("rounds",), "rounds cannot be given with method"),
     ],
 )
@@ -67,7 +72,7 @@ def test_hopeless_numbers_are_said_and_others_not():
     (doubt,) = choose("auto", numbers(records=100, epsilon=1.0)).doubts
     assert "less often than always saying no" in doubt
     few = numbers(records=10, labels=1, epsilon=1.0)
-    assert f"{HOPELESS:,.0f} records would do" in choose("moments", few).doubts[0]
+    assert f"{HOPELESS:,.0f} would do" in choose("moments", few).doubts[0]
 
 
 def test_what_to_expect_gets_better_with_more_records():

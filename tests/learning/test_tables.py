@@ -106,7 +106,7 @@ def test_a_column_that_names_somebody_is_left_out() -> None:
     ("cells", "words"),
     [
         ({"age": ["", "old"]}, "row 1, column 'age' must be a number or empty, as in the public"),
-        ({"age": ["", "1_0"]}, "must be a number or empty, as in the public rows, got '1_0'"),
+        ({"age": ["", "1_0"]}, "must be a number or empty, as in the public rows"),
         ({"age": ["inf", ""]}, "must be a number"),
         ({"smoker": ["", "maybe"]}, "column 'smoker' must be yes or no or empty"),
         ({"since": ["31.12.2024", ""]}, "column 'since' must be a date or empty"),

@@ -74,6 +74,28 @@ def test_shares_have_intervals_and_calls(ballots: Path) -> None:
     assert result.apart < 2 * result.plan.interval
 
 
+def test_shares_and_winners_have_one_gap(ballots: Path) -> None:
+    by_seats = pv.poll(ballots, seats=2, shares=True, **BUDGET, seed=3)
+    assert by_seats.apart == by_seats.plan.gap
+    assert f"options {by_seats.apart:,} votes apart" in by_seats.decides()
+    by_quota = pv.poll(ballots, shares=True, **BUDGET, seed=3)
+    assert by_quota.plan.interval == by_quota.plan.gap
+    assert f"options {by_quota.plan.interval:,} votes from the bar" in by_quota.decides()
+    reason = pv.poll(ballots, seats=1, **BUDGET, seed=3).plan.reason
+    assert "votes" not in reason  # no second number of votes beside the one that is promised
+
+
+def test_what_a_ledger_takes_from_a_poll_is_said(ballots: Path, tmp_path: Path) -> None:
+    alone = pv.poll(ballots, seats=1, **BUDGET)
+    counted = pv.poll(ballots, seats=1, **BUDGET, people="club", ledger=tmp_path / "a.db")
+    assert counted.plan.gap > alone.plan.gap
+    assert "with a ledger" not in alone.brief()
+    assert "without a ledger, epsilon 1 takes less noise" in counted.brief()["with a ledger"]
+    shares = {"seats": 1, "shares": True, "people": "club"}
+    same = pv.poll(ballots, **BUDGET, **shares, ledger=tmp_path / "b.db")
+    assert "with a ledger" not in same.brief()
+
+
 def test_intervals_and_calls_hold_as_often_as_promised(ballots: Path) -> None:
     runs = 120
     covered = called = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,7 +105,7 @@ def test_names_keep_their_commas(tmp_path: Path) -> None:
         ("voter,Ada,Bo\nann,1,0\nann,0,1\n", {}, "lines 2 and 3 name the same voter"),
         ("voter,Ada,Bo\nann,1,0\nben,2,0\n", {}, "line 3: a cell is not yes or no"),
         ("voter,Ada,Bo\nann,1\n", {}, "line 2: has 2 cells, and the header has 3"),
-        ("voter,Ada,Ada\nann,1,0\n", {}, "line 1: two columns are called 'Ada'"),
+        ("voter,Ada,Ada\nann,1,0\n", {}, "line 1: columns 2 and 3 must have different names"),
         ("voter,Ada,\nann,1,0\n", {}, "line 1: column 3 has no name"),
         ("voter,Ada,Bo\n,1,0\n", {}, "line 2: the voter has no name"),
         ("voter,Ada,Bo\nann,1,1\n", {"most": 1}, "line 2: the ballot breaks the poll's rule"),
@@ -137,8 +138,36 @@ def test_names_keep_their_commas(tmp_path: Path) -> None:
     ],
 )
 def test_a_malformed_table_gives_line_and_reason(tmp_path: Path, text: str, more, said) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=said) as caught:
         read(file(tmp_path, "poll.csv", text), **more)
+    rows = text.splitlines()[0 if text[:1].isdigit() else 1 :]
+    cells = {cell.strip('"') for row in rows for cell in row.split(",")} - {""}
+    quoted = set(re.findall(r"'([^']*)'", str(caught.value)))
+    assert not quoted & cells
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        ("ann,1,0\nben,0,1\n", {}, "line 1: must be a header .*, e.g. voter,Ada,Bo above ann,1,0"),
+        ("ann,1,1,0\nben,0,1,1\n", {}, "columns 2 and 3 must have different names; it reads like"),
+        ("eve@x.org\ncat@x.org\n", {}, "`form=list`.*but the first line reads like a row"),
+        ("17,eve\n18,cat\n", {"voter": "who"}, "'who' is none; it has 2 others, but the first"),
+        ("who,Ada,Bo\nann,1,0\n", {"voter": "whom"}, "is none; it has 'who', 'Ada', 'Bo'"),
+        ('when,Which?\n9:00,"Ada, Bo"\n', {"voter": "when"}, "must be said where one column holds"),
+        (
+            'when,Who?,What?\nann,"Ada, Bo",Cy\n',
+            {"voter": "when"},
+            "as forms export it, give `form=list`, the `column` and the `options`",
+        ),
+    ],
+)
+def test_a_header_that_is_none_or_misnamed_gets_a_hint(tmp_path: Path, text, more, said) -> None:
+    with pytest.raises(InputError) as caught:
+        read(file(tmp_path, "poll.csv", text), **more)
+    assert re.search(said, f"{caught.value.argument} {caught.value.rule}")
+    for name in ("ann,1,1", "eve", "17"):
+        assert name not in str(caught.value)
 
 
 def test_what_a_ballot_says_is_not_in_the_message(tmp_path: Path) -> None:

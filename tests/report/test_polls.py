@@ -80,7 +80,8 @@ def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path
         pytest.fail("nothing may be charged")
     with published(place, owner=True, force=True) as write:
         write(result)
-    assert (place / "owner.html").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
+    assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
     assert "431" not in (place / "poll.html").read_text()
     with pytest.raises(RuntimeError), published(tmp_path / "other"):
         raise RuntimeError

@@ -159,14 +159,12 @@ def rows_of(X: Any, features: int) -> Floats:
     try:
         rows = np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError("X", f"must hold numbers: {error}") from None
+        raise InputError("X", "must hold numbers", sealed=f"{error!s:.60}") from None
     if rows.ndim != 2 or rows.shape[1] != features:
         raise InputError("X", f"must have the shape (rows, {features})", rows.shape)
     if not np.isfinite(rows).all():
         row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
-        raise InputError(
-            "X", f"must be finite, got {rows[row, column]} at row {row}, column {column}"
-        )
+        raise InputError("X", f"must be finite, also at row {row}, column {column}")
     return rows
 
 

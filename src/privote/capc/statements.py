@@ -15,6 +15,7 @@ from ..accounting.renyi import epsilon, rounded_up
 from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
 from ..forecast import Forecast
+from ..ledger import Budget
 from ..planning import YES, Advice, advise, forecast
 from .charges import Prices
 from .roles.batches import LabelledBatch
@@ -86,7 +87,11 @@ def expected_of(
 
 
 def warn_of_quality(terms: Terms, name: str, queries: int) -> None:
-    """Warn before anything is asked if labels will not be good, and say what would help."""
+    """Warn before anything is asked if labels will not be good, and say what would help.
+
+    Also of a budget that promises little.
+    """
+    Budget(epsilon=terms.epsilon, delta=terms.delta).warn(len(terms.parties))
     found, advice = expected_of(terms, name, queries)
     if found.warnings:
         voters = len(terms.voters(name))

@@ -160,9 +160,7 @@ def _column(path: Path) -> list[str]:
     with path.open(newline="", encoding="utf-8-sig") as stream:
         table = csv.DictReader(stream)
         if "voter" not in (table.fieldnames or ()):
-            raise ValueError(
-                f"it has no column 'voter'; it has: {', '.join(table.fieldnames or ())}"
-            )
+            raise ValueError("it has no column 'voter'")
         return [name_in(row["voter"] or "") for row in table]
 
 

@@ -109,6 +109,7 @@ def plan(
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
     """
     where = (voters, labels, epsilon, delta)
+    _warn_of_budget(where)
     if not mechanism.name:
         if wanted is not None or surprises_per_query is not None:
             raise InputError("--wanted and --surprises-per-query go with --mechanism: give it too")
@@ -131,6 +132,12 @@ def plan(
         print_json(numbers)
     else:
         _show(chosen, numbers)
+
+
+def _warn_of_budget(where: Size) -> None:
+    from privote.ledger import Budget
+
+    Budget(epsilon=where[2], delta=where[3]).warn(where[0])
 
 
 def _advise(where: Size, votes: Guess, rule: str, *, json: bool) -> None:

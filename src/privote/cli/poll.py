@@ -200,7 +200,8 @@ def poll(
     show_sealed: Annotated[
         bool,
         typer.Option(
-            "--show-sealed", help="Also write owner.html: true counts, for the owner's eyes."
+            "--show-sealed",
+            help="Also write true counts, for the owner's eyes: beside the folder, DIR-owner.html.",
         ),
     ] = False,
     force: options.Force = False,
@@ -250,6 +251,18 @@ def poll(
         _show(result, json=json)
         if write is not None:
             write(result)
+    if output is not None and not json:
+        _say_where(output, sealed=show_sealed)
+
+
+def _say_where(output: Path, *, sealed: bool) -> None:
+    from privote.report.polls import owners_page
+
+    from .output import say
+
+    say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
+    if sealed:
+        say(f"For the owner's eyes, true counts: {owners_page(output)}")
 
 
 def _show(result: Any, *, json: bool) -> None:

@@ -69,7 +69,7 @@ class Verb(TyperCommand):
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _warn
+                warnings.showwarning = _Said().warn
                 return super().invoke(ctx)
         except MemoryError:
             error: PrivoteError = InputError("sizes like these need more memory than there is")
@@ -195,12 +195,21 @@ class Spelling(dict[str, str]):
         return said.get(value, f"{option} {value}")
 
 
-def _warn(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """Show a warning: what privote says of its input as one line, others as Python does."""
-    if issubclass(category, PrivoteWarning):
-        typer.echo(f"warning: {printable(str(message))}", err=True)
-    else:
-        typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
+class _Said(set[str]):
+    """Warnings that a verb has shown; each is said once, whoever else comes to it."""
+
+    def warn(
+        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
+    ) -> None:
+        """Show a warning: what privote says of its input as one line, others as Python does."""
+        text = str(message)
+        if text in self:
+            return
+        self.add(text)
+        if issubclass(category, PrivoteWarning):
+            typer.echo(f"warning: {printable(text)}", err=True)
+        else:
+            typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
 
 
 def speak(app: typer.Typer) -> None:

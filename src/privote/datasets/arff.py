@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -265,10 +265,14 @@ class _Block:
             return self.attributes[place].number(text)
         except ValueError:
             name = self.attributes[place].name
-            raise self._wrong(number, f"{text!r} is no value of attribute {name!r}") from None
+            raise self._wrong(
+                number,
+                f"what stands there is no value of attribute {name!r}",
+                sealed=f"it is {shown(text)}",
+            ) from None
 
-    def _wrong(self, number: int, what: str) -> InputError:
-        return InputError(f"{self.where}, line {number}: {what}")
+    def _wrong(self, number: int, what: str, sealed: str | None = None) -> InputError:
+        return InputError(f"{self.where}, line {number}: {what}", sealed=sealed)
 
 
 def _tokens(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]] | None:

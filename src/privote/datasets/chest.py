@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 
 from .images import Images
 from .records import MISSING
@@ -139,7 +139,8 @@ def _coded(cells: Sequence[str], name: str, where: Path) -> Labels:
         return np.array([_CODES[cell] for cell in cells], dtype=np.int8)
     except KeyError as error:
         raise InputError(
-            f"{where}: {name} must be 1, 0, -1 or blank, got {error.args[0]!r}"
+            f"{where}: {name} must be 1, 0, -1 or blank",
+            sealed=f"the cell is {shown(error.args[0])}",
         ) from None
 
 

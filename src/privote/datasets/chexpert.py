@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 
 from .chest import (
     FRONTAL,
@@ -98,5 +98,7 @@ def _patient(path: str, file: Path) -> str:
     """Return ``patient00001`` of ``train/patient00001/study1/view1_frontal.jpg``."""
     steps = path.split("/")
     if len(steps) < 2 or not steps[1].startswith("patient"):
-        raise InputError(f"{file}: a path must be release/part/patient.../..., got {path!r}")
+        raise InputError(
+            f"{file}: a path must be release/part/patient.../...", sealed=f"it is {shown(path)}"
+        )
     return steps[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 
 from .chest import FRONTAL, chosen_labels, in_views, xrays
 from .records import MultiLabelData
@@ -81,7 +81,9 @@ def _votes(text: str, names: Sequence[str], file: Path) -> list[int]:
     found = set(text.split("|")) - {"No Finding"}
     unknown = found - set(NIH_LABELS)
     if unknown:
-        raise InputError(f"{file}: {sorted(unknown)[0]!r} is none of the 14 findings")
+        raise InputError(
+            f"{file}: a finding must be one of the 14", sealed=f"it is {shown(sorted(unknown)[0])}"
+        )
     return [int(name in found) for name in names]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 
 from .chest import FRONTAL, PAPER_LABELS, in_views, xrays
 from .records import MultiLabelData
@@ -123,7 +123,9 @@ def _findings(text: str, file: Path) -> set[str] | None:
         found = ast.literal_eval(text)
         return {str(finding).strip() for finding in found}
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise InputError(f"{file}: Labels must be a list of texts, got {text[:60]!r}") from None
+        raise InputError(
+            f"{file}: Labels must be a list of texts", sealed=f"the cell is {shown(text)}"
+        ) from None
 
 
 def _votes(found: set[str], words: Mapping[str, tuple[str, ...]]) -> list[int]:

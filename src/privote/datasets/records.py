@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
+from privote.sheets import called, columns_in_words
 
 from .hashing import keyed_parts
 from .images import Images
@@ -64,22 +65,17 @@ class RawTable:
 
     def at(self, row: int, column: str) -> str:
         """Return where a cell is, in words."""
-        return f"{self.name}, {self.unit} {self.places[row]}, column {column!r:.60}"
+        return f"{self.name}, {self.unit} {self.places[row]}, {called([*self.columns], column)}"
 
     def only(self, names: Sequence[str]) -> RawTable:
         """Return the table with these columns, in this order."""
         for name in names:
             if name not in self.columns:
+                said, sealed = columns_in_words(self.columns)
                 raise InputError(
-                    f"{self.name} has no column {name!r:.60}; it has {few(self.columns)}"
+                    f"{self.name} has no {called([*names], name)}; it has {said}", sealed=sealed
                 )
         return replace(self, columns={name: self.columns[name] for name in names})
-
-
-def few(names: Iterable[str]) -> str:
-    """Return the first few of many names, for a message."""
-    every = list(names)
-    return ", ".join(map(repr, every[:8])) + (f" and {len(every) - 8} more" if every[8:] else "")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +126,9 @@ class MultiLabelData:
         odd = np.argwhere((Y != 0) & (Y != 1) & (Y != MISSING))
         if len(odd):
             row, label = odd[0]
-            raise InputError(f"`Y`[{row}, {label}] must be 0, 1 or -1, got {Y[row, label]}")
+            raise InputError(
+                f"`Y`[{row}, {label}] must be 0, 1 or -1", sealed=f"it is {Y[row, label]}"
+            )
         if len(set(self.label_names)) != len(self.label_names):
             raise InputError("label_names", f"must differ, got {self.label_names}")
         per_record = {"X": self.X, "ids": self.ids, "groups": self.groups, "sides": self.sides}

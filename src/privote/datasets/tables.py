@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.arrayfiles import ArrayFile, check_file, check_unpacked, why
-from privote.errors import InputError, PrivoteWarning, missing_extra
+from privote.errors import InputError, PrivoteWarning, missing_extra, shown
 from privote.sheets import (
     ODD,
     VOTE_WORDS,
     YesNo,
     cell_of,
+    columns_in_words,
     is_gap,
     name_of,
     open_csv,
@@ -28,7 +29,7 @@ from privote.sheets import (
     write_header,
 )
 
-from .records import MultiLabelData, RawTable, few
+from .records import MultiLabelData, RawTable
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 Column = npt.NDArray[Any]
@@ -69,6 +70,11 @@ def table(
     data = raw_table(
         path, labels=labels, id_column=id_column, group_column=group_column, features=features
     )
+    return as_numbers(data)
+
+
+def as_numbers(data: MultiLabelData) -> MultiLabelData:
+    """Return a raw table whose features are numbers as they stand with these; refuse another."""
     raw: RawTable = data.X
     numbers = np.stack([_numbers(raw, name) for name in raw.columns], axis=1)
     return replace(data, X=numbers)
@@ -92,12 +98,14 @@ def raw_table(
     taken = [*labels, *(name for name in (id_column, group_column) if name)]
     rest = [name for name in everything.columns if name not in taken]
     chosen = rest if features is None else list(features)
-    everything.only([*taken, *chosen])
+    everything.only(taken)  # names that were given: a message may quote them
+    everything.only(chosen)
     rows = len(everything)
     if not rows or not chosen:
+        said, sealed = columns_in_words(everything.columns)
         raise InputError(
-            f"{everything.name} must have rows and columns of features, got {rows} rows of "
-            f"{few(everything.columns)}"
+            f"{everything.name} must have rows and columns of features, got {rows} rows of {said}",
+            sealed=sealed,
         )
     if features is None:
         _warn_of_names(everything, chosen)
@@ -155,7 +163,7 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     data = ArrayFile(file)
     held = {name: data[name] for name in data.names}
     if "X" not in held:
-        raise InputError(f"{file.name} must have the array 'X', it has {few(held)}")
+        raise InputError(f"{file.name} must have the array 'X', it has {', '.join(data.names)}")
     images = held["X"].ndim == 4  # (images, channels, height, width)
     wanted = {"X": 4 if images else 2, "Y": 2, "label_names": 1, "ids": 1, "groups": 1}
     for name, axes in wanted.items():
@@ -213,13 +221,13 @@ def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
                     raw.at(row, name),
                     "must be a number, as every feature; name the features with `features`, or the "
                     "column that names records or persons with `id_column` or `group_column`",
-                    value,
+                    sealed=_cell(value),
                 ) from None
         raise
     wide = ~(np.abs(out) <= np.finfo(np.float32).max)  # before the cast, and NaN too
     if wide.any():
         row = int(np.flatnonzero(wide)[0])
-        raise InputError(raw.at(row, name), "must be a finite number", column[row])
+        raise InputError(raw.at(row, name), "must be a finite number", sealed=_cell(column[row]))
     return out.astype(np.float32)
 
 
@@ -234,9 +242,15 @@ def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
         if len(odd):
             row = int(odd[0])
             raise InputError(
-                raw.at(row, name), f"must be a label: {VOTE_WORDS} (unknown)", cells[row]
+                raw.at(row, name),
+                f"must be a label: {VOTE_WORDS} (unknown)",
+                sealed=_cell(cells[row]),
             )
     return Y
+
+
+def _cell(value: Any) -> str:
+    return f"the cell is {shown(value)}"
 
 
 def _names(raw: RawTable, column: str, *, differ: bool) -> Column:
@@ -261,12 +275,37 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
     found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
     if found:
         warnings.warn(
-            f"{raw.name}: {few(found)} looks as if it named records or persons, and is taken for a "
-            "feature. Say which column names the record (id_column) or the person (group_column), "
-            "so that all records of a person reach one voter, or name the features",
+            f"{raw.name}: {columns_in_words(found)[0]} looks as if it named records or persons, "
+            "and is taken for a feature. Say which column names the record (id_column) or the "
+            "person (group_column), so that all records of a person reach one voter, or name the "
+            "features",
             PrivoteWarning,
             stacklevel=3,
         )
+
+
+def warn_of_private(
+    rows: RawTable,
+    private: MultiLabelData,
+    id_column: str | None,
+    group_column: str | None,
+    *,
+    public: bool,
+) -> None:
+    """Warn of public or test rows of those whose rows are private, where a column names them."""
+    why = "a model that learnt from somebody knows them, and looks better than it is"
+    if public:
+        why = "what stands in public rows is not protected"
+    for who, column, known in (
+        ("persons", group_column, private.groups),
+        ("records", id_column, private.ids),
+    ):
+        if column is None or column not in rows.columns or known is None:
+            continue
+        if not {name_of(cell) for cell in rows.columns[column].tolist()}.isdisjoint(known.tolist()):
+            text = f"{rows.name}: some {who} are among the private ones, too: {why}"
+            warnings.warn(text, PrivoteWarning, stacklevel=2)
+            return
 
 
 def _plain(head: str) -> str:

@@ -395,8 +395,9 @@ def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | No
         if len(strangers) < len(roll):
             raise InputError(
                 "voter_ids",
-                f"holds {strangers[0]!r}, who is not registered with the others: the "
-                "voters of an allowance are fixed when it is charged",
+                "holds somebody who is not registered with the others: the voters of an allowance "
+                "are fixed when it is charged",
+                sealed=f"it is {strangers[0]!r:.60}",
             )
     return None
 

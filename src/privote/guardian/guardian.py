@@ -162,6 +162,7 @@ class Guardian:
         an allowance how many queries to answer next; without one all are answered.
         """
         ballots = Ballots.of(votes)
+        self.budget.warn(ballots.voters)
         if bound != "exact" and self.guarantee != "data-dependent":
             raise InputError(
                 "bound",
@@ -188,6 +189,7 @@ class Guardian:
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""
+        self.budget.warn(voters)
         found = allowance.register(self._issuer, voters, labels, self._wanted, self._ids)
         if len(found.each) != voters:
             raise InputError(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
-from ..errors import InputError
+from ..errors import InputError, shown
 from ..mechanisms import Mechanism
 
 
@@ -29,9 +29,11 @@ def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
             "voter_ids", f"must be {wanted or 'one or more'} different names, got {len(texts)}"
         )
     if len(places) < wanted:
-        twice = next(name for place, name in enumerate(texts) if places[name] != place)
+        first, twice = next((at, name) for at, name in enumerate(texts) if places[name] != at)
         raise InputError(
-            "voter_ids", f"must be {wanted} different names, but {twice!r} comes twice"
+            "voter_ids",
+            f"must be {wanted} different names, but voters {first} and {places[twice]} have one",
+            sealed=f"it is {shown(twice)}",
         )
     return places
 
@@ -42,7 +44,8 @@ def _name(name: Any, place: int) -> str:
     if not isinstance(name, str) or not name.strip():
         raise InputError(
             "voter_ids",
-            f"must hold texts that are not empty, or integers; voter {place} has {name!r:.60}",
+            f"must hold texts that are not empty, or integers; voter {place} has "
+            f"{'an empty one' if isinstance(name, str) else type(name).__name__}",
         )
     return str(name)
 
@@ -64,7 +67,11 @@ def seats_in_batch(
     batch = seats(voter_ids, voters)
     unknown = [name for name in batch if name not in registered]
     if unknown:
-        raise InputError("voter_ids", f"holds {unknown[0]!r}, who is not registered")
+        raise InputError(
+            "voter_ids",
+            f"must name registered voters, and voter {batch[unknown[0]]} is not",
+            sealed=f"it is {shown(unknown[0])}",
+        )
     return np.array([registered[name] for name in batch], np.int64)
 
 

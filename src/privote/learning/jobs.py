@@ -293,16 +293,34 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
         raise InputError(
             "public", "must be other rows than the private ones: they are not protected"
         )
-    names = {"id_column": job.id_column, "group_column": job.group_column}
-    # Words and gaps need public rows, by which they become numbers.
-    read = tables.table if job.public is None or _is_arrays(job.data) else tables.raw_table
-    private = read(job.data, labels=job.labels, features=job.columns, **names)
-    public, test = (
-        None if path is None else _like(private, job, path, read) for path in (job.public, job.test)
-    )
-    if not private.label_names:
+    arrays = _is_arrays(job.data)
+    if not (job.labels or arrays):
         raise InputError("labels", "must name the columns of the private table that are labels")
+    read = tables.table if arrays else tables.raw_table
+    names = {"id_column": job.id_column, "group_column": job.group_column}
+    private = read(job.data, labels=job.labels, features=job.columns, **names)
+    if not private.label_names:
+        raise InputError("labels", "must name the labels of the private table")
+    public, test = (
+        None if path is None else _like(private, job, path) for path in (job.public, job.test)
+    )
+    if public is None and not arrays:
+        private, test = _without_public(private), None if test is None else tables.as_numbers(test)
     return private, public, test
+
+
+def _without_public(private: MultiLabelData) -> MultiLabelData:
+    """Return a table's features as numbers, if they are: else public rows say how to read it."""
+    try:
+        return tables.as_numbers(private)
+    except InputError as error:
+        raise InputError(
+            "public",
+            "must be given: public rows, which nobody has to protect, say how words, dates and "
+            "gaps become numbers, and are what votes label. Without them every feature must be a "
+            f"finite number, and {error.argument} is not one",
+            sealed=error.sealed,
+        ) from None
 
 
 def _embedded(
@@ -324,15 +342,18 @@ def _embedded(
     return private, public, test
 
 
-def _like(private: MultiLabelData, job: Job, path: Path, read: Any) -> MultiLabelData:
+def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
     if _is_arrays(path) != _is_arrays(job.data):
         raise InputError(f"{path.name} must be arrays (.npz) if {Path(job.data).name} is, else not")
     labels = job.labels if path == job.test else ()
     if _is_arrays(path):
         return tables.table(path, labels=private.label_names)
-    found: MultiLabelData = read(path, labels=labels, features=private.feature_names)
-    return found
+    rows = tables.columns_of(path)
+    tables.warn_of_private(
+        rows, private, job.id_column, job.group_column, public=path == job.public
+    )
+    return tables.raw_table(rows, labels=labels, features=private.feature_names)
 
 
 def _is_arrays(path: str | Path) -> bool:

@@ -53,8 +53,8 @@ class Numbers:
 
     Attributes
     ----------
-    records
-        Private records; of persons with several, how many persons.
+    records, persons
+        Private records; or how many persons they are of, and then ``persons`` is True.
     labels
         How many there are. (Features do not count: an embedding stands in front of them.)
     public
@@ -71,6 +71,7 @@ class Numbers:
     epsilon: float
     delta: float
     yes: float | None = None
+    persons: bool = False
 
     def __post_init__(self) -> None:
         for name in ("records", "labels"):
@@ -80,6 +81,11 @@ class Numbers:
         check_delta(self.delta)
         if self.yes is not None and not 0 < finite("yes", self.yes) < 1:
             raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
+
+    @property
+    def protected(self) -> str:
+        """Who is protected: so many records, or persons."""
+        return f"{self.records:,} {'persons' if self.persons else 'records'}"
 
     @property
     def signal(self) -> float:
@@ -129,8 +135,12 @@ def choose(
             if name not in METHODS[method]:
                 raise InputError(name, f"cannot be given with `method={method}`")
         if not numbers.public and method in (*VOTERS, "moments"):
-            what = "rows to label" if method in VOTERS else "features times features come from it"
-            raise InputError("public", f"must be given with `method={method}`: {what}")
+            what = "voters label" if method in VOTERS else "tell how features go together"
+            raise InputError(
+                "public",
+                f"must be given with `method={method}`: public rows, which nobody has to protect, "
+                f"that {what}",
+            )
         return Choice(method=method, reasons=("It was asked for.",), doubts=_doubts(numbers))
     ranked, why = rule(numbers), ""
     if images:
@@ -143,7 +153,7 @@ def choose(
     if fitting[0] != ranked[0]:
         why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
     reason = why or (
-        f"{numbers.records:,} records or persons, {numbers.labels:,} labels and epsilon "
+        f"{numbers.protected}, {numbers.labels:,} labels and epsilon "
         f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
         "method where noise was as strong as here. "
     )
@@ -185,9 +195,9 @@ def _doubts(numbers: Numbers) -> tuple[str, ...]:
     enough = math.ceil(HOPELESS * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = HOPELESS * math.sqrt(numbers.labels) / numbers.records
     return (
-        f"{numbers.records:,} records or persons are few for {numbers.labels:,} labels at epsilon "
+        f"{numbers.protected} are few for {numbers.labels:,} labels at epsilon "
         f"{rounded_up(numbers.epsilon)}: on public data sets, models with so much noise were right "
-        f"less often than always saying no. {enough:,} records would do, or epsilon "
+        f"less often than always saying no. {enough:,} would do, or epsilon "
         f"{rounded_up(budget, 3)}, or fewer labels",
     )
 

@@ -22,6 +22,7 @@ from ..datasets.records import RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
 from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
+from ..ledger import Budget
 from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
@@ -158,10 +159,12 @@ class PrivateClassifier(LabelClassifier):
             epsilon=self.epsilon,
             delta=self.delta,
             yes=self.yes,
+            persons=groups is not None,
         )
         asked, images = dict(self.settings or {}), len(X.shape) != 2
         names = [*asked, *(["electorate"] if electorate is not None else [])]
         chosen = choose(self.method, numbers, settings=names, images=images)
+        Budget(epsilon=self.epsilon, delta=self.delta).warn(numbers.records)
         for doubt in chosen.doubts:
             _warn(doubt)
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
@@ -211,7 +214,9 @@ class PrivateClassifier(LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            raise InputError("public", "must be given with a table: public rows say how to read it")
+            raise InputError(
+                "public", "must be given with a table: they say how words and gaps become numbers"
+            )
         raw = columns_of(public, "public rows").only(read.feature_names or ())
         self.encoder_ = TableEncoder().fit(raw)
         Y = read.Y if named else _labels(labels, len(read))

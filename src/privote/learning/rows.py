@@ -136,7 +136,14 @@ def check_rows(X: Any) -> Any:
             X, accept_sparse="csr", dtype=np.float32 if narrow else np.float64, order="C"
         )
     except ValueError as error:
-        raise InputError("X", f"must be a finite matrix (records, features): {error}") from None
+        said, colon, cell = str(error).partition(":")
+        if not said.startswith("could not convert"):  # which quotes a cell, and a record is private
+            said, colon, cell = str(error), "", ""
+        raise InputError(
+            "X",
+            f"must be a finite matrix (records, features): {said}",
+            sealed=f"the cell is {cell.strip():.60}" if colon else None,
+        ) from None
 
 
 def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
@@ -153,7 +160,8 @@ def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
         row, label = (int(i) for i in np.argwhere(~good)[0])
         raise InputError(
             name,
-            f"must hold 1, 0 and -1 (unknown), got {array[row, label]} at row {row}, label {label}",
+            f"must hold 1, 0 and -1 (unknown), not what is at row {row}, label {label}",
+            sealed=f"it is {array[row, label]}",
         )
     return array.astype(np.int8)
 

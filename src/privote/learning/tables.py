@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
-from ..errors import InputError
+from ..errors import InputError, shown
 from ..sheets import is_gap
 from .columns import SHOULD, Column, cells_of, column_of, kind_of
 
@@ -163,7 +163,7 @@ class TableEncoder:
                     raise InputError(
                         raw.at(row, column.name),
                         f"must be {SHOULD[column.kind]} or empty, as in the public rows",
-                        cell,
+                        sealed=f"the cell is {shown(cell)}",
                     ) from None
                 values.append(None)
         return values

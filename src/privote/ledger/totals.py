@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
-from ..errors import InputError, LedgerError, positive
+from ..errors import InputError, LedgerError, PrivoteWarning, positive
 from .chain import START, Chain, Head, canonical
 from .store import Row
 
@@ -21,6 +22,7 @@ Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 
 RULES = ("shared", "exclusive")
+_LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
 
 
@@ -59,6 +61,31 @@ class Budget:
             pinned = tuple(sorted(set(check_orders(given).tolist())))
             object.__setattr__(self, "orders", pinned)
             object.__setattr__(self, "rule", "shared")
+
+    def doubts(self, people: int) -> tuple[str, ...]:
+        """Return what such a budget does not promise, in sentences, where it promises little.
+
+        ``people`` is how many are protected: voters, persons or records. A delta above one over
+        that may be kept by publishing somebody whole; the papers' epsilons go up to 20.
+        """
+        said = []
+        if self.delta * people > 1:
+            said.append(
+                f"a delta of {rounded_up(self.delta)} lets each person's part be revealed outright "
+                f"with that chance; it should be well below one over their number"
+            )
+        if self.epsilon > _LARGE:
+            text = rounded_up(self.epsilon)
+            said.append(
+                f"an epsilon of {text} promises next to nothing: what is released may be e^{text} "
+                "times as likely with one person's part as with another in its place"
+            )
+        return tuple(said)
+
+    def warn(self, people: int) -> None:
+        """Warn of a budget that promises little, before it is spent: once, whoever else does."""
+        for text in self.doubts(people):
+            warnings.warn(text, PrivoteWarning, stacklevel=1)
 
     @property
     def pinned(self) -> tuple[float, ...] | None:

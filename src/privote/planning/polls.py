@@ -41,14 +41,16 @@ class PollPlan:
         What is drawn, of which poll, and who wins by it.
     curve
         The price: (orders,) at ``DEFAULT_ORDERS``.
-    epsilon, delta
-        The same as a promise, for one replaced ballot.
+    epsilon, delta, asked
+        The same as a promise, for one replaced ballot; and the epsilon that it may cost, which a
+        budget that other polls share counts more strictly.
     confidence
         Of the figures below.
     gap
         In votes: with a quota, options this far from the bar are all on their side of it; with
         seats, winners this far ahead of all losers are the ones released; spending money, options
-        this far apart are all in their order.
+        this far apart are all in their order. With shares the same holds the other way round: what
+        is released this far apart, or from the bar, is so in truth.
     interval
         Half the width of the intervals of all options at once, in votes; None without shares.
     considered
@@ -63,6 +65,7 @@ class PollPlan:
     curve: Floats
     epsilon: float
     delta: float
+    asked: float
     confidence: float
     gap: float
     interval: int | None
@@ -128,14 +131,30 @@ def plan_poll(
         curve=curve,
         epsilon=_epsilon(curve, delta),
         delta=budget.delta,
+        asked=budget.epsilon,
         confidence=confidence,
-        gap=decided_gap(chosen, size, outcome, confidence),
+        gap=_gap(chosen, size, outcome, confidence, shares),
         interval=chosen.noise.within(size.options, confidence)
         if shares and isinstance(chosen, NoisyCounts)
         else None,
         considered=considered,
         reason=_reason(best, considered, mechanism, shares),
     )
+
+
+def _gap(
+    mechanism: PollMechanism,
+    size: PollSize,
+    outcome: PollOutcome,
+    confidence: float,
+    shares: bool,
+) -> float:
+    """Return `PollPlan.gap`: with shares one that readers may hold released counts against."""
+    if not (shares and isinstance(mechanism, NoisyCounts)):
+        return decided_gap(mechanism, size, outcome, confidence)
+    noise = mechanism.noise
+    far = noise.within if isinstance(outcome, Quota) else noise.apart
+    return float(far(size.options, confidence))
 
 
 def _candidates(
@@ -297,8 +316,12 @@ def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool
         return "asked for by name"
     if len(considered) == 1:
         return "nothing else releases this outcome"
-    others = ", ".join(f"{other} {gap:,.3g}" for other, gap in considered.items() if other != name)
-    return f"it decides the closest race: {considered[name]:,.3g} votes apart; {others}"
+    others = ", ".join(
+        f"with {other} it would have to be {gap / considered[name]:.2g} times as wide"
+        for other, gap in considered.items()
+        if other != name
+    )
+    return f"it decides the closest race; {others}"
 
 
 def poll_plans(
@@ -330,7 +353,8 @@ def poll_plans(
     outcome: PollOutcome = Quota(share=0.5 if quota is None else quota)
     if seats is not None:
         outcome = Seats(number=seats)
-    asked = [positive("epsilon", epsilon) * times for times in _TRADE]
+    Budget(epsilon=epsilon, delta=delta).warn(size.voters)
+    asked = [epsilon * times for times in _TRADE]
     return asked, {
         name: [
             plan_poll(

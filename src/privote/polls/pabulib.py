@@ -122,7 +122,7 @@ class _File:
         text = lines(path, encoding)
         first, second = next(text, "").strip(), next(text, "")
         if first.strip(";,") != "META":
-            raise InputError(f"line 1: must be META in a Pabulib file, got {first[:30]!r}")
+            raise InputError("line 1: must be META in a Pabulib file")
         bare = cls(path, encoding, delimiter_of(second), {}, [], [], None)
         meta = {row["key"]: row.get("value", "").strip() for _, row in bare.section("META")}
         listed = list(bare.section("PROJECTS"))

@@ -72,6 +72,7 @@ def poll(
         An integer makes a simulation that protects nobody, and says so.
     """
     ballots = read(source, **reading)
+    Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
     outcome = _outcome(ballots, seats, quota)
     plan = plan_poll(
         ballots.size,

@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import rounded_up
+from ..mechanisms.outcomes import Quota
 from ..planning.polls import PollPlan
 
 FORMAT = 1
+_SAME = 0.99  # of the epsilon asked for: nothing to speak of is lost
 UNCOUNTED = (
     "No ledger was kept: a second poll of the same people, or this one again with fresh noise, is "
     "not counted, and would have to be added to this promise."
@@ -69,6 +71,7 @@ class PollResult:
         Neighbours in rank; empty without shares.
     apart
         Counts further apart than this are in their true order, all at once; None without shares.
+        The plan's gap, but with a quota, where that is how far from the bar they are.
     options, plan
         Names of the options; what was drawn, its price and what it is good for.
     title, notes
@@ -155,6 +158,7 @@ class PollResult:
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
+            **self._price_of_ledger(),
         }
 
     def summary(self) -> str:
@@ -167,10 +171,22 @@ class PollResult:
         share = plan.gap / self.voters
         unit = "votes" if plan.size.each == 1 else "points"
         part = f" ({share:.2g} of the voters)" if plan.size.each == 1 else ""
+        far = "from the bar" if isinstance(plan.outcome, Quota) else "apart"
         return (
-            f"races {plan.gap:,.0f} {unit} apart{part}, all of them in "
+            f"options {plan.gap:,.0f} {unit} {far}{part}, all of them in "
             f"{100 * plan.confidence:g} of 100 polls"
         )
+
+    def _price_of_ledger(self) -> dict[str, str]:
+        """Return what later polls cost this one, where a ledger counts more strictly."""
+        asked = self.plan.asked
+        if self.people is None or self.epsilon > _SAME * asked:
+            return {}
+        return {
+            "with a ledger": f"{rounded_up(asked)} of the budget is charged, so that later polls "
+            f"add up. On its own this poll costs {rounded_up(self.epsilon, 3)}: without a ledger, "
+            f"epsilon {rounded_up(asked)} takes less noise."
+        }
 
     def statement(self) -> str:
         """Return the promise in plain words, one paragraph a line."""

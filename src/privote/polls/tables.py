@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import BallotError, InputError, whole
+from ..errors import BallotError, InputError, shown, whole
+from ..sheets import columns_in_words, is_header
 from .ballots import BallotRule, PollBallots, Row, counted
 from .texts import cells, delimiter_of, lines
 
@@ -20,6 +21,10 @@ _POINTS = ("points", "value", "score")
 _YES = ("1", "x", "yes", "y", "true", "t", "✓", "✔", "1.0")
 _NO = ("0", "", "no", "n", "false", "f", "-", "0.0", "-1", "na", "n/a", "nan", "null", "none")
 _SEPARATORS = ";|,/\n"
+_EXPECTED = (
+    "the first line must name the columns, e.g. voter,Ada,Bo above ann,1,0; the `voter` may be "
+    "left out"
+)
 _WORDS = {
     spelled: mark
     for words, mark in ((_YES, 1), (_NO, 0))
@@ -88,9 +93,13 @@ class _Table:
         names = [name.strip() for name in header]
         if len(names) > 1 and len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"line 1: two columns are called {twice!r}")
+            one, two = [at + 1 for at, name in enumerate(names) if name == twice][:2]
+            raise BallotError(
+                f"line 1: columns {one} and {two} must have different names{_ballot(names)}",
+                sealed=f"both are called {shown(twice)}",
+            )
         if not any(names):
-            raise InputError("line 1: a table needs a header")
+            raise InputError(f"line 1: a table needs a header; {_EXPECTED}")
         return cls(path, given, delimiter, names)
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
@@ -113,7 +122,9 @@ class _Table:
     def place(self, name: str, argument: str) -> int:
         """Return where a column stands."""
         if name not in self.header:
-            raise InputError(argument, "must be a column of the header", name)
+            said, sealed = columns_in_words(self.header)
+            rule = f"must be a column of the header, and {name!r:.60} is none; it has {said}"
+            raise BallotError(argument, rule, sealed=sealed)
         return self.header.index(name)
 
     def find(self, known: Sequence[str]) -> int | None:
@@ -181,7 +192,13 @@ def _form(table: _Table, voter: int | None) -> str:
     if any(name in _LISTS for name in others) and (len(others) == 1 or wanted is not None):
         return "list"
     if len(others) == 1:
-        raise InputError("form", f"must be said where a header has the one column {table.header!r}")
+        said, sealed = columns_in_words(table.header)
+        raise BallotError(
+            "form",
+            "must be said where one column holds all: `form=list` with the `options`, if its cells "
+            f"list what a ballot approves; the header has {said}. Else {_EXPECTED}",
+            sealed=sealed,
+        )
     return "wide"
 
 
@@ -195,8 +212,10 @@ def _option_columns(table: _Table, voter: int | None) -> list[int]:
             raise InputError(
                 f"line 1: column {place + 1} has no name; or name the `options` among the columns"
             )
-    if all(table.header[place] in _WORDS for place in places):
-        raise InputError("line 1: must be a header with the options' names, not a ballot")
+    if all(table.header[place] in _WORDS for place in places[1:] or places):
+        raise InputError(
+            f"line 1: must be a header with the options' names, not a ballot; {_EXPECTED}"
+        )
     return places
 
 
@@ -208,8 +227,16 @@ def _column(table: _Table, voter: int | None, form: str) -> int:
     if found is None and len(others) == 1:
         found = others[0]
     if found is None:
-        raise InputError("column", "must name the column with the options", table.header)
+        said, sealed = columns_in_words(table.header)
+        raise BallotError(
+            "column", f"must name the column with the options; the header has {said}", sealed=sealed
+        )
     return found
+
+
+def _ballot(header: Sequence[str]) -> str:
+    """Return the end of a message about a header that may be none."""
+    return "" if is_header(header) else f"; it reads like a ballot, and {_EXPECTED}"
 
 
 def _wide(table: _Table, voter: int | None, places: list[int], rule: BallotRule) -> Iterator[Row]:
@@ -234,10 +261,14 @@ def _mark(cell: str, known: dict[str, int], line: int, table: _Table, rule: Ball
     found = known.get(cell.strip().casefold())
     if found is None:
         what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
+        hint = "name the `options` if some columns are none, or the column of the `voter`"
+        if any(mark in cell for mark in _SEPARATORS):
+            hint = (
+                "if it lists what a ballot approves, as forms export it, give `form=list`, the "
+                "`column` and the `options`"
+            )
         raise BallotError(
-            f"line {line}: a cell is not {what}; name the `options` if some columns are none, or "
-            "the column of the `voter`",
-            sealed=f"the cell is {cell!r}",
+            f"line {line}: a cell is not {what}; {hint}", sealed=f"the cell is {shown(cell)}"
         )
     return found
 

@@ -65,8 +65,9 @@ def published(
 ) -> Iterator[Callable[[PollResult], None]]:
     """Claim a folder for the page of a poll, before it is charged; yield what writes into it.
 
-    ``poll.html`` to publish and ``poll.json`` with the same numbers; with ``owner`` also
-    ``owner.html``, for the owner's eyes, which only the owner may read.
+    ``poll.html`` to publish and ``poll.json`` with the same numbers; with ``owner`` also a page for
+    the owner's eyes, which only the owner may read: beside the folder (:func:`owners_page`), since
+    a folder is published whole.
     """
     place = Path(folder)
     try:
@@ -75,27 +76,27 @@ def published(
         raise InputError(
             "output", f"must be a folder: {error.strerror or error}", str(place)
         ) from None
-    names = ("poll.json", "poll.html", *(("owner.html",) if owner else ()))
-    for name in names:
-        if (place / name).exists() and not force:
+    files = {"json": place / "poll.json", "html": place / "poll.html"}
+    if owner:
+        files["owner"] = owners_page(place)
+    for file in files.values():
+        if file.exists() and not force:
             raise InputError(
-                "output", f"must be new, and {str(place / name)!r} exists; or give `force=True`"
+                "output", f"must be new, and {str(file)!r} exists; or give `force=True`"
             )
     with ExitStack() as stack:
         parts = {
-            name: stack.enter_context(
-                complete(place / name, force=force, owner_only=name == "owner.html")
-            )
-            for name in names
+            what: stack.enter_context(complete(file, force=force, owner_only=what == "owner"))
+            for what, file in files.items()
         }
 
         def write(result: PollResult) -> None:
             try:
                 facts = json.dumps(result.facts(), indent=2, ensure_ascii=False)
-                parts["poll.json"].write_text(facts + "\n", encoding="utf-8")
-                parts["poll.html"].write_text(poll_page(result), encoding="utf-8")
+                parts["json"].write_text(facts + "\n", encoding="utf-8")
+                parts["html"].write_text(poll_page(result), encoding="utf-8")
                 if owner:
-                    parts["owner.html"].write_text(owner_view(result), encoding="utf-8")
+                    parts["owner"].write_text(owner_view(result), encoding="utf-8")
             except OSError as error:
                 raise ChargedError(
                     f"the poll was released, but {str(place)!r} cannot be written: "
@@ -103,6 +104,13 @@ def published(
                 ) from None
 
         yield write
+
+
+def owners_page(folder: str | Path) -> Path:
+    """Return where the owner's view lies: beside the folder that is published, called after it."""
+    place = Path(folder)
+    name = place.resolve().name or "poll"
+    return (place / ".." if place.name in ("", "..") else place.parent) / f"{name}-owner.html"
 
 
 def owner_view(result: PollResult) -> str:
@@ -174,8 +182,8 @@ def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | Figure]:
             svg=share_bars(result, shares[:_SHOWN]),
         ),
         f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
-        f"{close} too close to call at this epsilon: counts must be more than {result.apart:,} "
-        f"apart ({sure}, for all pairs at once).",
+        f"{close} too close to call at this epsilon: released counts must be more than "
+        f"{result.apart:,} apart ({sure}, for all pairs at once).",
     ]
     if shares[0].call is not None:
         blocks.append(

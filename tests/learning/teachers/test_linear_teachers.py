@@ -96,7 +96,7 @@ def test_data_that_is_refused() -> None:
         LinearTeachers().fit(np.where(X == X[0, 0], np.nan, X), Y)
     with pytest.raises(InputError, match=r"y must have the shape \(80, labels\), got \(79, 3\)"):
         LinearTeachers().fit(X, Y[1:])
-    with pytest.raises(InputError, match="got 2 at row 5, label 1"):
+    with pytest.raises(InputError, match="not what is at row 5, label 1"):
         LinearTeachers().fit(X, np.where(np.arange(240).reshape(80, 3) == 16, 2, Y))
     with pytest.raises(InputError, match="y must hold 1, 0 and -1"):
         LinearTeachers().fit(X, Y.astype(str))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...datasets.hashing import keyed_parts
 from ...entropy import Entropy
-from ...errors import InputError, whole
+from ...errors import InputError, shown, whole
 from ...ledger import Ledger
 
 Parts = npt.NDArray[np.int64]
@@ -120,8 +120,8 @@ def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:
         if kind is bool or not issubclass(kind, int | np.integer | str | bytes):
             place = next(place for place, name in enumerate(listed) if type(name) is kind)
             raise InputError(
-                f"{argument}[{place}] must be a whole number, a text or bytes, "
-                f"got {listed[place]!r}"
+                f"{argument}[{place}] must be a whole number, a text or bytes, got {kind.__name__}",
+                sealed=f"it is {shown(listed[place])}",
             )
     return listed
 
@@ -133,8 +133,8 @@ def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
         if seen.setdefault(name, group) != group:
             raise InputError(
                 "groups",
-                f"must give all records of one id the same group, got {seen[name]!r} and "
-                f"{group!r} for the id {name!r}",
+                "must give all records of one id the same group, and an id has two",
+                sealed=f"the id {name!r:.60} has {seen[name]!r:.60} and {group!r:.60}",
             )
 
 
