@@ -21,8 +21,10 @@ from ..ledger.totals import Scope
 from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..release import GUARANTEES, Release
 from .advice import Advice, advise
-from .forecast import WORRY, better_guarantee, few_suffice, with_forecast
-from .pace import YES, Pace
+from .budget import allowance_for, queries_for
+from .forecast import WORRY, YES, few_suffice, lasts_for, with_forecast
+from .outlook import BUSIEST
+from .pace import Pace
 
 AUTO, ALL = "auto", "all"
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -157,7 +159,7 @@ def _guaranteed(
     elif known == mechanism.parameters():
         kind, why = "allowance", "these voters have one already, and this goes on with it"
     else:
-        kind = better_guarantee(
+        kind = _better_guarantee(
             mechanism,
             ballots.voters,
             ballots.labels,
@@ -221,6 +223,32 @@ def _advised(
     if exactly and (found.queries < wanted or not found.good) and quality < _ANY:
         found = advise(quality=_ANY, **given)
     return found
+
+
+def _better_guarantee(
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    budget: Budget,
+    queries: int,
+    *,
+    yes: float,
+    goes_on: bool = False,
+) -> str:
+    """Return "allowance" or "worst-case": under which a mechanism answers more queries well.
+
+    By public numbers only. Where both are enough for all queries, labels are equally good; then the
+    worst case, since nobody can run out and only what is answered is charged. If it ``goes_on``, as
+    with a ledger, what is enough for more queries.
+    """
+    given = voters, labels, budget.epsilon, budget.delta
+    worst = queries_for(mechanism, *given, rule=budget.rule)
+    allowance = allowance_for(mechanism, *given, rule=budget.rule)
+    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    if not worst and allowance:
+        return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
+    enough = min(worst, lasts) >= queries and not goes_on
+    return "worst-case" if enough or worst >= lasts else "allowance"
 
 
 # -- afterwards ------------------------------------------------------------------------------------
