@@ -179,7 +179,7 @@ class Electorate:
                 self.mechanism,
                 baseline=guess,
                 earlier=past,
-                near=getattr(ballots, "share", None),
+                near=getattr(ballots, "near", None),
             )
             self._earlier = Earlier(
                 queries=past.queries + release.answered,

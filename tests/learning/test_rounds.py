@@ -18,7 +18,7 @@ VOTES = np.repeat(TRUTH[:, None], VOTERS, axis=1)
 
 
 class Cube:
-    share = None
+    near = None
     voters, labels = VOTERS, LABELS
 
     def __init__(self):

@@ -39,7 +39,7 @@ class Pool(Protocol):
 
     voters: int
     labels: int
-    share: Floats | None
+    near: Floats | None
 
     def take(self, rows: Rows) -> BallotSource:
         """Return the ballots on these rows, in this order."""
@@ -114,7 +114,7 @@ class PoolLabelling:
             )
         if wanted is None and kind in ("ptr", "data-dependent"):
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
-        paced = wanted is None and kind == "allowance" and self.pool.share is None
+        paced = wanted is None and kind == "allowance" and self.pool.near is None
         total = self.rows if wanted is None else int(wanted)
         for left in range(self.schedule.rounds, 0, -1):
             size = (total - len(self.asked)) // left
@@ -136,7 +136,7 @@ class PoolLabelling:
         if self.asked.size and (self.schedule.rounds > 1):
             model = self.student(self.asked, self._labels())
             waiting = self._next(waiting, size, partial(self.ask, model))
-            if self.guardian.guarantee == "allowance" and self.pool.share is None:
+            if self.guardian.guarantee == "allowance" and self.pool.near is None:
                 guess = _guess(self.ask(model, waiting[:size]), self.guardian.mechanism)
         batch = waiting[:size]
         fixed = len(batch) if self.guardian.guarantee in ("ptr", "data-dependent") else None
@@ -190,8 +190,8 @@ class PoolLabelling:
             guardian.mechanism,
             baseline=np.concatenate(self.guesses),
             asked=asked,
-            busiest=EVEN if self.pool.share is None else UNEVEN,
-            near=self.pool.share,
+            busiest=EVEN if self.pool.near is None else UNEVEN,
+            near=self.pool.near,
         )
 
 

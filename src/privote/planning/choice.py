@@ -263,6 +263,7 @@ def expected(
     paced: bool = False,
     why: str | None = None,
     quality: float = _QUALITY,
+    near: npt.ArrayLike | None = None,
 ) -> Release:
     """Return a release with its forecast, why it stopped, and what would answer more.
 
@@ -270,7 +271,7 @@ def expected(
 
     Parameters
     ----------
-    yes, baseline
+    yes, baseline, near
         As in `forecast`.
     paced
         Whether it was stopped before voters run out.
@@ -285,6 +286,7 @@ def expected(
         yes=yes,
         baseline=None if baseline is None else np.asarray(baseline)[: release.answered],
         asked=0 if paced else None,
+        near=near,
     )
     asked = release.answered if release.asked is None else release.asked
     said = list(release.reasons)

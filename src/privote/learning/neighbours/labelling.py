@@ -122,7 +122,7 @@ class NeighbourLabelling:
             replace(releases[-1], labels=labels),
             plan.mechanism,
             busiest=UNEVEN,
-            near=wide.share,
+            near=wide.near,
         )
         return collected(self.ballots, plan, self.order, np.concatenate(asked), release)
 
