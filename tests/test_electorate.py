@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,37 @@ def test_repr_shows_no_sealed_number() -> None:
     before = repr(voters)
     voters.answer(np.ones((3, 3, 4), bool))
     assert repr(voters) == before
+
+
+def test_every_batch_says_how_long_the_allowance_should_last() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((200, 12)) < 0.1
+    votes = np.repeat(truth[:, None, :], 60, axis=1)
+    mechanism = pv.BinaryVoting(sigma=12.0)
+    setting = {"voters": 60, "labels": 12, "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+    voters = pv.Electorate(mechanism=mechanism, **setting)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first, second = (voters.answer(votes[n : n + 30]).forecast for n in (0, 30))
+        guided = voters.answer(votes[60:70], baseline=truth[60:70]).forecast
+    assert first is not None
+    assert second is not None
+    assert guided is not None
+    assert [each.answered for each in (first, second, guided)] == [30, 60, 70]
+    assert first.lasts == pytest.approx(second.lasts, rel=0.25)
+    assert 60 < second.lasts < voters.allowance / 1.2  # that of a mean voter
+    assert guided.lasts > second.lasts  # what was guessed right takes nothing
+    with pytest.warns(pv.PrivoteWarning, match="The allowance should last for .* of 200 queries"):
+        voters.answer(votes[70:])
+
+
+def test_labels_that_will_often_be_missed_are_warned_of_once() -> None:
+    voters = pv.Electorate(
+        mechanism=pv.BinaryVoting(sigma=40.0), voters=60, labels=3, epsilon=8.0, delta=1e-5
+    )
+    votes = np.zeros((5, 60, 3), bool)
+    with pytest.warns(pv.PrivoteWarning, match="that every voter wants are missed"):
+        voters.answer(votes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert voters.answer(votes).forecast.warnings

@@ -7,6 +7,7 @@ out counts as the public baseline from then on; who did is sealed.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -16,12 +17,15 @@ import numpy.typing as npt
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .ballots import Ballots
-from .errors import InputError
+from .errors import InputError, PrivoteWarning
+from .forecast import Forecast
 from .guardian import Guardian, seats
 from .guardian.accounts import plain
 from .ledger import Budget, Ledger
+from .ledger.totals import Earlier
 from .mechanisms import Mechanism
 from .mechanisms.base import check_electorate
+from .planning import with_forecast
 from .release import Release, Sealed
 from .surprises import effective_votes
 
@@ -84,6 +88,8 @@ class Electorate:
         )
         self._allowance = self._guardian.register(self.voters, self.labels)
         self.answered, self._counting = 0, threading.Lock()
+        # What was released from the allowance so far: it tells how long the rest should last.
+        self._earlier, self._warned = self._allowance.earlier, 0
 
     @property
     def mechanism(self) -> Mechanism:
@@ -141,6 +147,9 @@ class Electorate:
     ) -> Release:
         """Answer every query of a batch; its queries and baseline may depend on past releases.
 
+        The release's forecast says how long the allowance should last, by all that was released
+        from it. A batch is never cut short: what to ask next is up to whoever reads that.
+
         Parameters
         ----------
         votes
@@ -161,6 +170,28 @@ class Electorate:
                 "`voter_ids` if some are absent",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
+        guess = np.zeros(release.labels.shape) if baseline is None else np.asarray(baseline)
+        departed = int(((release.labels >= 0) & (release.labels != guess)).sum())
         with self._counting:
-            self.answered += ballots.queries
+            past, self.answered = self._earlier, self.answered + release.answered
+            release = with_forecast(
+                release,
+                self.mechanism,
+                baseline=guess,
+                earlier=past,
+                near=getattr(ballots, "near", None),
+            )
+            self._earlier = Earlier(
+                queries=past.queries + release.answered,
+                told=past.told + release.answered,
+                departed=past.departed + departed,
+            )
+            self._warn(release.forecast)
         return release
+
+    def _warn(self, found: Forecast | None) -> None:
+        """Warn of labels that are not expected to be good, when there is more to warn of."""
+        said = () if found is None else found.warnings
+        for text in said if len(said) > self._warned else ():
+            warnings.warn(text, PrivoteWarning, stacklevel=3)
+        self._warned = len(said)

@@ -16,6 +16,9 @@ UNSEEN = (
 class Forecast:
     """What to expect of a release that is about to be made, or was made. May be published.
 
+    Where voters are records and only those near a query speak on it, "every voter" is every one of
+    those.
+
     Attributes
     ----------
     missed
@@ -24,6 +27,8 @@ class Forecast:
         The chance that a label nobody wants is released.
     share_needed
         The share of the voters whose yes gives a 1 with 95 percent; None if not even all of them.
+    near
+        About how many voters speak on a query; None where all of them do.
     yes
         The share of yes among all votes that ``lasts`` is for; None where it is not known.
     yes_from
@@ -42,12 +47,18 @@ class Forecast:
     missed: float
     false_alarm: float
     share_needed: float | None
+    near: int | None = None
     yes: float | None = None
     yes_from: str | None = None
     allowance: int | None = None
     answered: int = 0
     lasts: int | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def whoever(self) -> str:
+        """Whom a label that must not be missed is wanted by, in words."""
+        return "every voter" if self.near is None else "every voter near a query"
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON."""
@@ -61,13 +72,13 @@ class Forecast:
     def lines(self) -> tuple[str, ...]:
         """Return it in words, a sentence each, the warnings last."""
         said = [
-            f"A label that every voter wants is missed with probability {self.missed:.2g}, one "
+            f"A label that {self.whoever} wants is missed with probability {self.missed:.2g}, one "
             f"that nobody wants is released with probability {self.false_alarm:.2g}."
         ]
         if self.share_needed is not None:
+            of = "the voters" if self.near is None else f"the about {self.near:,} voters near it"
             said.append(
-                f"A label is released with 95 percent if {self.share_needed:.0%} of the voters "
-                "want it."
+                f"A label is released with 95 percent if {self.share_needed:.0%} of {of} want it."
             )
         if self.lasts is not None:
             said.append(

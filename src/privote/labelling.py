@@ -190,6 +190,7 @@ def label(
                 paced=pace is not None and not pace.through,
                 why=None if pace is None else pace.why,
                 quality=request.bar,
+                near=getattr(ballots, "near", None),
             )
         if implied is not None:
             release = consistent(release, implied)

@@ -25,7 +25,6 @@ from ..guardian import Guardian
 from ..labelling import warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism
-from ..planning import with_forecast
 from .neighbours.labelling import (
     NeighbourAnswers,
     NeighbourLabelling,
@@ -267,6 +266,7 @@ class PATEClassifier(LabelClassifier):
                     "the test of guarantee 'ptr' did not pass, so no label was released and there "
                     "is no student; the budget is charged"
                 )
+            warn_of_quality(self.release_)
             self.shares_ = None if found is None else found.shares
             say("training the student", 0, 1)
             if self.student is None and found is not None and found.batches and X_public.ndim == 2:
@@ -301,9 +301,6 @@ class PATEClassifier(LabelClassifier):
                 ask=lambda model, rows: label_probabilities(model, X_public[rows], pool.labels),
                 **shared,
             ).run()
-            if schedule.rounds == 1:  # later rounds have a baseline of their own
-                self.release_ = with_forecast(self.release_, guardian.mechanism, asked=0)
-                warn_of_quality(self.release_)
             return None
         again = self.queries is not None
         found = NeighbourLabelling(ballots=pool, plan=plan, again=again, **shared).run()

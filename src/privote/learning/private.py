@@ -23,11 +23,11 @@ from ..datasets.tables import columns_of, labels_of, raw_table
 from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
 from ..ledger import Budget
+from ..planning import yes_share
 from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
-from .rounds import yes_share
 from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
 from .tables import TableEncoder
 from .teachers.votes import for_teachers

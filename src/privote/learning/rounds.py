@@ -18,24 +18,28 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import epsilon
-from ..ballots import Ballots, BallotSource
+from ..ballots import BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
-from ..mechanisms import ABSTAIN, Mechanism
+from ..mechanisms import Mechanism
+from ..planning import Pace, with_forecast
 from ..release import Release
 
 Rows = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Keep = Callable[[Release, Rows], None]
 CHOICES = ("random", "uncertainty")
+# How often the busiest voter departs, over the mean. Teachers are alike, as their parts are, and go
+# on until a mean one is out; some records are near many more queries than others.
+EVEN, UNEVEN = 1.0, 2.0
 
 
 class Pool(Protocol):
-    """Ballots on every row of a public pool."""
+    """Ballots on every row of a public pool; of voters near a row only, with their share."""
 
-    sparse: bool
     voters: int
     labels: int
+    near: Floats | None
 
     def take(self, rows: Rows) -> BallotSource:
         """Return the ballots on these rows, in this order."""
@@ -110,58 +114,29 @@ class PoolLabelling:
             )
         if wanted is None and kind in ("ptr", "data-dependent"):
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
-        if wanted is None and kind == "allowance" and not self.pool.sparse:
-            self._as_long_as_it_lasts()
-        else:
-            total = self.rows if wanted is None else int(wanted)
-            for part in np.array_split(np.arange(total), self.schedule.rounds):
-                if len(part) and not self._round(len(part), total):
-                    break
-        return self.asked, self._together()
-
-    def _as_long_as_it_lasts(self) -> None:
-        """Ask until voters are expected to have used up what they have."""
-        account = self.guardian.register(self.pool.voters, self.pool.labels)
-        before = account.answered
-        if before:
-            raise BudgetError(
-                f"this electorate has answered {before} queries from its allowance already, and "
-                "what is left is sealed: say with queries how many more to ask"
-            )
-        allowance = int(account.each.min())
-        by_vote = self.guardian.mechanism.surprise_unit == "vote"
-        # Nobody can run out on so few; then released labels say how fast it goes.
-        first = max(1, allowance // (self.pool.labels if by_vote else 1) // self.schedule.rounds)
-        self._round(min(first, self.rows), self.rows)
+        paced = wanted is None and kind == "allowance" and self.pool.near is None
+        total = self.rows if wanted is None else int(wanted)
         for left in range(self.schedule.rounds, 0, -1):
-            used, pace = self._pace(by_vote)
-            size = int((allowance - used) / max(pace, 1e-9) / left)
-            size = min(size, self.rows - len(self.asked))
-            if size < 1 or not self._round(size, len(self.asked) + size * left):
+            size = (total - len(self.asked)) // left
+            if size and not self._round(size, total, self._pace(left) if paced else None):
                 break
+        return self.asked, self._together(asked=0 if paced else None)
 
-    def _pace(self, by_vote: bool) -> tuple[float, float]:
-        """Return what a voter has cast so far, and casts on one row: estimates, from releases."""
-        low, high = _ends(self.guardian.mechanism, self.pool.voters) if by_vote else (0.0, 1.0)
-        paces, used = [], 0.0
-        for release, guess in zip(self.releases, self.guesses, strict=True):
-            departs = release.labels == np.where(guess, 0, 1)
-            counts = departs.sum(axis=1) if by_vote else departs.any(axis=1)
-            # With flat noise the share of ones is low + (high - low) times the share of yes-votes.
-            cells = self.pool.labels if by_vote else 1
-            share = (float(counts.mean()) / cells - low) / (high - low)
-            paces.append(cells * min(max(share, 0.0), 1.0))
-            used += paces[-1] * len(counts)
-        return used, paces[-1]
+    def _pace(self, left: int) -> Pace:
+        """Return what says when to stop in the first of so many rounds; it reads releases only."""
+        guardian, labels = self.guardian, self.pool.labels
+        return Pace(
+            mechanism=guardian.mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True
+        )
 
-    def _round(self, size: int, total: int) -> bool:
+    def _round(self, size: int, total: int, pace: Pace | None) -> bool:
         """Ask so many rows; return whether more may be asked."""
         waiting = self.order[~np.isin(self.order, self.asked)]
         guess = None
         if self.asked.size and (self.schedule.rounds > 1):
             model = self.student(self.asked, self._labels())
             waiting = self._next(waiting, size, partial(self.ask, model))
-            if self.guardian.guarantee == "allowance" and not self.pool.sparse:
+            if self.guardian.guarantee == "allowance" and self.pool.near is None:
                 guess = _guess(self.ask(model, waiting[:size]), self.guardian.mechanism)
         batch = waiting[:size]
         fixed = len(batch) if self.guardian.guarantee in ("ptr", "data-dependent") else None
@@ -171,17 +146,19 @@ class PoolLabelling:
                 queries=fixed,
                 baseline=guess,
                 keep=None if self.keep is None else keeping(self._keep, batch),
+                pace=pace,
             )
         except BudgetError:
             if not self.releases:
                 raise
-            return False  # composition: the rounds before took all there was
+            return False  # the rounds before took all there was
         self.releases.append(release)
-        self.guesses.append(np.zeros(release.labels.shape, np.bool_) if guess is None else guess)
+        known = np.zeros(release.labels.shape, np.bool_) if guess is None else guess
+        self.guesses.append(known[: release.answered])
         self.asked = np.concatenate([self.asked, batch[: release.answered]])
         if self.progress is not None:
             self.progress(len(self.asked), max(total, len(self.asked)))
-        return release.answered == len(batch)
+        return pace is not None or release.answered == len(batch)
 
     def _keep(self, part: Release, rows: Rows) -> None:
         """Keep a part with a price that covers all rounds so far, should it be the last."""
@@ -201,17 +178,21 @@ class PoolLabelling:
     def _labels(self) -> npt.NDArray[np.int8]:
         return np.concatenate([release.labels for release in self.releases])
 
-    def _together(self) -> Release:
-        """Return all rounds as one release, with the price of all of them."""
+    def _together(self, asked: int | None) -> Release:
+        """Return all rounds as one release, with the price and the forecast of all of them."""
         last, guardian = self.releases[-1], self.guardian
-        if len(self.releases) == 1:
-            return last
-        labels = self._labels()
-        cost = last.epsilon  # of an allowance: the same for any number of rounds
-        if guardian.guarantee == "worst-case":
+        labels, cost = self._labels(), last.epsilon  # of an allowance: the same for all rounds
+        if guardian.guarantee == "worst-case" and len(self.releases) > 1:
             each = guardian.mechanism.worst_case_rdp(last.voters, labels.shape[1], guardian.orders)
             cost = float(epsilon(len(labels) * each, guardian.orders, last.delta))
-        return replace(last, labels=labels, epsilon=cost)
+        return with_forecast(
+            replace(last, labels=labels, epsilon=cost),
+            guardian.mechanism,
+            baseline=np.concatenate(self.guesses),
+            asked=asked,
+            busiest=EVEN if self.pool.near is None else UNEVEN,
+            near=self.pool.near,
+        )
 
 
 def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:
@@ -233,25 +214,3 @@ def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:
         rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
         likely &= rank < limit
     return np.asarray(likely)
-
-
-def yes_share(release: Release, mechanism: Mechanism) -> Floats:
-    """Return how often voters said yes to each label, from released labels alone: (labels,).
-
-    With noise a share ``low`` of ones is released where nobody wants a label, and ``high`` where
-    everybody does; in between it is about a straight line.
-    """
-    answered = release.labels != ABSTAIN
-    ones = (release.labels == 1).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
-    if mechanism.surprise_unit != "vote":
-        return np.asarray(ones)
-    low, high = _ends(mechanism, release.voters)
-    return np.asarray(np.clip((ones - low) / (high - low), 0.0, 1.0))
-
-
-def _ends(mechanism: Mechanism, voters: int) -> tuple[float, float]:
-    """Return how often a label is released as 1 if nobody wants it, and if everybody does."""
-    unanimous = Ballots.from_array(np.repeat([[[False]], [[True]]], voters, axis=1))
-    (block,) = unanimous.blocks()
-    low, high = mechanism.cell_probabilities(mechanism.tally(block))[:, 0, 1]
-    return float(low), float(max(high, low + 1e-9))

@@ -16,9 +16,16 @@ from .budget import (
     unanimous_miss,
 )
 from .counting import COUNTS, QUICK, queries_that_fit, surprises
-from .forecast import better_guarantee, forecast, queries_left, with_forecast
+from .forecast import (
+    YES,
+    by_agreement,
+    forecast,
+    queries_left,
+    with_forecast,
+    yes_share,
+)
 from .outlook import AGREEMENT, BUSIEST, Outlook
-from .pace import YES, Pace
+from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .result import NOT_PRIVATE, Trial, Tuning
 from .solve import sigma_for, tau_for
@@ -40,7 +47,7 @@ __all__ = [
     "Tuning",
     "advise",
     "allowance_for",
-    "better_guarantee",
+    "by_agreement",
     "check_surprises",
     "forecast",
     "noise_free",
@@ -60,4 +67,5 @@ __all__ = [
     "tune_threshold",
     "unanimous_miss",
     "with_forecast",
+    "yes_share",
 ]

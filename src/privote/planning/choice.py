@@ -21,8 +21,10 @@ from ..ledger.totals import Scope
 from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..release import GUARANTEES, Release
 from .advice import Advice, advise
-from .forecast import WORRY, better_guarantee, few_suffice, with_forecast
-from .pace import YES, Pace
+from .budget import allowance_for, queries_for
+from .forecast import WORRY, YES, few_suffice, lasts_for, with_forecast
+from .outlook import BUSIEST
+from .pace import Pace
 
 AUTO, ALL = "auto", "all"
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -156,7 +158,7 @@ def _guaranteed(
     elif known == mechanism.parameters():
         kind, why = "allowance", "these voters have one already, and this goes on with it"
     else:
-        kind = better_guarantee(
+        kind = _better_guarantee(
             mechanism,
             ballots.voters,
             ballots.labels,
@@ -222,6 +224,32 @@ def _advised(
     return found
 
 
+def _better_guarantee(
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    budget: Budget,
+    queries: int,
+    *,
+    yes: float,
+    goes_on: bool = False,
+) -> str:
+    """Return "allowance" or "worst-case": under which a mechanism answers more queries well.
+
+    By public numbers only. Where both are enough for all queries, labels are equally good; then the
+    worst case, since nobody can run out and only what is answered is charged. If it ``goes_on``, as
+    with a ledger, what is enough for more queries.
+    """
+    given = voters, labels, budget.epsilon, budget.delta
+    worst = queries_for(mechanism, *given, rule=budget.rule)
+    allowance = allowance_for(mechanism, *given, rule=budget.rule)
+    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    if not worst and allowance:
+        return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
+    enough = min(worst, lasts) >= queries and not goes_on
+    return "worst-case" if enough or worst >= lasts else "allowance"
+
+
 # -- afterwards ------------------------------------------------------------------------------------
 
 
@@ -234,6 +262,7 @@ def expected(
     paced: bool = False,
     why: str | None = None,
     quality: float = _QUALITY,
+    near: npt.ArrayLike | None = None,
 ) -> Release:
     """Return a release with its forecast, why it stopped, and what would answer more.
 
@@ -241,7 +270,7 @@ def expected(
 
     Parameters
     ----------
-    yes, baseline
+    yes, baseline, near
         As in `forecast`.
     paced
         Whether it was stopped before voters run out.
@@ -256,6 +285,7 @@ def expected(
         yes=yes,
         baseline=None if baseline is None else np.asarray(baseline)[: release.answered],
         asked=0 if paced else None,
+        near=near,
     )
     asked = release.answered if release.asked is None else release.asked
     said = list(release.reasons)

@@ -12,15 +12,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from ..blocks import SparseBlock
 from ..errors import InputError
 from ..forecast import Forecast
-from ..ledger import Budget
+from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release
-from .budget import allowance_for, queries_for, unanimous_miss
+from .budget import unanimous_miss
 from .outlook import BUSIEST, Outlook
+
+#: The share of yes among all votes where nobody states one: that of `advise`.
+YES = 0.1
 
 _SURE = 0.95
 WORRY = 0.05  # of labels that every voter wants: above, the forecast warns
@@ -44,6 +48,8 @@ def forecast(
     baseline: npt.ArrayLike | None = None,
     asked: int | None = None,
     busiest: float = BUSIEST,
+    earlier: Earlier | None = None,
+    near: npt.ArrayLike | None = None,
 ) -> Forecast:
     """Say how good a release will be, or was.
 
@@ -56,37 +62,87 @@ def forecast(
     yes
         The share of yes among all votes, as a guess. Without one it is read from what is released.
     released
-        (queries, labels) of 1, 0 and ABSTAIN: all that was released from this allowance so far.
+        (queries, labels) of 1, 0 and ABSTAIN: what was released from this allowance with this kind
+        of baseline.
     baseline
         (queries, labels) public guess for those; zeros by default.
     asked
         How many queries are to be answered in all; those that were, by default.
     busiest
         How often the busiest voter departs from the baseline, over the mean.
+    earlier
+        What was released from this allowance before, perhaps with another baseline. Of queries
+        whose labels it does not tell, voters are taken to have departed as often as now.
+    near
+        Of voters who are near some queries only, and silent on others: the share of them that
+        speaks on a query, one for all labels or (labels,).
     """
     known = None if released is None else _check_released(released, labels)
-    missed = unanimous_miss(mechanism, voters, labels)
-    alarm = chance_of_one(mechanism, voters, labels, 0)
-    answered = 0 if known is None else len(known)
+    past = Earlier() if earlier is None else earlier
+    crowd = _Crowd(mechanism, voters, labels, near)
+    answered = past.queries + (0 if known is None else len(known))
     share, source = yes, None if yes is None else "stated"
     if share is None and known is not None:
-        share = _released_share(mechanism, voters, known, _check_baseline(baseline, known), None)
+        before = _share_before(mechanism, voters, labels, past, None)
+        share = crowd.share(known, _check_baseline(baseline, known), before)
         source = None if share is None else "released"
     lasts = None
     if allowance is not None and share is not None:
-        lasts = lasts_for(mechanism, voters, labels, allowance, share, busiest)
-    wanted = answered if asked is None else asked
-    return Forecast(
-        missed=missed,
-        false_alarm=alarm,
-        share_needed=_share_needed(mechanism, voters, labels),
+        rest = allowance - used(mechanism, voters, labels, past, busiest=busiest)
+        lasts = past.told + lasts_for(mechanism, voters, labels, rest, share, busiest)
+    found = Forecast(
+        missed=crowd.missed,
+        false_alarm=crowd.chance(0),
+        share_needed=crowd.share_needed(),
+        near=None if near is None else crowd.size,
         yes=share,
         yes_from=source,
         allowance=allowance,
         answered=answered,
         lasts=lasts,
-        warnings=tuple(_warnings(missed, alarm, lasts, wanted)),
     )
+    return replace(found, warnings=tuple(_warnings(found, answered if asked is None else asked)))
+
+
+class _Crowd:
+    """The voters who speak on a query: all of them, or those near it."""
+
+    def __init__(self, mechanism: Mechanism, voters: int, labels: int, near: Any) -> None:
+        self.mechanism, self.voters, self.labels = mechanism, voters, labels
+        self.size, self.everybody = voters, near is None
+        self.missed = unanimous_miss(mechanism, voters, labels)
+        if near is not None:  # some labels may be asked of more voters than others
+            counts = np.rint(np.broadcast_to(near, labels) * voters).clip(1, voters)
+            chance = {n: self.chance(int(n)) for n in np.unique(counts)}
+            self.size = int(np.median(counts))
+            self.missed = 1 - float(np.mean([chance[n] for n in counts]))
+
+    def chance(self, count: int) -> float:
+        return chance_of_one(self.mechanism, self.voters, self.labels, count)
+
+    def share(
+        self, known: Labels, baseline: npt.NDArray[np.bool_], before: float | None
+    ) -> float | None:
+        """Return the share of votes that depart from the baseline, by what was released."""
+        bar = None if self.everybody else self.mechanism.noisy_bar(self.voters)
+        if bar is None:
+            return _released_share(self.mechanism, self.voters, known, baseline, before)
+        # Of few voters near a query, how often their votes pass the bar tells how many they are.
+        told = (known >= 0).sum(axis=0) + 1.0
+        often = ((known == 1).sum(axis=0) + 0.5) / told
+        votes = np.maximum(bar[0] + bar[1] * ndtri(often), 0.0)
+        return min(max(float(votes.mean()) / self.voters, 1e-9), 1.0 - 1e-9)
+
+    def share_needed(self) -> float | None:
+        """Return the share of these voters with whom a label is released with 95 percent."""
+        low, high = -1, self.size
+        if self.chance(high) < _SURE:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            enough = self.chance(middle) >= _SURE
+            low, high = (low, middle) if enough else (middle, high)
+        return high / self.size
 
 
 def with_forecast(
@@ -96,10 +152,14 @@ def with_forecast(
     yes: float | None = None,
     baseline: npt.ArrayLike | None = None,
     asked: int | None = None,
+    busiest: float = BUSIEST,
+    earlier: Earlier | None = None,
+    near: npt.ArrayLike | None = None,
 ) -> Release:
     """Return a release with what is to be expected of it; parameters as in `forecast`."""
     if not release.answered:  # a test that failed
         return release
+    so_far = release.answered if release.so_far is None else release.so_far
     found = forecast(
         mechanism,
         release.voters,
@@ -108,35 +168,51 @@ def with_forecast(
         yes=yes,
         released=release.labels,
         baseline=baseline,
-        asked=release.so_far if asked is None else asked,
+        asked=so_far if asked is None else asked,
+        busiest=busiest,
+        earlier=Earlier(queries=so_far - release.answered) if earlier is None else earlier,
+        near=near,
     )
     return replace(release, forecast=found)
 
 
-def better_guarantee(
-    mechanism: Mechanism,
-    voters: int,
-    labels: int,
-    budget: Budget,
-    queries: int,
-    *,
-    yes: float,
-    goes_on: bool = False,
-) -> str:
-    """Return "allowance" or "worst-case": under which a mechanism answers more queries well.
+#: Shares of the voters that want a label, for which a page says how often it is released.
+AGREEMENTS = (1.0, 0.9, 0.8, 0.7, 0.6)
 
-    By public numbers only. Where both are enough for all queries, labels are equally good; then the
-    worst case, since nobody can run out and only what is answered is charged. If it ``goes_on``, as
-    with a ledger, what is enough for more queries.
+
+def by_agreement(
+    mechanism: Mechanism, voters: int, labels: int, found: Forecast
+) -> list[dict[str, float]]:
+    """Return how often labels are missed and false alarms given, by how far voters agree.
+
+    As in :mod:`privote.planning.outlook`: where fewer agree on what is wanted, the yeses of the
+    others are strays on labels that are not wanted.
     """
-    given = voters, labels, budget.epsilon, budget.delta
-    worst = queries_for(mechanism, *given, rule=budget.rule)
-    allowance = allowance_for(mechanism, *given, rule=budget.rule)
-    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
-    if not worst and allowance:
-        return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
-    enough = min(worst, lasts) >= queries and not goes_on
-    return "worst-case" if enough or worst >= lasts else "allowance"
+    crowd = voters if found.near is None else found.near
+    yes = YES if found.yes is None or found.near is not None else found.yes
+    rows = []
+    for level in AGREEMENTS:
+        strays = (1 - level) * yes / (1 - yes)
+        wanted, other = (
+            chance_of_one(mechanism, voters, labels, round(share * crowd))
+            for share in (level, strays)
+        )
+        rows.append({"agreement": level, "missed": 1 - wanted, "false_alarm": other})
+    return rows
+
+
+def yes_share(release: Release, mechanism: Mechanism) -> npt.NDArray[np.float64]:
+    """Return how often voters said yes to each label, from released labels alone: (labels,).
+
+    With noise a share ``low`` of ones is released where nobody wants a label, and ``high`` where
+    everybody does; in between it is about a straight line.
+    """
+    answered = release.labels >= 0
+    ones = (release.labels == 1).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
+    if mechanism.surprise_unit != "vote":
+        return np.asarray(ones)
+    low, high = (chance_of_one(mechanism, release.voters, 1, n) for n in (0, release.voters))
+    return np.asarray(np.clip((ones - low) / max(high - low, 1e-9), 0.0, 1.0))
 
 
 def queries_left(
@@ -158,17 +234,13 @@ def queries_left(
 
     Parameters
     ----------
-    mechanism, voters, allowance
+    mechanism, voters, allowance, baseline, busiest
         As in `forecast`.
     released
         (queries, labels): all that was released from this allowance so far, at least one query.
-    baseline
-        (queries, labels) public guess for those; zeros by default.
     yes
         The share of votes that depart from the baseline, as a guess: it counts as much as 200
         released labels do, so that a first, small batch does not decide alone.
-    busiest
-        How often the busiest voter departs from the baseline, over the mean.
 
     Returns
     -------
@@ -218,6 +290,36 @@ def _released_share(
     return min(max(share, 1e-9), 1.0 - 1e-9)
 
 
+def used(
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    earlier: Earlier,
+    *,
+    yes: float | None = None,
+    busiest: float = BUSIEST,
+) -> int:
+    """Return how many surprises the busiest voter should have cast, by what was released before."""
+    share = _share_before(mechanism, voters, labels, earlier, yes) or yes or YES
+    outlook = _outlook(mechanism, voters, labels, share, busiest)
+    return outlook.surprises(earlier.told) if earlier.told else 0
+
+
+def _share_before(
+    mechanism: Mechanism, voters: int, labels: int, earlier: Earlier, stated: float | None
+) -> float | None:
+    """Return the share of votes that departed from the baseline, by what was released before."""
+    table = table_of(earlier, labels)
+    return _released_share(mechanism, voters, table, np.zeros(table.shape, np.bool_), stated)
+
+
+def table_of(earlier: Earlier, labels: int) -> Labels:
+    """Return labels that depart from zeros as often as those that were released before did."""
+    cells = np.zeros(earlier.told * labels, np.int8)
+    cells[: earlier.departed] = 1
+    return cells.reshape(earlier.told, labels)
+
+
 def few_suffice(mechanism: Mechanism, voters: int, labels: int) -> bool:
     """Return whether a fifth of the voters is enough for a 1, so that a 1 tells little of them.
 
@@ -230,11 +332,17 @@ def lasts_for(
     mechanism: Mechanism, voters: int, labels: int, allowance: int, share: float, busiest: float
 ) -> int:
     """Return for how many queries an allowance lasts if such a share of votes departs."""
+    return _outlook(mechanism, voters, labels, share, busiest).lasts(allowance)
+
+
+def _outlook(
+    mechanism: Mechanism, voters: int, labels: int, share: float, busiest: float
+) -> Outlook:
+    """Return an electorate whose yes-votes are its surprises."""
     if mechanism.surprise_unit == "ballot":  # a ballot is one surprise, however much it departs
         ballots = 1 - (1 - share) ** labels
         labels, share = 1, min(max(ballots, 1e-9), 1 - 1e-9)
-    outlook = Outlook(voters=voters, labels=labels, yes=share, busiest=busiest)
-    return outlook.lasts(allowance)
+    return Outlook(voters=voters, labels=labels, yes=share, busiest=busiest)
 
 
 def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
@@ -247,33 +355,22 @@ def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) ->
     return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
 
 
-def _share_needed(mechanism: Mechanism, voters: int, labels: int) -> float | None:
-    if chance_of_one(mechanism, voters, labels, voters) < _SURE:
-        return None
-    low, high = -1, voters
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = chance_of_one(mechanism, voters, labels, middle) >= _SURE
-        low, high = (low, middle) if enough else (middle, high)
-    return high / voters
-
-
-def _warnings(missed: float, alarm: float, lasts: int | None, wanted: int) -> list[str]:
+def _warnings(found: Forecast, wanted: int) -> list[str]:
     said = []
-    if missed > WORRY:
+    if found.missed > WORRY:
         said.append(
-            f"There is much noise for so few voters: {missed:.0%} of the labels that every voter "
-            "wants are missed, and more of those on which voters differ."
+            f"There is much noise for so few voters: {found.missed:.0%} of the labels that "
+            f"{found.whoever} wants are missed, and more of those on which voters differ."
         )
-    if alarm > WORRY:
+    if found.false_alarm > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
         said.append(
-            f"{alarm:.0%} of the labels that nobody wants are released as 1: where few labels are "
-            "wanted, many of the ones are false."
+            f"{found.false_alarm:.0%} of the labels that nobody wants are released as 1: where few "
+            "labels are wanted, many of the ones are false."
         )
-    if lasts is not None and lasts < wanted:
+    if found.lasts is not None and found.lasts < wanted:
         said.append(
-            f"The allowance should last for {lasts:,} of {wanted:,} queries: from then on voters "
-            "run out, and labels drift to the baseline."
+            f"The allowance should last for {found.lasts:,} of {wanted:,} queries: from then on "
+            "voters run out, and labels drift to the baseline."
         )
     return said
 

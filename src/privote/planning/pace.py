@@ -4,7 +4,8 @@ Voters who have used up their allowance count as the baseline, and then labels d
 word. Who has is sealed. But released labels may be looked at for nothing (post-processing), and
 they tell two things: how often voters depart from the baseline, and so how long the allowance
 should last; and, beyond that, whether labels have begun to depart less often than before. Both
-are read here, with public numbers, and nothing else is: :meth:`Pace.more` takes no vote.
+are read here, with public numbers, and nothing else is: :meth:`Pace.more` takes no vote. `label`
+asks for one run, PATE for each of its rounds.
 """
 
 from __future__ import annotations
@@ -18,11 +19,8 @@ import numpy.typing as npt
 from ..accounting.allowance import MOST
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
-from .forecast import LIKELY, Labels, chance_of_one, lasts_for, queries_left
+from .forecast import LIKELY, YES, Labels, chance_of_one, lasts_for, queries_left, table_of, used
 from .outlook import BUSIEST
-
-#: The share of yes among all votes where nobody states one: that of `advise`.
-YES = 0.1
 
 _STEP = 32  # beyond the forecast, a batch is such a part of what was answered
 _ALARM = 3.0  # of the log of how much likelier it is that half of the departures are gone
@@ -46,6 +44,12 @@ class Pace:
         How often the busiest voter departs from it, over the mean.
     through
         Answer all that is asked, and only say what is to be expected.
+    rounds
+        In how many rounds the allowance is to be used up, this one included: before the last, what
+        it may use is that part of what is left.
+    anew
+        Whether the baseline is another than before. Then what earlier runs released tells how much
+        they used up, and not how fast it goes now.
 
     Attributes
     ----------
@@ -60,18 +64,21 @@ class Pace:
     yes: float | None = None
     busiest: float = BUSIEST
     through: bool = False
+    rounds: int = 1
+    anew: bool = False
     out: bool = False
     why: str | None = None
     _anchor: int | None = field(default=None, repr=False)
 
     def start(self, voters: int, allowance: int, earlier: Earlier) -> None:
         """Take in what is known before the first batch; all of it is public."""
-        self._voters, self._allowance, self._earlier = voters, allowance, earlier
         self.out = earlier.out
-        # Of labels that earlier runs released, their number is known: as if in one table.
-        cells = np.zeros(earlier.told * self.labels, np.int8)
-        cells[: earlier.departed] = 1
-        self._past = cells.reshape(earlier.told, self.labels)
+        if self.anew:
+            size = self.mechanism, voters, self.labels
+            allowance -= used(*size, earlier, yes=self.yes, busiest=self.busiest)
+            earlier = Earlier(queries=earlier.queries - earlier.told)
+        self._voters, self._allowance = voters, allowance // self.rounds
+        self._earlier, self._past = earlier, table_of(earlier, self.labels)
 
     def more(self, released: Labels, baseline: npt.NDArray[np.bool_]) -> int:
         """Return how many queries to answer next; 0 is the end of the run.
@@ -86,12 +93,14 @@ class Pace:
             if done and (self.out or self._left(released, baseline) <= 0):
                 self._stopped("Earlier runs have used up this allowance, as far as can be told")
             return MOST
-        if self.out:
+        if self.out or self._allowance < 1:
             return self._stopped("released labels say that voters have used up their allowance")
         if self._anchor is None:
             left = self._left(released, baseline)
             if left > 0:
                 return left if not len(released) else math.ceil(left / 2)
+            if self.rounds > 1:
+                return self._stopped("the next round has another baseline")
             self._anchor = len(released)
         if not self._told_in_time((released >= 0) & (released != baseline)):
             if self.out:

@@ -63,6 +63,20 @@ def test_every_row_is_answered_once_a_pass_and_the_student_learns(fitted):
     assert isinstance(fitted.student_, NeighbourStudent)
 
 
+def test_the_forecast_is_of_the_records_near_a_query(fitted):
+    """Published numbers only, and still near what only the owner may see."""
+    release, found = fitted.release_, fitted.release_.forecast
+    near = np.median(fitted.shares_) * release.voters
+    assert found.near == pytest.approx(near, abs=1)
+    assert 0 < found.share_needed <= 1
+    assert found.yes_from == "released"
+    cast = release.sealed.spent.mean() / release.answered / LABELS
+    assert found.yes == pytest.approx(cast, rel=0.6)
+    assert "voters near it want it" in " ".join(found.lines())
+    with pytest.warns(pv.PrivoteWarning, match="that every voter near a query wants are missed"):
+        pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
+
+
 def test_the_allowance_is_charged_before_the_first_batch_and_never_again(monkeypatch):
     seen, book, release = [], Ledger.in_memory(), Guardian.release
 

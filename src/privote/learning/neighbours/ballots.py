@@ -120,6 +120,11 @@ class NeighbourBallots:
         self._search = RadiusSearch(self._records, self._pool, self.metric, self._radii)
 
     @property
+    def near(self) -> Floats | None:
+        """The share of the voters to be expected near a query, by label; None if nobody said."""
+        return self.share if isinstance(self._kind, str) else None
+
+    @property
     def radius(self) -> float | Floats:
         """How far a neighbour may be, public: one number, or (queries, labels) if they differ."""
         each = self._radii[self._places][:, self._ring]

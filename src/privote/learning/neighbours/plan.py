@@ -24,6 +24,7 @@ from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
+from ..rounds import UNEVEN
 from ..rows import check_groups
 from ..voters import VoterNames
 from .ballots import NeighbourBallots
@@ -32,7 +33,6 @@ from .student import bar_of
 
 FALSE_ALARM = 0.05
 AIM = 0.45  # votes on an average query, as a part of the bar
-_UNEVEN = 2.0  # allowance for each vote of an average record: some are near many more queries
 _COMMON = 0.1  # the prevalence of a label that the first batch expects
 _CIRCLE = 20  # public rows in the circle of such a label: more passes widen it up to here
 _PASSES = 8  # at the most
@@ -167,7 +167,7 @@ class _Electorate:
         """
         for _ in range(_STEPS):
             mechanism = _voting(sigma)
-            needed = _UNEVEN * answers * self._pace(mechanism)
+            needed = UNEVEN * answers * self._pace(mechanism)
             there = self._allowance(mechanism)
             # What is needed grows with sigma and what is there with its square, or nearly so.
             change = max(needed / max(there, 0.25), math.sqrt(_LEAST_ALLOWANCE / max(there, 0.25)))
@@ -182,7 +182,7 @@ class _Electorate:
 
     def lasting(self, mechanism: Mechanism) -> float:
         """Return how many answers the allowance is expected to last for."""
-        return self._allowance(mechanism) / (_UNEVEN * self._pace(mechanism))
+        return self._allowance(mechanism) / (UNEVEN * self._pace(mechanism))
 
     def _allowance(self, mechanism: Mechanism) -> int:
         # A plan and no promise: the guardian works its allowance out at all orders.

@@ -285,7 +285,7 @@ def _hash(queries: npt.NDArray[Any], voice: int) -> Hashes:
 class TeacherPool:
     """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
 
-    sparse = False
+    near = None
     voter_names = None
 
     def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
