@@ -41,8 +41,10 @@ def free_port() -> int:
 class Server:
     """One PostgreSQL on loopback, made in a new folder or from a copy of another's."""
 
-    def __init__(self, folder: Path, source: Server | None = None) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(
+        self, folder: Path, source: Server | None = None, options: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self.port, self._options = folder, free_port(), options
         # The server refuses to run as root: then become nobody, in a folder that nobody owns.
         nobody = 65534 if os.getuid() == 0 else None
         self._identity: Any = {} if nobody is None else {"user": nobody, "group": nobody}
@@ -66,7 +68,7 @@ class Server:
     def start(self) -> None:
         where = ["-D", f"{self.folder}/data", "-h", "127.0.0.1", "-p", str(self.port)]
         self._process = subprocess.Popen(
-            [binary("postgres"), *where, "-k", str(self.folder)],
+            [binary("postgres"), *where, "-k", str(self.folder), *self._options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=self.folder,

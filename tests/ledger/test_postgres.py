@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import REPOSITORY
 from tests.ledger.conftest import Server, free_port
 
 import privote as pv
@@ -389,3 +391,32 @@ def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
     waiting.join(60)
     assert "canceling wait for synchronous replication" in said[0]
     assert "Nothing is released" in said[0]
+
+
+# -- the compose file ------------------------------------------------------------------------------
+
+
+def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra [dask]")
+    compose = yaml.safe_load((REPOSITORY / "deploy" / "compose.yaml").read_text())
+    server, guardian = compose["services"]["ledger"], compose["services"]["guardian"]
+    named = {volume.split(":")[0] for one in (server, guardian) for volume in one["volumes"]}
+    assert named - {"./votes"} == compose["volumes"].keys()
+    for one in (server, guardian):
+        assert one["secrets"] == list(compose["secrets"])
+    program, *options = server["command"]
+    assert program == "postgres"
+    assert options[::2] == ["-c"] * (len(options) // 2)
+    page = (REPOSITORY / "docs" / "ledger.md").read_text()
+    asked = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
+    assert len(asked) == 3
+    assert dict(option.split("=") for option in options[1::2]) == asked
+    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        running = Server(Path(folder), options=tuple(options))
+        try:
+            where = f"{running.address}/postgres"
+            pv.label(VOTES, ledger=pv.Ledger.open(where, beside=tmp_path / "site"), **EVERY)
+            assert charged(where, tmp_path / "site") == 1
+        finally:
+            running.stop()
