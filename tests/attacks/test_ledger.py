@@ -86,11 +86,10 @@ PG_DROPS = {
 def test_postgresql_rows_that_are_dropped(
     database: str, tmp_path: Path, drop: str, outcome: Outcome
 ) -> None:
-    import sqlalchemy
+    import psycopg
 
     pv.Ledger.open(database, beside=tmp_path / "site").close()
-    engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
+    with psycopg.connect(database) as connection:
         for statement in (
             "CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RETURN NULL; END $$",
@@ -100,7 +99,7 @@ def test_postgresql_rows_that_are_dropped(
             "ALTER TABLE entries DISABLE TRIGGER entries_stay",
             PG_DROPS[drop],
         ):
-            connection.execute(sqlalchemy.text(statement))
+            connection.execute(statement)
     tried = through = 0
     for guarantee in GUARANTEES:
         try:
@@ -113,7 +112,6 @@ def test_postgresql_rows_that_are_dropped(
     found = pv.Ledger.open(database, beside=tmp_path / "site", readonly=True).verify()
     assert any("does not belong there" in problem for problem in found.problems)
     assert any("entries_stay 27 O" in problem for problem in found.problems)
-    engine.dispose()
     outcome(f"PostgreSQL {drop} drops rows", tried, through)
 
 

@@ -1,8 +1,9 @@
-"""A private PostgreSQL server, where its programs are found."""
+"""Private PostgreSQL servers, from the programs of the machine or of the wheel `pgserver`."""
 
 from __future__ import annotations
 
 import glob
+import importlib.util
 import os
 import shutil
 import signal
@@ -10,74 +11,113 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 
-def binary(name: str) -> str | None:
-    """Find a PostgreSQL server program; Debian keeps them off the path."""
+def binary(name: str) -> str:
+    """Find a PostgreSQL program; Debian keeps them off the path, `make setup` brings its own."""
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
-    return found[-1] if found else shutil.which(name)
+    wheel = importlib.util.find_spec("pgserver")
+    for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        found = found or glob.glob(f"{folder}/pginstall/bin/{name}")
+    path = found[-1] if found else shutil.which(name)
+    if path is None:
+        pytest.skip(f"no PostgreSQL program {name!r} on this machine")
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """One PostgreSQL on loopback, made in a new folder or from a copy of another's."""
+
+    def __init__(
+        self, folder: Path, source: Server | None = None, options: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self.port, self._options = folder, free_port(), options
+        # The server refuses to run as root: then become nobody, in a folder that nobody owns.
+        nobody = 65534 if os.getuid() == 0 else None
+        self._identity: Any = {} if nobody is None else {"user": nobody, "group": nobody}
+        if nobody is not None:
+            os.chown(folder, nobody, nobody)
+        copy = [binary("pg_basebackup"), "-D", f"{folder}/data", "-R", "-X", "stream", "-d"]
+        make = [binary("initdb"), "-D", f"{folder}/data", "-U", "privote", "-A", "trust", "-N"]
+        self.run(*(make if source is None else [*copy, f"{source.address}/postgres"]))
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"postgresql://privote@127.0.0.1:{self.port}"
+
+    def run(self, *command: str) -> None:
+        done = subprocess.run(
+            command, capture_output=True, cwd=self.folder, check=False, **self._identity
+        )
+        assert done.returncode == 0, done.stderr.decode()[-500:]
+
+    def start(self) -> None:
+        where = ["-D", f"{self.folder}/data", "-h", "127.0.0.1", "-p", str(self.port)]
+        self._process = subprocess.Popen(
+            [binary("postgres"), *where, "-k", str(self.folder), *self._options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            **self._identity,
+        )
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if b"ready to accept" in line:
+                break
+        # Whoever writes to a pipe that nobody reads stops one day.
+        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+
+    def execute(self, *statements: str, database: str = "postgres") -> Any:
+        """Run statements one by one; return the first row of the last."""
+        import psycopg
+
+        with psycopg.connect(f"{self.address}/{database}", autocommit=True) as connection:
+            for statement in statements:
+                done = connection.execute(statement)
+            return done.fetchone() if done.description else None
+
+    def wait_for(self, question: str, answer: object = True) -> None:
+        """Wait, not forever, until a query gives this answer."""
+        end = time.monotonic() + 60
+        while (found := self.execute(question)[0]) != answer:
+            assert time.monotonic() < end, (question, found)
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it at once, as a power cut would: nothing is finished, nothing is said."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(timeout=30)
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
+def server() -> Iterator[Server]:
     """Start a private PostgreSQL on loopback; skip, saying so, where there is none."""
-    pytest.importorskip("sqlalchemy", reason="the extra [postgres] is not installed")
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    initdb, postgres = binary("initdb"), binary("postgres")
-    if not (initdb and postgres):
-        pytest.skip("no PostgreSQL server programs (initdb, postgres) on this machine")
-    # The server refuses to run as root: then become nobody, in a folder that nobody owns.
-    nobody = 65534 if os.getuid() == 0 else None
-    identity = {} if nobody is None else {"user": nobody, "group": nobody}
     with tempfile.TemporaryDirectory() as folder:
-        if nobody is not None:
-            os.chown(folder, nobody, nobody)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        made = subprocess.run(
-            [initdb, "-D", f"{folder}/data", "-U", "privote", "-A", "trust", "-N"],
-            capture_output=True,
-            cwd=folder,
-            check=False,
-            **identity,
-        )
-        if made.returncode:
-            pytest.skip(f"initdb does not run here: {made.stderr.decode()[-200:]}")
-        where = ["-D", f"{folder}/data", "-h", "127.0.0.1", "-p", str(port), "-k", folder]
-        running = subprocess.Popen(
-            [postgres, "-F", *where],  # -F: this one need not survive a power cut
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            **identity,
-        )
-        assert running.stderr is not None
-        for line in running.stderr:
-            if b"ready to accept connections" in line:
-                break
-        # Whoever writes to a pipe that nobody reads stops one day.
-        threading.Thread(target=running.stderr.read, daemon=True).start()
+        running = Server(Path(folder))
         try:
-            yield f"postgresql://privote@127.0.0.1:{port}"
+            yield running
         finally:
-            running.send_signal(signal.SIGQUIT)  # at once: nothing in it is kept
-            running.wait(timeout=30)
+            running.stop()
 
 
 @pytest.fixture
-def database(server: str) -> str:
-    import sqlalchemy
-
+def database(server: Server) -> str:
     name = f"test_{os.urandom(6).hex()}"
-    engine = sqlalchemy.create_engine(
-        f"{server}/postgres".replace("postgresql:", "postgresql+psycopg:"),
-        isolation_level="AUTOCOMMIT",
-    )
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return f"{server}/{name}"
+    server.execute(f"CREATE DATABASE {name}")
+    return f"{server.address}/{name}"

@@ -117,8 +117,11 @@ def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
         pv.Ledger.open(database)
 
 
-@pytest.mark.parametrize("default", ["repeatable read", "serializable"])
-def test_a_databases_defaults_do_not_matter(database: str, default: str) -> None:
+@pytest.mark.parametrize(
+    ("default", "commit"),
+    [("repeatable read", "off"), ("serializable", "local"), ("serializable", "remote_apply")],
+)
+def test_a_databases_defaults_do_not_matter(database: str, default: str, commit: str) -> None:
     import psycopg
 
     from privote.ledger.postgres import PostgresStore
@@ -126,7 +129,7 @@ def test_a_databases_defaults_do_not_matter(database: str, default: str) -> None
     name = database.rsplit("/", 1)[-1]
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{default}'")
-        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = {commit}")
     first, second = PostgresStore(database), PostgresStore(database)
     seen, waiting = [], threading.Event()
 
@@ -134,7 +137,7 @@ def test_a_databases_defaults_do_not_matter(database: str, default: str) -> None
         waiting.set()
         with second.transaction():
             seen.append(second.head())
-            seen.append(second._run("SHOW synchronous_commit").scalar())
+            seen.append(second._run("SHOW synchronous_commit").fetchone()[0])
 
     runner = threading.Thread(target=other)
     with first.transaction():
@@ -145,7 +148,7 @@ def test_a_databases_defaults_do_not_matter(database: str, default: str) -> None
     runner.join(10)
     first.close()
     second.close()
-    assert seen == [(1, row(1).digest), "on"]
+    assert seen == [(1, row(1).digest), "remote_apply" if commit == "remote_apply" else "on"]
 
 
 def test_unreachable_database_is_said(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
-from .store import Row, SQLiteStore, Store
+from .store import LostError, Row, SQLiteStore, Store, UnsettledError
 from .totals import Budget, Scope, Totals, check_name
-from .verification import Verification, against_anchor, verify
+from .verification import Verification, against_anchor, misplaced, verify
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 
@@ -80,8 +80,7 @@ class Ledger:
         try:
             # Under the lock: also finishes what a crash between commit and anchor left open.
             with store.transaction():
-                head = store.head()
-                chain, anchor = location.unlock(head, new=new, create=create)
+                chain, anchor = location.unlock(store, new=new, create=create)
         except BaseException:
             store.close()
             raise
@@ -114,16 +113,19 @@ class Ledger:
                 raise LedgerError("the ledger is being written already, by this same thread")
             added: list[Row] = []
             try:
-                self._added = added
-                with self._store.transaction():
-                    before = self._store.head()
-                    totals = self._catch_up()
-                    self._check_head(before, totals.head)
-                    yield totals
-                    after = totals.head
-                    self._check_kept(before, added, after)
-                    if self._anchor is not None and added:
-                        self._anchor.write(before, after)  # announced, then committed
+                try:  # an interrupt between two lines of `try` is caught by neither
+                    self._added = added
+                    with self._store.transaction():
+                        before = self._store.head()
+                        totals = self._catch_up()
+                        self._check_head(before, totals.head)
+                        yield totals
+                        after = totals.head
+                        self._check_kept(before, added, after)
+                        if self._anchor is not None and added:
+                            self._anchor.write(before, after)  # announced, then committed
+                except UnsettledError as lost:
+                    self._settle(before, added, lost)
                 if added:
                     self._anchor_commit(before, added, after)
                 self._added = None  # here and below: an interrupt may hit either line
@@ -153,9 +155,31 @@ class Ledger:
 
         A file put in the place of an open one would take charges that nobody else ever sees.
         """
-        wrong = None if self._anchor is None else self._anchor.problem(head)
+        wrong = None if self._anchor is None else misplaced(self._store, self._anchor, head)
         if wrong or head != seen:
             raise LedgerError(wrong or Anchor.rolled_back(head, [seen]))
+
+    def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
+        """Find out what became of a commit whose answer was lost; raise unless it happened.
+
+        Under the lock, which the broken session held until it had committed or was undone: what is
+        read then is the outcome. Nothing is tried twice, so nothing is charged twice.
+        """
+        try:
+            self._store.reconnect()
+            with self._store.transaction():
+                there = self._store.rows(before[0], before[0] + len(added))
+        except LedgerError as error:
+            raise LedgerError(
+                f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
+                f"and afterwards: {error}. Nothing is released; whether it is charged, that entry "
+                "of the ledger will tell"
+            ) from None
+        if there != added:
+            raise LedgerError(
+                f"the connection broke ({lost}) before the entry was committed: nothing is "
+                "charged, and nothing is released"
+            )
 
     def _check_kept(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless the rows just added, and no others, are where they belong."""
@@ -166,11 +190,28 @@ class Ledger:
             )
 
     def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
-        """Read back what was committed, and anchor it unless another process has gone on."""
+        """Read back what was committed and anchor it; once more if the line breaks meanwhile."""
+        try:
+            try:
+                self._read_back(before, added, after)
+            except LostError:
+                self._store.reconnect()
+                self._read_back(before, added, after)
+        except LostError as error:
+            raise LedgerError(
+                f"entry {after[0]} is charged, but the connection broke before it was read back: "
+                f"{error}. Nothing is released"
+            ) from None
+
+    def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
+        """Raise unless what was added is there; anchor it unless others have anchored more."""
         with self._store.transaction():
             self._check_kept(before, added, after)
-            if self._anchor is not None and self._store.head() == after:
-                self._check_head(after, after)
+            if self._anchor is None:
+                return
+            head = self._store.head()
+            self._check_head(head, head)
+            if self._anchor.read() == [before, after]:
                 self._anchor.write(after)
 
     def reading(self) -> Totals:

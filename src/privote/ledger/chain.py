@@ -141,13 +141,6 @@ class Anchor:
         record = _record(path)
         return 0 if record is None else max(number for number, _ in _heads(path, record))
 
-    def problem(self, head: Head) -> str | None:
-        """Say what is wrong if the ledger's head is neither the anchored nor the pending one."""
-        known = self.read()
-        if not known:
-            return self.missing
-        return None if head in known else self.rolled_back(head, known)
-
     @property
     def missing(self) -> str:
         """What to say if there is no anchor."""

@@ -19,6 +19,7 @@ from ..errors import InputError, LedgerError
 from .chain import KEY_VARIABLE, START, Anchor, Chain, Head
 from .postgres import PostgresStore
 from .store import SQLiteStore, Store
+from .verification import misplaced
 
 _REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
@@ -114,13 +115,13 @@ class Location:
         store: Store = (
             SQLiteStore(self.file, readonly=True)
             if self.address is None
-            else PostgresStore(self.address, create=False)
+            else PostgresStore(self.address, create=False, readonly=True)
         )
         return store, chain, Anchor(self.head, chain)
 
-    def unlock(self, head: Head, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
+    def unlock(self, store: Store, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
         """Return key and anchor, made if the ledger is new; only under the store's lock."""
-        chain = Chain.from_environment()
+        chain, head = Chain.from_environment(), store.head()
         if chain is None and not self.key.exists():
             return self._begin(head, create=create)
         named = chain is not None
@@ -133,10 +134,11 @@ class Location:
                 left = self.file if named else self.key
                 raise self._erased("it is empty, and its anchor is gone", left)
             anchor.write(head)
-        problem = anchor.problem(head)
+        problem = misplaced(store, anchor, head)
         if problem:
             raise LedgerError(problem)
-        anchor.write(head)
+        if head in anchor.read():  # what others added is anchored once the chain was checked
+            anchor.write(head)
         return chain, anchor
 
     def _begin(self, head: Head, *, create: bool) -> tuple[Chain, Anchor]:
@@ -178,10 +180,13 @@ def _text(argument: str, value: Any) -> str:
 
 
 def _shown(address: str) -> str:
-    """Return host, port and database: no user, no password, no options."""
+    """Return hosts, ports and database: no user, no password, no options."""
     try:
         parts = urlsplit(address)
-        port = "" if parts.port is None else f":{parts.port}"
+        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+        shown = [
+            f"{host.hostname or ''}{'' if host.port is None else f':{host.port}'}" for host in hosts
+        ]
     except ValueError:
         raise InputError("ledger", "must be a postgresql:// address that can be read") from None
-    return f"postgresql://{parts.hostname or ''}{port}{parts.path}"
+    return f"postgresql://{','.join(shown)}{parts.path}"

@@ -1,10 +1,14 @@
-"""A ledger in PostgreSQL, for sites that run one: the same contract as the SQLite file.
+"""A ledger in PostgreSQL, for several guardians: the same contract as the SQLite file.
 
-Needs the extra ``[postgres]``. The key and the anchor stay on this machine, outside the database.
+Needs the extra ``[postgres]``. The key and the anchor stay outside the database, with whoever uses
+it. A line to a server can break at any moment, also while a commit is on its way: then nobody here
+knows whether it happened (:class:`UnsettledError`), and the ledger connects again and looks.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +16,7 @@ from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
 from .chain import START, Head
-from .store import FORMAT, Row, SQLiteStore, row_of
+from .store import FORMAT, LostError, Row, SQLiteStore, UnsettledError, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -59,126 +63,247 @@ UNION ALL SELECT 'column', table_name, concat_ws(' ', column_name, data_type, is
 UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text) FROM pg_class
   WHERE oid IN ('entries'::regclass, 'sealed'::regclass)
 """
-# What is charged is on disk when the commit returns, also where a role's default says otherwise.
-_DURABLE = (
-    "SELECT set_config('synchronous_commit', 'on', true) "
-    "WHERE current_setting('synchronous_commit') = 'off'"
-)
-_LOCK = 0x70726976  # of this application, taken for the length of a transaction
+# Taken by every writer for the length of its transaction. At other levels of isolation what is read
+# inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
+# that must have it, when the commit returns, also where a role's default says otherwise.
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL lock_timeout = '{patience}s';
+SELECT pg_advisory_xact_lock(1886546294);
+SELECT set_config('synchronous_commit', 'on', true)
+  WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+"""
+_PATIENCE = 60  # seconds to wait for others who write, and for a server that comes back
 _PASSWORD = 8  # characters of the shortest
+# How both ends learn that the other is gone without a word. The server's matters most: its session
+# holds the lock. Seconds; what an address says itself goes first.
+_LINE = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5}
+_LINE |= {"keepalives_count": 3, "tcp_user_timeout": 30_000}
+_SERVERS_LINE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; " + (
+    "SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
+)
+_SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
 
 class PostgresStore:
-    """Entries in a PostgreSQL database, through SQLAlchemy Core."""
+    """Entries in a PostgreSQL database.
 
-    def __init__(self, address: str, *, create: bool = True) -> None:
+    Parameters
+    ----------
+    address
+        As libpq has it: ``postgresql://user@host/database``, also with several hosts, of which the
+        one that takes writes is used.
+    create
+        Make the tables if there are none.
+    readonly
+        Take no lock and ask nothing of the server's durability: a standby will do.
+    patience
+        How many seconds to wait for others who write, and for a server that comes back.
+    """
+
+    shared = True
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        create: bool = True,
+        readonly: bool = False,
+        patience: int = _PATIENCE,
+    ) -> None:
         try:
-            import psycopg  # noqa: F401 (SQLAlchemy loads it by name)
-            import sqlalchemy
+            import psycopg
         except ImportError:
             raise missing_extra("postgres", "a ledger in PostgreSQL") from None
-        self._text = sqlalchemy.text
-        self._error = sqlalchemy.exc.SQLAlchemyError
-        self._secrets: tuple[str, ...] = ()
+        self._psycopg, self._error = psycopg, psycopg.Error
+        self._readonly, self._patience = readonly, patience
         try:
-            url = sqlalchemy.make_url(address).set(drivername="postgresql+psycopg")
-        except (self._error, ValueError):
+            plain = re.sub(r"^postgres(ql)?(\+\w+)?:", "postgresql:", address, flags=re.IGNORECASE)
+            given = psycopg.conninfo.conninfo_to_dict(plain)
+        except psycopg.Error:
             # What was given may hold a password, and the error repeats it.
             raise InputError("ledger", "must be a postgresql:// address that can be read") from None
-        self._secrets = tuple(
-            text for text in (url.password, url.query.get("password")) if isinstance(text, str)
-        )
+        self._secret = str(given.get("password") or "")
         # A letter or two can be guessed, and shows wherever `_say` crosses it out.
-        if any(0 < len(secret) < _PASSWORD for secret in self._secrets):
+        if 0 < len(self._secret) < _PASSWORD:
             raise InputError(
                 f"the password in the ledger's address must have at least {_PASSWORD} characters, "
                 "and this one has fewer"
             )
-        # At other levels what is read inside was seen before the wait for the lock.
-        self._engine = sqlalchemy.create_engine(url, isolation_level="READ COMMITTED")
+        self._servers = len(str(given.get("host") or "").split(","))
+        role = {} if readonly else {"target_session_attrs": "read-write"}
+        self._address = {**_LINE, **role, **given}
+        self._warned: list[str] = []
         try:
-            self._connection = self._engine.connect()
+            self._connect()
+        except self._error as error:
+            raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
+        try:
             self._make(create)
         except self._error as error:
-            self._engine.dispose()
+            self.close()
             raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
-        except LedgerError:
+        except BaseException:
             self.close()
             raise
 
     def _say(self, error: Exception) -> str:
         """Return an error's first line without a password."""
-        said = str(error).splitlines()[0]
-        for secret in self._secrets:
-            said = said.replace(secret, "***") if secret else said
-        return said
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        return said.replace(self._secret, "***") if self._secret else said
 
-    def _run(self, statement: str, **values: Any) -> Any:
-        return self._connection.execute(self._text(statement), values)
+    # -- the connection ----------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        """Connect, and refuse a server that may forget what it says is committed."""
+        # Nothing is prepared: behind a pooler the next statement may meet another session.
+        self._connection = self._psycopg.connect(
+            **self._address, autocommit=True, prepare_threshold=None
+        )
+        self._connection.add_notice_handler(self._heard)
+        if self._readonly:
+            return
+        try:
+            self._run(_SERVERS_LINE)
+            fsync, standbys = self._run(_SETTINGS).fetchone()
+            if fsync != "on":
+                raise LedgerError(
+                    "the ledger's server runs with fsync off: a power cut would make it forget "
+                    "charges. Set fsync = on"
+                )
+            if self._servers > 1 and not standbys:
+                raise LedgerError(
+                    "the ledger's address names several servers, and the one that answers waits "
+                    "for no standby: after a failover charges would be missing. Set "
+                    "synchronous_standby_names there, or name one server"
+                )
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _heard(self, notice: Any) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warned.append(str(notice.message_primary))
+
+    def reconnect(self) -> None:
+        """Connect anew after the line broke, for as long as patience lasts."""
+        end = time.monotonic() + self._patience
+        while True:
+            self._connection.close()
+            try:
+                self._connect()
+                return
+            except self._error as error:
+                if time.monotonic() > end:
+                    raise LostError(f"the server does not answer: {self._say(error)}") from None
+                time.sleep(0.2)
+
+    def _run(self, statement: str, *values: Any) -> Any:
+        return self._connection.execute(statement, values or None)
+
+    def _first(self, statement: str, *values: Any) -> Any:
+        """Run what a unit of work begins with; if the line was found broken, on a new one."""
+        try:
+            return self._run(statement, *values)
+        except self._psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+        self.reconnect()
+        return self._run(statement, *values)
+
+    @property
+    def _inside(self) -> bool:
+        status = self._connection.info.transaction_status
+        return bool(status != self._psycopg.pq.TransactionStatus.IDLE)
 
     def _make(self, create: bool) -> None:
         """Make the tables of a new ledger; refuse one of another format."""
+        if self._readonly:
+            self._check_format(create=False)
+            return
         with self.transaction():
-            if self._run("SELECT to_regclass('meta')").scalar() is None:
-                if not create:
-                    raise LedgerError("the database holds no ledger")
-                self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
-            found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").scalar())
-            FORMAT.check(found)
-            if found == 0:
+            if self._check_format(create) == 0:
                 for statement in _TABLES:
                     self._run(statement)
-                self._run("INSERT INTO meta VALUES (:version)", version=FORMAT.number)
+                self._run("INSERT INTO meta VALUES (%s)", FORMAT.number)
+
+    def _check_format(self, create: bool) -> int:
+        if self._run("SELECT to_regclass('meta')").fetchone()[0] is None:
+            if not create:
+                raise LedgerError("the database holds no ledger")
+            self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
+        found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
+        FORMAT.check(found)
+        return found
+
+    # -- the contract ------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Take the one write lock; what is read inside stays true until the commit."""
         try:
-            if self._connection.in_transaction():
-                self._connection.rollback()  # end the read that was open, to see what is new
-            self._connection.begin()
-            self._run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
-            self._run(_DURABLE)
+            if not self._connection.closed and self._inside:
+                self._run("ROLLBACK")
+            self._first(_BEGIN.format(patience=self._patience))
         except self._error as error:
-            raise LedgerError(f"the ledger cannot be written: {self._say(error)}") from None
+            raise self._failed("written", error) from None
         try:
             yield
-            self._connection.commit()
         except self._error as error:
-            self._undo()
-            raise LedgerError(f"the ledger cannot be written: {self._say(error)}") from None
+            raise self._failed("written", error) from None
         except BaseException:
             self._undo()
             raise
+        self._commit()
+
+    def _commit(self) -> None:
+        self._warned.clear()
+        try:
+            done = self._run("COMMIT").statusmessage
+        except self._error as error:
+            if self._connection.closed:  # the answer was lost, and perhaps the question
+                raise UnsettledError(self._say(error)) from None
+            raise self._failed("written", error) from None
+        except BaseException:  # an interrupt while the answer was on its way
+            self._connection.close()
+            raise
+        if done != "COMMIT":  # what a transaction that had failed is told
+            raise LedgerError("the ledger cannot be written: the server undid the transaction")
+        if self._warned:  # above all that somebody ended the wait for the standby
+            raise LedgerError(
+                f"the charge is written, but the server warns: {self._warned[0]}. Nothing is "
+                "released"
+            )
+
+    def _failed(self, what: str, error: Exception) -> LedgerError:
+        kind = LostError if self._connection.closed else LedgerError
+        self._undo()
+        return kind(f"the ledger cannot be {what}: {self._say(error)}")
 
     def _undo(self) -> None:
-        if not self._connection.invalidated and self._connection.in_transaction():
-            self._connection.rollback()
+        """End the transaction; if there is doubt, with the connection."""
+        try:
+            if not self._connection.closed and self._inside:
+                self._run("ROLLBACK")
+        except BaseException:
+            self._connection.close()
 
     def append(self, row: Row) -> None:
         """Add a row; only inside a transaction."""
-        if not self._connection.in_transaction():
+        if self._connection.closed or not self._inside:
             raise LedgerError("append outside a transaction")
-        self._run(
-            "INSERT INTO entries VALUES (:number, :at, :body, :digest)",
-            number=row.number,
-            at=row.at,
-            body=row.body,
-            digest=row.digest,
-        )
+        values = (row.number, row.at, row.body, row.digest)
+        self._run("INSERT INTO entries VALUES (%s, %s, %s, %s)", *values)
         if row.sealed is not None:
-            self._run(
-                "INSERT INTO sealed VALUES (:number, :body)", number=row.number, body=row.sealed
-            )
+            self._run("INSERT INTO sealed VALUES (%s, %s)", row.number, row.sealed)
 
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self._read(
             "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > :after AND e.number <= :upto "
+            "LEFT JOIN sealed s USING (number) WHERE e.number > %s AND e.number <= %s "
             "ORDER BY e.number",
-            after=after,
-            upto=2**63 - 1 if upto is None else upto,
+            *(after, 2**63 - 1 if upto is None else upto),
         )
         return [row_of(values) for values in found]
 
@@ -199,15 +324,14 @@ class PostgresStore:
             *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
         ]
 
-    def _read(self, statement: str, **values: Any) -> list[Any]:
-        open_already = self._connection.in_transaction()
+    def _read(self, statement: str, *values: Any) -> list[Any]:
         try:
-            found = list(self._run(statement, **values).fetchall())
-            if not open_already:
-                self._connection.rollback()  # a read must not hold an old view
+            # Inside a transaction a new line would be outside of it.
+            inside = not self._connection.closed and self._inside
+            run = self._run if inside else self._first
+            return list(run(statement, *values).fetchall())
         except self._error as error:
-            raise LedgerError(f"the ledger cannot be read: {self._say(error)}") from None
-        return found
+            raise self._failed("read", error) from None
 
     def backup(self, path: Path) -> None:
         """Write the entries to a SQLite file, consistent while the ledger is in use."""
@@ -220,4 +344,3 @@ class PostgresStore:
     def close(self) -> None:
         """Let go of the database."""
         self._connection.close()
-        self._engine.dispose()

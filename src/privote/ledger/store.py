@@ -30,8 +30,23 @@ class Row:
     sealed: str | None = None
 
 
+class LostError(LedgerError):
+    """The line to the database broke."""
+
+
+class UnsettledError(LostError):
+    """It broke during a commit: whether that happened is known only after another look."""
+
+
 class Store(Protocol):
     """What a backend must do; one contract suite tests them all."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether others write to it who may keep an anchor of their own."""
+
+    def reconnect(self) -> None:
+        """Get hold of the database again after a :class:`LostError`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Hold the only write lock until the block ends; commit, or undo everything."""
@@ -88,10 +103,15 @@ def row_of(values: Sequence[Any]) -> Row:
 class SQLiteStore(SQLiteFile):
     """A ledger in one file, for its owner only: the sealed parts are in there, too."""
 
+    shared = False
+
     def __init__(
         self, path: Path, *, create: bool = True, readonly: bool = False, patience: float = 60.0
     ) -> None:
         super().__init__(path, FORMAT, create=create, readonly=readonly, patience=patience)
+
+    def reconnect(self) -> None:
+        """Nothing to do: a file's commit is never in doubt."""
 
     def append(self, row: Row) -> None:
         """Add a row; only inside a transaction."""

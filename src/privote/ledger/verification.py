@@ -27,22 +27,42 @@ class Verification:
         return not self.problems
 
 
+def misplaced(store: Store, anchor: Anchor, head: Head) -> str | None:
+    """Say what is wrong if the entries do not end where an anchor lets them; under the lock.
+
+    They end where it says, or at what it announces. In a shared store others may have gone on who
+    anchor elsewhere: there it is enough that what it says is among the entries.
+    """
+    known = anchor.read()
+    if not known:
+        return anchor.missing
+    if head in known or (store.shared and _holds(store, known[0])):
+        return None
+    return anchor.rolled_back(head, known)
+
+
 def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | None:
     """Say what is wrong with the end of the chain, also while others write.
 
     An entry is announced in the anchor before it is committed and settled there after. So what the
     anchor said *first*, before anything else was read, must be among the entries, and these must
-    end where it said so, or where it says so now.
+    end where it said so, or where it says so now; in a shared store they may go on beyond.
     """
     if not first:
         return anchor.missing
-    head, (number, digest) = store.head(), first[0]
-    settled = [(row.number, row.digest) for row in store.rows(number - 1, number)]
-    if number > 0 and settled != [(number, digest)]:
+    head = store.head()
+    if not _holds(store, first[0]):
         return anchor.rolled_back(head, first)
-    if head in first or any(later[0] >= head[0] for later in anchor.read()):
+    if head in first or store.shared or any(later[0] >= head[0] for later in anchor.read()):
         return None
     return anchor.rolled_back(head, first)
+
+
+def _holds(store: Store, head: Head) -> bool:
+    number = head[0]
+    return number == 0 or [(row.number, row.digest) for row in store.rows(number - 1, number)] == [
+        head
+    ]
 
 
 def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
