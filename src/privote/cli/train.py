@@ -283,6 +283,7 @@ def train(
     how = {"resume": resume, "force": force}
     with (
         claimed_folder(output, force=force or resume),  # before anything is charged
+        account.explained(),
         stages() as progress,
         trained(job, output / DRAFT, progress=progress, **how) as outcome,
     ):
