@@ -268,7 +268,7 @@ def _show(
     from privote.report import OWNER_ONLY, mark
     from privote.report.bill import bill, of_owner, remark
 
-    from .output import print_facts, print_json
+    from .output import once, print_facts, print_json
     from .progress import working
 
     known_by = None
@@ -288,7 +288,7 @@ def _show(
         print_json({**payload, **owners})
         return
     more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
-    print_facts({**bill(release), **more}, title="Bill", caption=remark(release))
+    print_facts({**once(bill(release)), **more}, title="Bill", caption=remark(release))
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

@@ -253,7 +253,7 @@ class PrivateClassifier(LabelClassifier):
             ]
             if not advice.good or advice.missed > _MISSED:
                 _warn(
-                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time; "
+                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time. "
                     + " ".join(advice.changes)
                 )
         pate = PATEClassifier(
