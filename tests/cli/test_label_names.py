@@ -183,6 +183,6 @@ def test_a_refusal_of_a_used_budget_gives_the_next_step(run: Run, tmp_path: Path
     assert run("label", "one.npy", *budget, "--output", "a.csv").exit_code == 0
     done = run("label", "more.npy", *budget, "--output", "b.csv")
     assert done.exit_code == 3
-    assert "Of the budget of 'default', epsilon 8, all but 0." in done.stderr
+    assert "Of the budget of 'default', epsilon 8, 7." in done.stderr
     assert "privote ledger show both.db says for what. Ask for less (--queries" in done.stderr
     assert "name another --dataset" in done.stderr

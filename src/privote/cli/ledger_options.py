@@ -89,7 +89,7 @@ def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iter
                     less += "costs nothing more"
                 error.rule = (
                     f"{error.rule.rstrip('.')}. Of the budget of {dataset!r}, epsilon "
-                    f"{rounded_up(budget['epsilon'])}, all but {budget['left']:.3g} is used: "
+                    f"{rounded_up(budget['epsilon'])}, {rounded_up(budget['used'])} is used: "
                     f"privote ledger show{where} says for what. Ask for less ({less}), or, for the "
                     f"data of other persons, name another `{option}`"
                 )
