@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,14 @@ def test_axes_that_look_swapped_are_a_warning(shape: tuple[int, ...], words: str
 def test_other_axes_are_not(shape: tuple[int, ...], recwarn: pytest.WarningsRecorder) -> None:
     pv.label(np.zeros(shape, bool), **SETTINGS)
     assert not [one for one in recwarn if "are they in this order" in str(one.message)]
+
+
+def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "votes.csv"
+    file.write_text("anna,1,0\nbob,0,1\ncy,1,1\n")
+    with pytest.warns(pv.PrivoteWarning, match=r"votes\.csv: the first line is taken for a header"):
+        pv.Ballots.of(file)
+    file.write_text("voter,0,1,2\nanna,1,0,0\nbob,0,1,1\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pv.Ballots.of(file)

@@ -13,6 +13,7 @@ this voter said, and is refused unless a row without a voter lists it.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from .arrayfiles import check_unpacked
 from .ballots import Ballots, Threshold, check_threshold
 from .blocks import MISSING
-from .errors import BallotError, shown
+from .errors import BallotError, PrivoteWarning, shown
 from .names import Names, in_order
 from .sheets import ODD, VOTE_WORDS, Sheet, YesNo, columns_in_words, is_gap, name_of
 
@@ -88,6 +89,14 @@ class _Form:
             voter = others.pop(0)
         if not others:
             raise _misnamed(sheet, "must have one column a label, it has")
+        says = YesNo()
+        if sheet.unit == "line" and all(says[sheet.header[place]] != ODD for place in others):
+            warnings.warn(
+                f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
+                "must name the labels",
+                PrivoteWarning,
+                stacklevel=2,
+            )
         return cls(query, voter, None, None, tuple(others))
 
 

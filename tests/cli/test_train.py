@@ -252,6 +252,20 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
     assert told.exit_code == 0, told.output
     with target.open() as stream:
         rows = list(csv.DictReader(stream))
+    assert [row["id"] for row in rows] == data.ids[1300:].astype(str).tolist()  # they come along
+    assert "thresholds" in told.stdout
+    student = load_student(output / "student.student")
+    call = ("predict", output / "student.student", tmp_path / "test.csv", "--force", "--json")
+    facts = json.loads(invoke(*call, "--output", target, "--ids", "person").stdout)
+    assert list(facts["thresholds"].values()) == pytest.approx(student.thresholds.tolist())
+    with target.open() as stream:
+        assert next(csv.DictReader(stream))["person"] == str(data.groups[1300])
+    halves = json.loads(invoke(*call, "--output", target, "--threshold", "0.5").stdout)
+    assert set(halves["thresholds"].values()) == {0.5}
+    assert "--ids" not in invoke(*call, "--output", tmp_path / "p.npz").stderr
+    assert np.load(tmp_path / "p.npz")["ids"].tolist() == data.ids[1300:].astype(str).tolist()
+    assert invoke(*call, "--output", target, "--ids", "nobody").exit_code == 2
+    assert "another column" in invoke(*call, "--output", target, "--ids", "row").stderr
     truth = data.Y[1300:]
     right = np.array([[int(row[name]) for name in data.label_names] for row in rows]) == truth
     assert right[truth >= 0].mean() > (truth[truth >= 0] == 0).mean()  # better than always no

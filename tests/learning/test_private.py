@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import privote as pv
 from privote.datasets import load_patients
@@ -32,6 +35,51 @@ def patients():
     labels = pd.DataFrame(data.Y, columns=list(data.label_names))
     frame = frame.assign(who=data.groups, **labels)
     return frame[:1000], frame[1000:1300], frame[1300:], list(data.label_names)
+
+
+class Checked(PrivateClassifier):
+    """Its public rows are its private ones, and two classes are one label: as checks call it."""
+
+    def __init__(self, method="gradients", epsilon=1e4, random_state=0):
+        super().__init__(method, epsilon, 1e-5, random_state=random_state)
+
+    def fit(self, X, y):
+        given = None if y is None else np.asarray(y)
+        if given is not None and given.ndim == 2 and given.shape[1] > 1:
+            self.known_ = None
+            return super().fit(X, given, X, seed=0)
+        check_classification_targets(column_or_1d(given, warn=True))
+        self.known_, given = np.unique(column_or_1d(given), return_inverse=True)
+        if len(self.known_) > 2:
+            raise ValueError("Only binary classification is supported: the target is multiclass")
+        super().fit(X, given.astype(np.int8), X, seed=0)
+        self.classes_ = self.known_
+        return self
+
+    def predict_proba(self, X):
+        check_is_fitted(self, "student_")
+        yes = super().predict_proba(X)
+        return yes if self.known_ is None else np.hstack([1 - yes, yes])
+
+    def predict(self, X):
+        chance = self.predict_proba(X)
+        if self.known_ is None:
+            return (chance >= 0.5).astype(np.int64)
+        return self.known_[np.minimum(chance.argmax(axis=1), len(self.known_) - 1)]
+
+
+def not_passed(estimator):
+    few = {"check_fit2d_1sample": "says that there are fewer records than teachers"}
+    return few if estimator.method == "teachers" else {}
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+@parametrize_with_checks(
+    [Checked(method) for method in ("gradients", "moments", "teachers")],
+    expected_failed_checks=not_passed,
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
 
 
 @pytest.mark.parametrize("method", ["auto", "gradients", "moments", "teachers", "neighbours"])

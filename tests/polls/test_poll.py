@@ -77,12 +77,18 @@ def test_shares_have_intervals_and_calls(ballots: Path) -> None:
 def test_shares_and_winners_have_one_gap(ballots: Path) -> None:
     by_seats = pv.poll(ballots, seats=2, shares=True, **BUDGET, seed=3)
     assert by_seats.apart == by_seats.plan.gap
-    assert f"options {by_seats.apart:,} votes apart" in by_seats.decides()
+    assert f"options that are {by_seats.apart:,} votes apart" in by_seats.decides()
     by_quota = pv.poll(ballots, shares=True, **BUDGET, seed=3)
     assert by_quota.plan.interval == by_quota.plan.gap
-    assert f"options {by_quota.plan.interval:,} votes from the bar" in by_quota.decides()
+    assert f"that are {by_quota.plan.interval:,} votes from the bar" in by_quota.decides()
     reason = pv.poll(ballots, seats=1, **BUDGET, seed=3).plan.reason
     assert "votes" not in reason  # no second number of votes beside the one that is promised
+
+
+def test_a_poll_that_decides_nothing_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("voter,Ada,Bo\na,1,0\nb,1,1\n")
+    assert "more than there are voters, so chance decides" in pv.poll(path, **BUDGET).summary()
 
 
 def test_what_a_ledger_takes_from_a_poll_is_said(ballots: Path, tmp_path: Path) -> None:

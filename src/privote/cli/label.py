@@ -18,7 +18,9 @@ from .mechanism import MechanismFlags
 _GUESSES = "Public guesses"
 _FEW = 5  # voters named on one line
 _KNOWN = {
-    "place": "their place in the file: keep their order in every run, or give --voter-ids",
+    "place": "their place in the file: as many voters without names are taken to be the same "
+    "persons in every run, whatever the file. Keep their order, or give --voter-ids; other persons "
+    "have another --dataset",
     "name": "their names, whatever their order in the file",
 }
 
@@ -222,7 +224,8 @@ def label(
                 guess = read_baseline(baseline, getattr(ballots, "query_names", None))
             if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
                 ballots = ballots.clip(mechanism.max_positives)
-        with working("answering", None if resume else ballots.queries) as tick:
+        asking = working("answering", None if resume else ballots.queries)
+        with account.explained(), asking as tick:
             release = privote.label(
                 None if resume else WatchedBallots(ballots, tick),
                 mechanism="auto" if mech is None else mech,
@@ -267,7 +270,7 @@ def _show(
     from privote.report import OWNER_ONLY, mark
     from privote.report.bill import bill, of_owner, remark
 
-    from .output import print_facts, print_json
+    from .output import once, print_facts, print_json
     from .progress import working
 
     known_by = None
@@ -287,7 +290,7 @@ def _show(
         print_json({**payload, **owners})
         return
     more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
-    print_facts({**bill(release), **more}, title="Bill", caption=remark(release))
+    print_facts({**once(bill(release)), **more}, title="Bill", caption=remark(release))
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

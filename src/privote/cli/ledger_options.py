@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.errors import BudgetError, InputError
 
 from . import options
 
@@ -44,6 +46,10 @@ class LedgerFlags:
             if self.ledger is None and getattr(self, field.name) != field.default:
                 raise InputError(field.name, "goes with `ledger`: give it too")
 
+    def explained(self) -> AbstractContextManager[None]:
+        """Return what adds the next step to a refusal of the ledger, while a verb works."""
+        return explained(self.place, self.ledger, self.dataset, "dataset")
+
     @property
     def files(self) -> list[Path]:
         """The ledger's own files, which no output may replace."""
@@ -56,3 +62,35 @@ class LedgerFlags:
         from privote.ledger import Location
 
         return None if self.ledger is None else Location.of(self.ledger, self.beside)
+
+
+@contextmanager
+def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iterator[None]:
+    """Add to a refusal what is left of a budget in a ledger, and what can be done about it."""
+    try:
+        yield
+    except BudgetError as error:
+        if place is None or not (place.file.exists() or place.head.exists()):
+            raise
+        from contextlib import closing
+
+        from privote.accounting.renyi import rounded_up
+        from privote.ledger import Ledger
+
+        with closing(Ledger.open(place, readonly=True)) as book:
+            budgets = [each for each in book.standing() if each["consumer"] is None]
+        for budget in budgets:
+            if budget["dataset"] == dataset and budget["used"]:
+                # An address may hold a password.
+                where = "" if ledger is None or "://" in ledger else f" {ledger}"
+                less = "`epsilon`"
+                if option == "dataset":
+                    less = "`queries`, more noise), go on with an allowance that is charged (which "
+                    less += "costs nothing more"
+                error.rule = (
+                    f"{error.rule.rstrip('.')}. Of the budget of {dataset!r}, epsilon "
+                    f"{rounded_up(budget['epsilon'])}, {rounded_up(budget['used'])} is used: "
+                    f"privote ledger show{where} says for what. Ask for less ({less}), or, for the "
+                    f"data of other persons, name another `{option}`"
+                )
+        raise

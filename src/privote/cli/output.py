@@ -19,6 +19,18 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
+def on_one_screen() -> bool:
+    """Return whether somebody sees stdout and stderr together."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def once(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts without their warnings, where those were just said on the same screen."""
+    if not on_one_screen():
+        return dict(facts)
+    return {name: value for name, value in facts.items() if name != "WARNING"}
+
+
 def print_json(payload: Mapping[str, Any]) -> None:
     """Write one JSON object to stdout; numbers that are none become null."""
     from privote.report.tables import plain

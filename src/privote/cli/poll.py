@@ -13,6 +13,7 @@ from privote.errors import InputError
 
 from . import options
 from .groups import Group, grouped
+from .ledger_options import explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 Seats = Annotated[
@@ -228,7 +229,8 @@ def poll(
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
     claim = nullcontext() if output is None else published(output, owner=show_sealed, force=force)
-    with claim as write:
+    place = None if ledger is None else Location.of(ledger, beside)
+    with claim as write, explained(place, ledger, people or "", "people"):
         with working("counting"):
             result = run(
                 file,
@@ -243,7 +245,7 @@ def poll(
                 confidence=confidence,
                 title=title,
                 people=people,
-                ledger=None if ledger is None else Location.of(ledger, beside),
+                ledger=place,
                 budget=budget,
                 seed=seed,
                 **reading.arguments(),

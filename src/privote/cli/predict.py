@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from privote.errors import InputError
 
 from . import options
+
+_FEW = 8  # labels whose thresholds fit on a line
 
 
 def predict(
@@ -47,6 +49,14 @@ def predict(
             "unless told.",
         ),
     ] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The column that names a row, which comes along into the output; 'id' unless "
+            "told, where there is one.",
+        ),
+    ] = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(help="A type in the file to allow, as package.module.Class; repeat for more."),
@@ -76,14 +86,17 @@ def predict(
     bar = saved.thresholds
     if threshold is not None:
         bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
+    arrays = rows.suffix == ".npz"
+    held = None if arrays else columns_of(rows)
     given: object
     if saved.encoder is not None:  # it knows its columns by name, and what was in them
         if columns is not None:
             raise InputError("columns", "cannot be given: this student knows its columns")
-        given = columns_of(rows)
+        given = columns_of(rows) if held is None else held
     else:
         wanted = saved.feature_names if columns is None else options.names(columns)
-        given = table(rows, features=None if rows.suffix == ".npz" else wanted).X
+        given = table(rows if held is None else held, features=None if arrays else wanted).X
+    named = _names(held, ids, saved.label_names)
     try:
         chance = saved.predict_proba(given)
     except InputError:
@@ -94,30 +107,69 @@ def predict(
     with claimed(output, force=force, keep=(student, rows)) as draft:
         if output.suffix == ".npz":
             names = np.array(saved.label_names)
-            np.savez_compressed(draft, probabilities=chance, labels=answers, label_names=names)
+            found = {"probabilities": chance, "labels": answers, "label_names": names}
+            found |= {} if named is None else {"ids": np.array(named[1])}
+            np.savez_compressed(draft, **found)
         else:
-            _write_csv(draft, saved.label_names, chance, answers)
-    facts = {
+            _write_csv(draft, saved.label_names, chance, answers, named)
+    bars = np.broadcast_to(np.asarray(bar, np.float64), len(saved.label_names)).tolist()
+    facts: dict[str, Any] = {
         "rows": len(chance),
         "labels": len(saved.label_names),
         "student's epsilon, by its file": saved.privacy.get("epsilon"),
         "student's delta, by its file": saved.privacy.get("delta"),
         "student's guarantee, by its file": saved.privacy.get("guarantee"),
+        "thresholds": dict(zip(saved.label_names, bars, strict=True)),
         "written to": str(output),
     }
+    if not json:
+        facts["thresholds"] = _in_words(facts["thresholds"], own=threshold is None)
     print_result(facts, json=json, title="Predicted")
 
 
-def _write_csv(path: Path, names: tuple[str, ...], chance: object, answers: object) -> None:
+def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> tuple[str, list[str]] | None:
+    """Return the column that names rows, and the names; None if there is none."""
+    from privote.sheets import name_of
+
+    if held is None:
+        if ids is not None:
+            raise InputError("ids", "goes with a table: arrays have no columns", ids)
+        return None
+    if ids is None:
+        ids = next((name for name in held.columns if name.lower() == "id"), None)
+        if ids is None or ids in labels:
+            return None
+    if ids in ("row", *labels):
+        raise InputError("ids", "must be another column than row and the labels", ids)
+    return ids, [name_of(cell) for cell in held.only([ids]).columns[ids].tolist()]
+
+
+def _in_words(thresholds: dict[str, float], *, own: bool) -> str:
+    """Return from which probability on each label is a 1, on a line."""
+    few = [f"{name} {bar:.3g}" for name, bar in [*thresholds.items()][:_FEW]]
+    more = f" and {len(thresholds) - _FEW} more" if len(thresholds) > _FEW else ""
+    whose = "the student's own" if own else "as told"
+    return f"{', '.join(few)}{more}: {whose}"
+
+
+def _write_csv(
+    path: Path,
+    names: tuple[str, ...],
+    chance: object,
+    answers: object,
+    named: tuple[str, list[str]] | None,
+) -> None:
     import csv
 
     import numpy as np
 
-    from privote.sheets import write_header
+    from privote.sheets import cell_of, write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
-        write_header(stream, ["row", *names, *(f"{name} probability" for name in names)])
+        heads = ["row", *([] if named is None else [named[0]])]
+        write_header(stream, [*heads, *names, *(f"{name} probability" for name in names)])
         writer = csv.writer(stream, lineterminator="\n")
         pairs = zip(np.asarray(answers), np.asarray(chance), strict=True)
         for row, (said, how) in enumerate(pairs):
-            writer.writerow([row, *said.tolist(), *(f"{p:.6g}" for p in how)])
+            who = [] if named is None else [cell_of(named[1][row])]
+            writer.writerow([row, *who, *said.tolist(), *(f"{p:.6g}" for p in how)])

@@ -283,6 +283,7 @@ def train(
     how = {"resume": resume, "force": force}
     with (
         claimed_folder(output, force=force or resume),  # before anything is charged
+        account.explained(),
         stages() as progress,
         trained(job, output / DRAFT, progress=progress, **how) as outcome,
     ):
@@ -309,9 +310,9 @@ def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> 
     from privote.report import OWNER_ONLY
     from privote.report.training import OWNERS, shown
 
-    from .output import print_facts, print_table, say
+    from .output import once, print_facts, print_table, say
 
-    print_facts(shown(outcome), title="Trained" if outcome.release is None else "Released")
+    print_facts(once(shown(outcome)), title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
         print_table(outcome.figures, title="On the test rows, which are public")
     if outcome.sealed and show_sealed:

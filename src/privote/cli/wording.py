@@ -69,7 +69,7 @@ class Verb(TyperCommand):
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _Said().warn
+                warnings.showwarning = _Said(self._spelling()).warn
                 return super().invoke(ctx)
         except MemoryError:
             error: PrivoteError = InputError("sizes like these need more memory than there is")
@@ -198,6 +198,10 @@ class Spelling(dict[str, str]):
 class _Said(set[str]):
     """Warnings that a verb has shown; each is said once, whoever else comes to it."""
 
+    def __init__(self, spelling: Spelling) -> None:
+        super().__init__()
+        self._spelling = spelling
+
     def warn(
         self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
     ) -> None:
@@ -207,7 +211,8 @@ class _Said(set[str]):
             return
         self.add(text)
         if issubclass(category, PrivoteWarning):
-            typer.echo(f"warning: {printable(text)}", err=True)
+            worded = PrivoteError(text).worded(self._spelling.spell)
+            typer.echo(f"warning: {printable(worded)}", err=True)
         else:
             typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
 

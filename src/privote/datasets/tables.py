@@ -276,9 +276,9 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
     if found:
         warnings.warn(
             f"{raw.name}: {columns_in_words(found)[0]} looks as if it named records or persons, "
-            "and is taken for a feature. Say which column names the record (id_column) or the "
-            "person (group_column), so that all records of a person reach one voter, or name the "
-            "features",
+            "and is taken for a feature. Say which column names the record (`id_column`) or the "
+            "person (`group_column`), so that all records of a person reach one voter, or name the "
+            "`features`",
             PrivoteWarning,
             stacklevel=3,
         )

@@ -191,6 +191,8 @@ class PrivateClassifier(LabelClassifier):
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
         rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
+        if len(rows.shape) < 2:
+            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def _numbers(
@@ -204,6 +206,7 @@ class PrivateClassifier(LabelClassifier):
             X, X_public = _array(records), None if public is None else _array(public)
             self.encoder_, Y = None, _labels(labels, count_rows(X))
             self.label_names_ = _label_names(labels, Y.shape[1])
+            self.n_features_in_ = X.shape[1] if len(X.shape) > 1 else 0
             return X, Y, X_public, ids, groups
         columns = {
             "id_column": ids if isinstance(ids, str) else None,
@@ -214,11 +217,10 @@ class PrivateClassifier(LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            raise InputError(
-                "public", "must be given with a table: they say how words and gaps become numbers"
-            )
+            rule = "must be given with a table: they say how words and gaps become numbers"
+            raise InputError("public", rule)
         raw = columns_of(public, "public rows").only(read.feature_names or ())
-        self.encoder_ = TableEncoder().fit(raw)
+        self.encoder_, self.n_features_in_ = TableEncoder().fit(raw), len(raw.columns)
         Y = read.Y if named else _labels(labels, len(read))
         self.label_names_ = read.label_names if named else _label_names(labels, Y.shape[1])
         ids = ids if columns["id_column"] is None else read.ids
@@ -263,7 +265,7 @@ class PrivateClassifier(LabelClassifier):
             ]
             if not advice.good or advice.missed > _MISSED:
                 _warn(
-                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time; "
+                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time. "
                     + " ".join(advice.changes)
                 )
         pate = PATEClassifier(

@@ -170,10 +170,12 @@ class PollResult:
         plan = self.plan
         share = plan.gap / self.voters
         unit = "votes" if plan.size.each == 1 else "points"
-        part = f" ({share:.2g} of the voters)" if plan.size.each == 1 else ""
+        part = f" ({100 * share:.2g} % of the voters)" if plan.size.each == 1 else ""
+        if plan.size.each == 1 and share > 1:
+            part = " (more than there are voters, so chance decides)"
         far = "from the bar" if isinstance(plan.outcome, Quota) else "apart"
         return (
-            f"options {plan.gap:,.0f} {unit} {far}{part}, all of them in "
+            f"options that are {plan.gap:,.0f} {unit} {far}{part}, all of them in "
             f"{100 * plan.confidence:g} of 100 polls"
         )
 

@@ -88,13 +88,17 @@ def shown(outcome: Outcome) -> dict[str, Any]:
         return {
             "method": outcome.fitted.method_,
             "epsilon": float(facts["epsilon"]),
-            **{name.replace("_", " "): facts[name] for name in names if name in facts},
+            **{_shown_as(name, outcome): facts[name] for name in names if name in facts},
             "SIMULATED": "a seed was given" if facts["simulated"] else None,
         }
     many = release.answered if release.answered != outcome.rows else None
     own = {"method": outcome.fitted.method_, "public rows labelled": outcome.rows}
     own["answers in all"] = many
     return {**own, **bill(release), "protects": release.protects}
+
+
+def _shown_as(name: str, outcome: Outcome) -> str:
+    return "persons" if name == "records" and outcome.persons else name.replace("_", " ")
 
 
 def write_report(path: Path, said: TrainingStatement) -> Path:
