@@ -185,8 +185,8 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
     pate = pv.PATEClassifier(**settings)
     with monkeypatch.context() as patch:
-        for name in ("train_student", "train_neighbour_student"):
-            patch.setattr(f"privote.learning.pate.{name}", broken)
+        for name in ("rounds.train_student", "pate.train_neighbour_student"):
+            patch.setattr(f"privote.learning.{name}", broken)
         with pytest.raises(ChargedError, match="labels of"):
             pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
     monkeypatch.setattr(Guardian, "release", broken)
@@ -195,6 +195,7 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     np.testing.assert_array_equal(pate.release_.labels, plain.release_.labels)
     np.testing.assert_allclose(pate.predict_proba(public), plain.predict_proba(public))
     assert pate.privacy_["epsilon"] == plain.privacy_["epsilon"]
+    assert pate.release_.forecast == plain.release_.forecast
 
 
 def test_rounds_that_broke_off_have_a_price_that_covers_them(

@@ -332,3 +332,13 @@ def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -
     done = run("label", votes_file, *flags, *more, "--output", "other.csv")
     assert done.exit_code == 2
     assert "--implies must not lead back to where it began" in " ".join(done.stderr.split())
+
+
+def test_a_page_is_written_where_it_is_wanted(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    common = (votes_file, "--epsilon", "8", "--delta", "1e-5", "--output", tmp_path / "a.npz")
+    bad = run("label", *common, "--report", tmp_path / "a.pdf")
+    assert bad.exit_code == 2
+    assert "--report" in bad.stderr
+    done = run("label", *common, "--report", tmp_path / "a.html")
+    assert done.exit_code == 0, done.stderr
+    assert "What to expect of the labels" in (tmp_path / "a.html").read_text()

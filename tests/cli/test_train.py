@@ -246,6 +246,7 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
     assert sha256((output / "student.student").read_bytes()).hexdigest() in said
     page = (output / "report.html").read_text()
     assert "what would void this" in page
+    assert "What to expect of the labels" in page
     assert "privote train private.csv --labels" in page
     target = tmp_path / "p.csv"
     told = invoke("predict", output / "student.student", tmp_path / "test.csv", "--output", target)

@@ -1,6 +1,7 @@
 """Rounds: what is asked next depends on released labels only, and every round is paid for."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,11 +42,12 @@ def run(guarantee="allowance", mechanism=None, epsilon=4.0, ask=None, **schedule
         rows, release = PoolLabelling(
             guardian=guardian,
             pool=cube,
-            rows=ROWS,
             schedule=Schedule(**schedule),
-            student=lambda rows, labels: (rows, labels),
-            ask=ask or (lambda model, rows: np.where(TRUTH[rows], 0.9, 0.1)),
-            order=np.random.default_rng(4).permutation(ROWS),
+            public=SimpleNamespace(
+                order=np.random.default_rng(4).permutation(ROWS),
+                student=lambda rows, labels: (rows, labels),
+                ask=ask or (lambda model, rows: np.where(TRUTH[rows], 0.9, 0.1)),
+            ),
         ).run()
     assert len(rows) == release.answered == len(set(rows.tolist()))
     return rows, release, cube

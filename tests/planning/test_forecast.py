@@ -7,6 +7,7 @@ import pytest
 
 import privote as pv
 from privote.forecast import Forecast
+from privote.ledger.totals import Earlier
 from privote.planning import allowance_for, forecast, queries_left
 
 VOTERS, LABELS = 60, 12
@@ -149,3 +150,31 @@ def test_whole_ballots_are_one_surprise_each() -> None:
 def test_bad_input(released: np.ndarray, baseline: np.ndarray | None, message: str) -> None:
     with pytest.raises(pv.InputError, match=message):
         queries_left(pv.BinaryVoting(sigma=5.0), 50, 10, released, baseline=baseline)
+
+
+def test_a_mechanism_of_ones_own_needs_no_hash() -> None:
+    class Unhashable(pv.BinaryVoting):
+        __hash__ = None  # type: ignore[assignment]
+
+    plain, own = (
+        forecast(kind(sigma=15.0), VOTERS, LABELS) for kind in (pv.BinaryVoting, Unhashable)
+    )
+    assert own == plain
+
+
+def test_what_was_released_before_is_gone_from_the_allowance() -> None:
+    mechanism, labels = pv.BinaryVoting(sigma=12.0), np.zeros((100, LABELS), np.int8)
+    labels[:, 0] = 1
+    fresh = forecast(mechanism, VOTERS, LABELS, allowance=1000, released=labels)
+    # The same pace before: all in all it lasts as long. Twice the pace before: less long.
+    for departed, least, most in ((200, 0.85, 1.05), (400, 0.5, 0.85)):
+        before = Earlier(queries=200, told=200, departed=departed)
+        found = forecast(mechanism, VOTERS, LABELS, allowance=1000, released=labels, earlier=before)
+        assert found.answered == 300
+        assert fresh.lasts is not None
+        assert found.lasts is not None
+        assert least * fresh.lasts <= found.lasts <= most * fresh.lasts
+    untold = forecast(
+        mechanism, VOTERS, LABELS, allowance=1000, released=labels, earlier=Earlier(queries=200)
+    )
+    assert untold.lasts == fresh.lasts  # taken to be like those that are known

@@ -133,6 +133,10 @@ def label(
         Path | None,
         typer.Option(help="Also write the privacy statement here, and as .json beside it."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
+    ] = None,
     threshold: options.Threshold = None,
     seed: options.Seed = None,
     force: options.Force = False,
@@ -176,6 +180,7 @@ def label(
     from privote.ballots import Ballots
     from privote.dependencies import Implications
     from privote.drafts import Draft, beside, complete, write_statement
+    from privote.report.bill import write_label_page
 
     from .files import (
         LABEL_FILES,
@@ -207,6 +212,8 @@ def label(
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
+    if report is not None:
+        check_new("report", report, (".html",), force=force or resume, keep=read)
     check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
     asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters(), **guesses}
     asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
@@ -248,6 +255,9 @@ def label(
             write_labels(release, part)
         if statement is not None:
             write_statement(release, statement, force=force)
+        if report is not None:
+            with complete(report, force=force) as part:
+                write_label_page(part, release)
         draft.finish()
     if names is None:
         names = getattr(ballots, "voter_names", None)

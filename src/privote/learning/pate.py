@@ -24,7 +24,7 @@ from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..labelling import warn_of_quality
 from ..ledger import Budget, Ledger
-from ..mechanisms import Mechanism
+from ..mechanisms import Mechanism, mechanism_of
 from .neighbours.labelling import (
     NeighbourAnswers,
     NeighbourLabelling,
@@ -32,9 +32,9 @@ from .neighbours.labelling import (
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
-from .rounds import PoolLabelling, Rows, Schedule
+from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
 from .rows import LabelClassifier, check_labels, label_probabilities
-from .students.classifiers import binarized, train_student
+from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
 from .teachers.votes import TeacherPool, cast, for_teachers
@@ -42,6 +42,7 @@ from .voters import VoterNames
 
 VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
+Voters = tuple[Any, Mechanism, NeighbourPlan | None]  # ballots, how they count, how to ask them
 
 
 class PATEClassifier(LabelClassifier):
@@ -199,13 +200,9 @@ class PATEClassifier(LabelClassifier):
             behind. No voter is asked, and nothing is charged.
         """
         if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
-            raise InputError(
-                "mechanism",
-                "must be a privote mechanism, e.g. BinaryVoting(sigma=25.0)",
-                self.mechanism,
-            )
+            rule = "must be a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
+            raise InputError("mechanism", rule, self.mechanism)
         schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
-        budget = Budget(epsilon=self.epsilon, delta=self.delta)
         X, Y = self._check_private(X, y, classes)
         if X_public is None:
             raise InputError(
@@ -222,45 +219,30 @@ class PATEClassifier(LabelClassifier):
             key=lambda: partition_key(ledger, dataset, seed),
             seed=int(random.randint(2**31)),
         )
-        order = random.permutation(X_public.shape[0]).astype(np.int64)
-
-        def student(rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
-            rest = X_public[np.setdiff1d(order, rows)]
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            return train_student(self.student, X_public[rows], labels, rest, seed)
-
-        asked = {"rows": len(order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
+        public = PublicRows(X_public, Y.shape[1], random, self.student, self.random_state)
+        voters = partial(self._voters, X, Y, X_public, who, say)
+        asked = {"rows": len(public.order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
         asked |= {"guarantee": self.guarantee, "consumer": consumer}
+        known = seed is not None or self.guarantee == "data-dependent"
+        door = partial(
+            Guardian,
+            budget=Budget(epsilon=self.epsilon, delta=self.delta),
+            ledger=Ledger.in_memory() if ledger is None else ledger,
+            guarantee=self.guarantee,
+            dataset=dataset,
+            consumer=consumer,
+            seed=seed,
+            protects=who.protected(self.voters, known=known),
+        )
         with drafted(draft, asked, resume=resume) as kept:
-            found: NeighbourAnswers | None = None
             if kept is not None and resume:
-                self.release_, self.public_rows_ = kept.together()
-                if self.voters == "neighbours":  # their circles are public, and not in the draft
-                    pool, _, plan = self._voters(X, Y, X_public, who, say)
-                    if plan is not None:
-                        found = collected(pool, plan, order, self.public_rows_, self.release_)
+                found = self._kept(kept, voters, public.order)
             else:
-                pool, mechanism, plan = self._voters(X, Y, X_public, who, say)
-                if kept is not None:
-                    kept.reserve(len(order) * (1 if plan is None else plan.passes), Y.shape[1])
+                pool, mechanism, plan = voters()
                 names = who.of(self.voters, pool.voters, pool.voter_names)
-                with Guardian(
-                    mechanism,
-                    budget,
-                    Ledger.in_memory() if ledger is None else ledger,
-                    guarantee=self.guarantee,
-                    dataset=dataset,
-                    consumer=consumer,
-                    voter_ids=None if ledger is None else names,
-                    seed=seed,
-                    protects=who.protected(
-                        self.voters, known=seed is not None or self.guarantee == "data-dependent"
-                    ),
-                ) as guardian:
-                    found = self._ask(
-                        guardian, pool, plan, schedule, student, X_public, order, say, kept
-                    )
+                with door(mechanism, voter_ids=None if ledger is None else names) as guardian:
+                    found = self._ask(guardian, pool, plan, schedule, public, say, kept)
             if not self.release_.answered:
                 raise BudgetError(
                     "the test of guarantee 'ptr' did not pass, so no label was released and there "
@@ -273,7 +255,7 @@ class PATEClassifier(LabelClassifier):
                 args = (found, X_public, self.embedding, self.epsilon)
                 self.student_ = train_neighbour_student(*args)
             else:
-                self.student_ = student(self.public_rows_, self.release_.labels)
+                self.student_ = public.student(self.public_rows_, self.release_.labels)
             say("training the student", 1, 1)
         return self
 
@@ -283,28 +265,42 @@ class PATEClassifier(LabelClassifier):
         pool: Any,
         plan: NeighbourPlan | None,
         schedule: Schedule,
-        student: Callable[[Rows, npt.NDArray[np.int8]], Any],
-        X_public: Any,
-        order: Rows,
+        public: PublicRows,
         say: Progress,
         kept: Draft | None,
     ) -> NeighbourAnswers | None:
         """Release labels for the pool, and say what neighbours make of them."""
-        shared: dict[str, Any] = {"guardian": guardian, "order": order}
-        shared |= {"progress": partial(say, "labelling"), "keep": kept and kept.keep}
+        if kept is not None:
+            kept.reserve(len(public.order) * (1 if plan is None else plan.passes), pool.labels)
+        shared: dict[str, Any] = {"guardian": guardian, "keep": kept and kept.keep}
+        shared["progress"] = partial(say, "labelling")
         if plan is None:
-            self.public_rows_, self.release_ = PoolLabelling(
-                pool=pool,
-                rows=len(order),
-                schedule=schedule,
-                student=student,
-                ask=lambda model, rows: label_probabilities(model, X_public[rows], pool.labels),
-                **shared,
-            ).run()
+            asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
+            self.public_rows_, self.release_ = asking.run()
             return None
-        again = self.queries is not None
-        found = NeighbourLabelling(ballots=pool, plan=plan, again=again, **shared).run()
+        shared |= {"order": public.order, "again": self.queries is not None}
+        found = NeighbourLabelling(ballots=pool, plan=plan, **shared).run()
         self.public_rows_, self.release_ = found.rows, found.release
+        return found
+
+    def _kept(
+        self, kept: Draft, voters: Callable[[], Voters], order: Rows
+    ) -> NeighbourAnswers | None:
+        """Take the labels of a draft, and say what neighbours make of them; nobody is asked."""
+        self.release_, self.public_rows_ = kept.together()
+        found, near = None, None
+        if self.voters == "neighbours":  # their circles are public, and not in the draft
+            pool, _, plan = voters()
+            near = pool.near
+            if plan is not None:
+                found = collected(pool, plan, order, self.public_rows_, self.release_)
+                near = found.shares
+        if self.rounds == 1:  # baselines of later rounds are not in it either
+            mechanism = self.mechanism or mechanism_of(self.release_.mechanism)
+            paced = near is None and self.queries is None
+            self.release_ = expected(
+                self.release_, mechanism, near=near, asked=0 if paced else None
+            )
         return found
 
     @property
@@ -339,7 +335,7 @@ class PATEClassifier(LabelClassifier):
 
     def _voters(
         self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
-    ) -> tuple[Any, Mechanism, NeighbourPlan | None]:
+    ) -> Voters:
         """Return ballots on the public pool, the mechanism to count them with, and any plan."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)

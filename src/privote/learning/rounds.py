@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_random_state
 
 from ..accounting.renyi import epsilon
 from ..ballots import BallotSource
@@ -24,6 +25,8 @@ from ..guardian import Guardian
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
 from ..release import Release
+from .rows import label_probabilities
+from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -64,6 +67,33 @@ class Schedule:
             raise InputError("choose", f"must be one of {', '.join(CHOICES)}", self.choose)
 
 
+class PublicRows:
+    """The public rows, in the order in which they are asked, and students of them.
+
+    Attributes
+    ----------
+    order
+        A permutation of the rows: which come first where chance decides.
+    """
+
+    def __init__(
+        self, rows: Any, labels: int, random: Any, student: Any, random_state: Any
+    ) -> None:
+        self._rows, self._labels = rows, labels
+        self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
+        self._student, self._random_state = student, random_state
+
+    def student(self, rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
+        """Train a student on released labels of some rows; it may see the others, too."""
+        rest = self._rows[np.setdiff1d(self.order, rows)]
+        seed = int(check_random_state(self._random_state).randint(2**31 - 1))
+        return train_student(self._student, self._rows[rows], labels, rest, seed)
+
+    def ask(self, student: Any, rows: Rows) -> Floats:
+        """Return a student's probabilities for rows: (rows, labels)."""
+        return label_probabilities(student, self._rows[rows], self._labels)
+
+
 @dataclass(kw_only=True)
 class PoolLabelling:
     """A pool that is being labelled.
@@ -72,14 +102,10 @@ class PoolLabelling:
     ----------
     guardian
         The door; with more than one round its guarantee must be "allowance" or "worst-case".
-    pool, rows
-        The ballots, and on how many rows.
-    student
-        Trains a student on (rows, released labels).
-    ask
-        Returns a student's probabilities (rows, labels) for rows of the pool.
-    order
-        A permutation of the rows: the order in which they are asked where chance decides.
+    pool
+        The ballots.
+    schedule, public
+        How they are asked, and the rows that they are about.
     progress
         Called as ``progress(rows labelled, rows to label)``.
     keep
@@ -88,11 +114,8 @@ class PoolLabelling:
 
     guardian: Guardian
     pool: Pool
-    rows: int
     schedule: Schedule
-    student: Callable[[Rows, npt.NDArray[np.int8]], Any]
-    ask: Callable[[Any, Rows], Floats]
-    order: Rows
+    public: PublicRows
     progress: Callable[[int, int], None] | None = None
     keep: Keep | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -108,14 +131,14 @@ class PoolLabelling:
                 f"must be 1 with guarantee {kind!r}: its queries are fixed before looking, and "
                 "later rounds depend on released labels",
             )
-        if wanted is not None and wanted > self.rows:
+        if wanted is not None and wanted > len(self.public.order):
             raise InputError(
-                "queries", f"must lie in 1..{self.rows}, the public rows, got {wanted}"
+                "queries", f"must lie in 1..{len(self.public.order)}, the public rows, got {wanted}"
             )
         if wanted is None and kind in ("ptr", "data-dependent"):
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
         paced = wanted is None and kind == "allowance" and self.pool.near is None
-        total = self.rows if wanted is None else int(wanted)
+        total = len(self.public.order) if wanted is None else int(wanted)
         for left in range(self.schedule.rounds, 0, -1):
             size = (total - len(self.asked)) // left
             if size and not self._round(size, total, self._pace(left) if paced else None):
@@ -131,13 +154,13 @@ class PoolLabelling:
 
     def _round(self, size: int, total: int, pace: Pace | None) -> bool:
         """Ask so many rows; return whether more may be asked."""
-        waiting = self.order[~np.isin(self.order, self.asked)]
+        waiting = self.public.order[~np.isin(self.public.order, self.asked)]
         guess = None
         if self.asked.size and (self.schedule.rounds > 1):
-            model = self.student(self.asked, self._labels())
-            waiting = self._next(waiting, size, partial(self.ask, model))
+            model = self.public.student(self.asked, self._labels())
+            waiting = self._next(waiting, size, partial(self.public.ask, model))
             if self.guardian.guarantee == "allowance" and self.pool.near is None:
-                guess = _guess(self.ask(model, waiting[:size]), self.guardian.mechanism)
+                guess = _guess(self.public.ask(model, waiting[:size]), self.guardian.mechanism)
         batch = waiting[:size]
         fixed = len(batch) if self.guardian.guarantee in ("ptr", "data-dependent") else None
         try:
@@ -185,14 +208,26 @@ class PoolLabelling:
         if guardian.guarantee == "worst-case" and len(self.releases) > 1:
             each = guardian.mechanism.worst_case_rdp(last.voters, labels.shape[1], guardian.orders)
             cost = float(epsilon(len(labels) * each, guardian.orders, last.delta))
-        return with_forecast(
+        return expected(
             replace(last, labels=labels, epsilon=cost),
             guardian.mechanism,
             baseline=np.concatenate(self.guesses),
-            asked=asked,
-            busiest=EVEN if self.pool.near is None else UNEVEN,
             near=self.pool.near,
+            asked=asked,
         )
+
+
+def expected(
+    release: Release,
+    mechanism: Mechanism,
+    *,
+    baseline: npt.NDArray[np.bool_] | None = None,
+    near: Floats | None = None,
+    asked: int | None = None,
+) -> Release:
+    """Return a release of a whole pool with its forecast; parameters as in `forecast`."""
+    given: dict[str, Any] = {"baseline": baseline, "near": near, "asked": asked}
+    return with_forecast(release, mechanism, busiest=EVEN if near is None else UNEVEN, **given)
 
 
 def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:

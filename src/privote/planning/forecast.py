@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ..blocks import SparseBlock
 from ..errors import InputError
 from ..forecast import Forecast
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release
-from .budget import unanimous_miss
+from .budget import chance_of_one, unanimous_miss
 from .outlook import BUSIEST, Outlook
 
 #: The share of yes among all votes where nobody states one: that of `advise`.
@@ -164,7 +163,7 @@ def with_forecast(
         mechanism,
         release.voters,
         release.labels.shape[1],
-        allowance=None if release.allowance is None else int(np.min(release.allowance)),
+        allowance=_least(release.allowance),
         yes=yes,
         released=release.labels,
         baseline=baseline,
@@ -174,6 +173,12 @@ def with_forecast(
         near=near,
     )
     return replace(release, forecast=found)
+
+
+def _least(allowance: int | tuple[int, ...] | None) -> int | None:
+    """Return the least allowance of those who have a say at all."""
+    each = allowance if isinstance(allowance, tuple) else (allowance or 0,)
+    return min((own for own in each if own > 0), default=None)
 
 
 #: Shares of the voters that want a label, for which a page says how often it is released.
@@ -343,16 +348,6 @@ def _outlook(
         ballots = 1 - (1 - share) ** labels
         labels, share = 1, min(max(ballots, 1e-9), 1 - 1e-9)
     return Outlook(voters=voters, labels=labels, yes=share, busiest=busiest)
-
-
-def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
-    """Return how often a label is released that so many voters want, and nobody any other."""
-    speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
-    single = mechanism.surprise_unit == "vote"  # each label has an election of its own
-    votes = np.zeros((speaking, 1 if single else labels), np.bool_)
-    votes[:count, 0] = True
-    block = SparseBlock(np.zeros(speaking, np.int64), np.arange(speaking), votes, 1, voters)
-    return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
 
 
 def _warnings(found: Forecast, wanted: int) -> list[str]:

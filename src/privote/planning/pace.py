@@ -19,7 +19,8 @@ import numpy.typing as npt
 from ..accounting.allowance import MOST
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
-from .forecast import LIKELY, YES, Labels, chance_of_one, lasts_for, queries_left, table_of, used
+from .budget import chance_of_one
+from .forecast import LIKELY, YES, Labels, lasts_for, queries_left, table_of, used
 from .outlook import BUSIEST
 
 _STEP = 32  # beyond the forecast, a batch is such a part of what was answered

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privote.accounting.renyi import rounded_up
+from privote.forecast import UNSEEN, Forecast
+from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
+from privote.planning import by_agreement
 from privote.release import Release
 
-from .tables import mark
+from .blocks import Block, Facts, Section, TableBlock
+from .page import write_page
+from .tables import Column, cell, is_cost, mark
 
 _SANITIZED = (
     "Epsilon is what labels and this number cost at most, with confidence {sure:g} (1 - gamma). It "
@@ -64,6 +70,103 @@ def _expected(release: Release) -> dict[str, Any]:
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
+
+
+def forecast_section(release: Release) -> Section | None:
+    """Return what is to be expected of released labels, for a page; None where nothing is known."""
+    found = release.forecast
+    if found is None:
+        return None
+    needed = found.share_needed
+    facts = {
+        "missed, if all want it": _percent(found.missed),
+        "released, if nobody does": _percent(found.false_alarm),
+        "must agree for a sure 1": "more than all" if needed is None else _percent(needed),
+    }
+    if found.lasts is not None:
+        facts["queries the allowance lasts for"] = f"{found.lasts:,}"
+    blocks: list[Block] = [f"Warning: {text}" for text in found.warnings]
+    blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
+    return Section(heading="What to expect of the labels", blocks=[*blocks, *release.reasons])
+
+
+def _said(found: Forecast) -> list[Block]:
+    """Return in words what the numbers are about, and what no forecast can see."""
+    all_of = "" if found.near is None else f" All are the about {found.near:,} voters near a query."
+    said: list[Block] = [
+        "This is a forecast, from public numbers and released labels. A sure 1 is one that is "
+        f"released with 95 percent.{all_of}"
+    ]
+    if found.lasts is None:
+        return said
+    paced = found.answered > found.lasts and not any("last for" in text for text in found.warnings)
+    more = ", as long as released labels showed no drift" if paced else ""
+    return [
+        *said,
+        f"At {found.yes:.2g} of all votes a yes ({found.yes_from}), a voter's allowance of "
+        f"{found.allowance:,} surprises should last for {found.lasts:,} queries, the busiest "
+        f"voter's too; {found.answered:,} were answered{more}. Whoever runs out counts as the "
+        "baseline, so that labels drift there.",
+        UNSEEN.replace("It", "The forecast", 1),
+    ]
+
+
+def _levels(release: Release, found: Forecast) -> list[Block]:
+    """Return how good labels are by how far voters agree; nothing for a mechanism of one's own."""
+    if release.mechanism["mechanism"] not in MECHANISMS:
+        return []
+    size = release.voters, release.labels.shape[1]
+    levels = by_agreement(mechanism_of(release.mechanism), *size, found)
+    return [
+        TableBlock(
+            caption="How often labels will be wrong, by how many of these voters agree on "
+            "what is wanted; the yeses of the others fall on labels that are not. By the noise "
+            "alone: while nobody has run out.",
+            rows=[{name: _percent(value) for name, value in row.items()} for row in levels],
+            columns=[
+                Column(key="agreement", heading="voters who agree"),
+                Column(key="missed", heading="wanted, but missed"),
+                Column(key="false_alarm", heading="not wanted, but released"),
+            ],
+        )
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{share:.0%}".replace("%", " %")
+
+
+def write_label_page(path: Path, release: Release) -> Path:
+    """Write a page about released labels: bill, forecast, statement; all of it may be published."""
+    said = release.statement().removeprefix("PRIVACY STATEMENT")
+    expected, note = forecast_section(release), remark(release)
+    facts = {
+        name: cell(value, cost=is_cost(name))
+        for name, value in bill(release).items()
+        if value is not None and name not in _expected(release)
+    }
+    sections = [
+        Section(
+            heading="Bill",
+            blocks=[
+                TableBlock(
+                    caption="What was released, and what it costs.",
+                    rows=[{"what": name, "value": value} for name, value in facts.items()],
+                ),
+                *([] if note is None else [note]),
+            ],
+        ),
+        *([] if expected is None else [expected]),
+        Section(heading="Privacy statement", blocks=[line for line in said.splitlines() if line]),
+    ]
+    return write_page(
+        path,
+        title="Private labels",
+        intro=f"{release.of_asked} queries were labelled by the votes of {release.voters:,} "
+        f"voters, under the guarantee {release.guarantee!r}.",
+        sections=sections,
+        notices=["SIMULATED: a seed was given, so this protects nobody."] * release.simulated,
+    )
 
 
 def _each(release: Release) -> tuple[int, ...]:

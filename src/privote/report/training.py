@@ -19,7 +19,7 @@ from privote.learning.methods import expected
 from privote.mechanisms import ABSTAIN
 from privote.sheets import write_header
 
-from .bill import bill
+from .bill import bill, forecast_section
 from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page
 from .plots import by_parameter
@@ -110,6 +110,9 @@ def write_report(path: Path, said: TrainingStatement) -> Path:
         _statement(said),
         Section(heading="How to make it again", blocks=[Command(text=command(outcome))]),
     ]
+    labels = None if release is None else forecast_section(release)
+    if labels is not None:
+        sections.insert(1, labels)
     if outcome.judgement is not None and outcome.judgement.public:
         sections.insert(1, _judged(outcome.judgement))
     facts, numbers = outcome.promise.facts(), outcome.fitted.numbers_
@@ -169,7 +172,7 @@ def _expected(outcome: Outcome) -> Section:
         for place, name in enumerate(outcome.label_names)
     ]
     return Section(
-        heading="What to expect of it",
+        heading="What to expect of the model",
         blocks=[
             *expected(fitted.numbers_, fitted.method_),
             *fitted.reasons_,

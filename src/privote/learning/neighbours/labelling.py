@@ -27,9 +27,8 @@ from sklearn.pipeline import make_pipeline
 from ...errors import BudgetError, InputError, positive
 from ...guardian import Guardian
 from ...mechanisms import ABSTAIN, Mechanism
-from ...planning import with_forecast
 from ...release import Release
-from ..rounds import UNEVEN, Keep, Rows, keeping
+from ..rounds import Keep, Rows, expected, keeping
 from .ballots import NeighbourBallots
 from .nearness import Floats, check_share
 from .plan import AIM, NeighbourPlan
@@ -118,12 +117,7 @@ class NeighbourLabelling:
             answered += len(asked[-1])
             self._say(answered)
         labels = np.concatenate([release.labels for release in releases])
-        release = with_forecast(
-            replace(releases[-1], labels=labels),
-            plan.mechanism,
-            busiest=UNEVEN,
-            near=wide.near,
-        )
+        release = expected(replace(releases[-1], labels=labels), plan.mechanism, near=wide.near)
         return collected(self.ballots, plan, self.order, np.concatenate(asked), release)
 
     def _release(self, ballots: NeighbourBallots, rows: Rows) -> Release:
