@@ -9,6 +9,7 @@ STAMP := $(VENV)/.stamp
 PIP   := -m pip install -qq --disable-pip-version-check
 
 BENCHES := $(sort $(wildcard benchmarks/bench_*.py))
+CURVES  := docs/pictures/curves.svg
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check pytest wheel audit faults bench paper format clean distclean
@@ -58,9 +59,11 @@ audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack full size; keeps the result
 	$(call keep,benchmarks/faults.py)
 
-bench: $(STAMP) ## run every benchmark; keeps the results in benchmarks/results
-	@test -n "$(BENCHES)" || { echo "There is no benchmarks/bench_*.py to run." >&2; exit 1; }
-	$(foreach script,$(BENCHES),$(call keep,$(script)))
+bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the results (about 10 minutes)
+	$(foreach script,$(filter-out %/bench_curves.py,$(BENCHES)),$(call keep,$(script)))
+	$(call keep,benchmarks/bench_curves.py --plot $(CURVES))
+	$(call keep,benchmarks/scale.py)
+	$(call keep,benchmarks/comparison.py)
 
 paper: $(STAMP) ## measure the paper's claims, quick profile; writes build/paper and keeps docs/paper.md
 	@mkdir -p build
@@ -98,6 +101,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Run a script and keep what it prints, with the command, the date and the machine. A run
 # that fails leaves the last kept result as it was. (The empty line ends the recipe line.)
+name = $(basename $(notdir $(firstword $(1))))
 define keep
 @mkdir -p build/results benchmarks/results
 @echo "$(BIN)/python $(1)"
@@ -105,9 +109,9 @@ define keep
    echo "date:    $$(date -u '+%Y-%m-%d %H:%M UTC')"; \
    $(BIN)/python -c "import os, platform as p; print('machine: %d cores, %s, Python %s' \
      % (os.cpu_count(), p.machine(), p.python_version()))"; \
-   echo; } > build/results/$(basename $(notdir $(1))).txt
-@$(BIN)/python $(1) >> build/results/$(basename $(notdir $(1))).txt
-@mv build/results/$(basename $(notdir $(1))).txt benchmarks/results/
-@cat benchmarks/results/$(basename $(notdir $(1))).txt
+   echo; } > build/results/$(call name,$(1)).txt
+@$(BIN)/python $(1) >> build/results/$(call name,$(1)).txt
+@mv build/results/$(call name,$(1)).txt benchmarks/results/
+@cat benchmarks/results/$(call name,$(1)).txt
 
 endef

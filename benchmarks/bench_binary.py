@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from comparison import peer, row
 from scipy.stats import norm
 
 import privote as pv
@@ -49,7 +50,7 @@ def ours(path: Path, queries: int, connection: multiprocessing.connection.Connec
     connection.send((seconds, peak, release.answered))
 
 
-def peer(votes: np.ndarray, orders: np.ndarray) -> float:
+def plain_loop(votes: np.ndarray, orders: np.ndarray) -> float:
     """Bill and release query by query and label by label; return seconds."""
     started = time.perf_counter()
     rng = np.random.default_rng(1)
@@ -81,13 +82,18 @@ def main() -> None:
         seconds, peak, answered = receive.recv()
         child.join()
         votes = pv.Ballots.of(path).head(arguments.peer_queries).to_array()
-    slow = peer(votes, pv.DEFAULT_ORDERS) / arguments.peer_queries
+    slow = plain_loop(votes, pv.DEFAULT_ORDERS) / arguments.peer_queries
     fast = seconds / answered
     print(f"Binary, {VOTERS} voters x {LABELS} labels, {len(pv.DEFAULT_ORDERS)} orders, packed")
     print(f"privote: {answered:,} queries billed and released in {seconds:.2f} s, one pass")
     print(f"         {fast * 1e6:.2f} microseconds a query, {peak:.0f} MiB at the most")
-    print(f"peer:    {slow * 1e6:.0f} microseconds a query ({arguments.peer_queries} queries)")
-    print(f"ratio:   {slow / fast:,.0f} times faster per query")
+    row(
+        f"Binary: bill and release {answered:,} queries x {VOTERS} voters x {LABELS} labels",
+        fast * 1e6,
+        slow * 1e6,
+        "us/query",
+        peer("loop over labels", "numpy", "scipy"),
+    )
 
 
 if __name__ == "__main__":

@@ -18,21 +18,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from bench_secure import bare_session
+from comparison import peer, row
 
 from privote import BinaryVoting
 from privote.capc import launch
 from privote.capc.models import SiteModel
+from privote.capc.programs import PEER, QUERIER, Program
 from privote.capc.quantise import quantise_model, quantise_rows
 from privote.capc.rehearsal import Rehearsal, lay_out
 from privote.capc.roles.batches import ballot_programs, decision_programs, sliced
+from privote.capc.secure import LocalChannel, engine
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
 FEATURES, LABELS, HIDDEN, MOST = 512, 20, 64, 1000
 ABREAST = 2
+Inputs = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,33 @@ def models(terms: Terms) -> dict[str, SiteModel]:
         )
         for party in terms.parties
     }
+
+
+def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) -> None:
+    """Run one session of the engine between two threads, over unix sockets."""
+    failed: list[BaseException] = []
+    with tempfile.TemporaryDirectory() as folder:
+        ends = LocalChannel.pair(folder)
+
+        def run(side: str, inputs: Inputs, channel: Any) -> None:
+            try:
+                engine("spu-cheetah").run(programs, side, inputs, channel, deadline=600.0)
+            except BaseException as error:
+                failed.append(error)
+                channel.close()
+
+        sides = [
+            threading.Thread(target=run, args=(side, inputs, channel))
+            for side, inputs, channel in ((QUERIER, querier, ends[0]), (PEER, peer_inputs, ends[1]))
+        ]
+        for side in sides:
+            side.start()
+        for side in sides:
+            side.join()
+        for end in ends:
+            end.close()
+    if failed:
+        raise failed[0]
 
 
 def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
@@ -144,13 +175,21 @@ def show(queries: int, parties: int, model: str, found: Measured) -> None:
         f"{1e3 * found.megabytes / queries:>9.1f}",
         flush=True,
     )
+    if queries >= 100:
+        row(
+            f"coalition over TLS: {queries:,} queries, {parties} sites, {model} model",
+            found.network,
+            found.bare,
+            "s",
+            peer("the engine bare", "spu"),
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=1, help="runs of each; the median counts")
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 10, 100, 1000])
-    parser.add_argument("--parties", type=int, nargs="+", default=[2, 3, 4, 5])
+    parser.add_argument("--parties", type=int, nargs="+", default=[3, 5])
     parser.add_argument("--models", nargs="+", default=["linear", "mlp-64"])
     arguments = parser.parse_args()
     print("queries parties model    bare, s  network, s  ratio  MB both  KB/query")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import ptr_smooth
 import sanitize2018
+from comparison import peer, row
 
 import privote as pv
 from privote.accounting import gaussian, pld, ptr, sanitize
@@ -316,6 +317,13 @@ def main() -> None:
     print(f"At sigma 7: ptr / worst case = {at7[4] / at7[1]:.1f}, PLD by voter {at7[9]}\n")
     for voters in arguments.voters:
         show(f"made-up electorate, {voters:,} voters", Votes(voters))
+    best = dict(zip((" ".join(h).strip() for h in HEADINGS), np.max(rows, axis=0), strict=True))
+    job, accountant = "queries at epsilon 20, tmc2007, best sigma of five:", ("dp-accounting",)
+    noisy = peer("noisy counts, exact Gaussian", *accountant)
+    row(f"{job} allowance", best["allow- ance"], best["Gaus- sian"], "queries", noisy, gain=True)
+    paper = peer("PATE 2018's bound", *accountant)
+    sealed = f"{job} by voter, sealed"
+    row(sealed, best["PLD by voter"], best["paper's accounting"], "queries", paper, gain=True)
     say("")
     print(f"\r{time.perf_counter() - started:.0f} seconds", file=sys.stderr)
 

@@ -17,6 +17,7 @@ import time
 
 import numpy as np
 import numpy.typing as npt
+from comparison import peer, row
 from sklearn.neighbors import NearestNeighbors
 
 import privote as pv
@@ -65,7 +66,7 @@ def release(
     pipe.send((seconds, peak, done.allowance, float(done.sealed.exhausted.mean())))
 
 
-def peer(
+def radius_search(
     records: int, queries: int, radius: float, pipe: multiprocessing.connection.Connection
 ) -> None:
     """Find the same pairs with scikit-learn, in batches of 1,000 queries so that memory is fair."""
@@ -111,10 +112,16 @@ def main() -> None:
         f"search:  {seconds:.1f} s, {ready:.1f} of them to prepare; {fast * 1e9:.2f} ns a pair; "
         f"{peak:.0f} MiB at the most, {before:.0f} of them before it began"
     )
-    slow, seen = apart(peer, records, few, radius)
+    slow, seen = apart(radius_search, records, few, radius)
     each = slow / (records * few)
     print(f"peer:    {each * 1e9:.2f} ns a pair ({few:,} queries, {seen:,} pairs in {slow:.1f} s)")
-    print(f"ratio:   {each / fast:.1f} times faster")
+    row(
+        f"find neighbours, {records:,} records x {queries:,} queries x {FEATURES} features",
+        fast * 1e9,
+        each * 1e9,
+        "ns/pair",
+        peer("radius_neighbors, brute", "scikit-learn"),
+    )
     if not given.no_release:
         whole, most, allowance, out = apart(release, records, queries, given.share)
         print(

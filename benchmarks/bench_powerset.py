@@ -12,6 +12,7 @@ import argparse
 import time
 
 import numpy as np
+from comparison import peer, row
 from scipy.special import log_ndtr
 
 import privote as pv
@@ -71,7 +72,7 @@ def timed(job: object, *arguments: object) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=300)
-    parser.add_argument("--peer-queries", type=int, default=2)
+    parser.add_argument("--peer-queries", type=int, default=1)
     arguments = parser.parse_args()
     orders, rng = pv.DEFAULT_ORDERS, np.random.default_rng(2)
     mechanism = pv.PowersetVoting(sigma=SIGMA)
@@ -88,9 +89,10 @@ def main() -> None:
     print(
         f"Powerset, {VOTERS} voters, sigma {SIGMA:g}, {len(orders)} orders, exact bill and release"
     )
-    print(f"privote, k=20:      {fast * 1e3:8.2f} ms a query ({arguments.queries} queries)")
-    print(f"peer exact, k=20:   {exact * 1e3:8.0f} ms a query: {exact / fast:,.0f} times slower")
-    print(f"peer bound, k=20:   {bound * 1e3:8.1f} ms a query: {bound / fast:,.0f} times slower")
+    job = f"Powerset: exact bill and release, {VOTERS} voters, 20 labels"
+    numpy = ("numpy", "scipy")
+    row(job, fast * 1e3, float(exact) * 1e3, "ms/query", peer("2^20 bins, exact", *numpy))
+    row(job, fast * 1e3, float(bound) * 1e3, "ms/query", peer("2^20 bins, a bound", *numpy))
     for labels in (100, 1000, 5000):
         cube = make_votes(20, labels, labels)
         each = timed(ours, cube) / len(cube)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparison import peer, row
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
@@ -59,7 +60,7 @@ def timed(work: Callable[[], Any]) -> Timed:
     return result, time.perf_counter() - wall, time.process_time() - processor
 
 
-def peer(X: np.ndarray, Y: np.ndarray, part: np.ndarray, teachers: int) -> list[Any]:
+def one_by_one(X: np.ndarray, Y: np.ndarray, part: np.ndarray, teachers: int) -> list[Any]:
     return [
         OneVsRestClassifier(LogisticRegression()).fit(X[part == t], Y[part == t])
         for t in range(teachers)
@@ -82,7 +83,7 @@ def compare(X: np.ndarray, Y: np.ndarray, teachers: int) -> None:
     part = partition(len(X), teachers, key=0)
     runs = [timed(lambda: train(None, X, Y, part, teachers)) for _ in range(3)]
     ours, wall, processor = sorted(runs, key=lambda run: run[1])[1]
-    slow, slow_wall, slow_processor = timed(lambda: peer(X, Y, part, teachers))
+    slow, slow_wall, slow_processor = timed(lambda: one_by_one(X, Y, part, teachers))
     cube, asked, _ = timed(lambda: np.concatenate(list(ours.predict_proba(queries))))
     slow_cube, slow_asked, _ = timed(
         lambda: np.stack([model.predict_proba(queries) for model in slow], axis=1)
@@ -96,8 +97,9 @@ def compare(X: np.ndarray, Y: np.ndarray, teachers: int) -> None:
     print(f"peer:    trained in {slow_wall:.2f} s ({slow_processor:.2f} s of processor)")
     print(f"         {len(queries):,} queries answered in {slow_asked:.2f} s")
     print(f"         mean macro-AUC of a teacher {mean_auc(slow_cube, answers_to):.4f}")
-    by_processor = slow_processor / processor
-    print(f"ratio:   {slow_wall / wall:.1f} times faster ({by_processor:.1f} by processor)")
+    by = peer("a logistic regression each", "scikit-learn")
+    row(f"train {teachers} teachers x {Y.shape[1]} labels", wall, slow_wall, "s", by)
+    row(f"ask {teachers} teachers {len(queries):,} queries", asked, slow_asked, "s", by)
 
 
 def main() -> None:

@@ -138,7 +138,8 @@ def test_an_ellipsis_leaves_out_what_it_says_and_no_more() -> None:
 def test_code_runs_and_prints_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    for folder in ("benchmarks", "examples"):
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     printed: str | None = None

@@ -97,12 +97,17 @@ class DenseBlock:
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-        sizes = self.sizes()
+        sizes, yes = self.sizes(), (self.votes == 1).reshape(-1, self.labels)
         tally = np.zeros((self.queries, self.labels))
-        yes = self.votes == 1
-        # Sum by size, not by voter: equal ballots in another order give the same bits.
-        for size in np.unique(sizes[sizes > 0]):
-            tally += weights[size] * (yes & (sizes == size)[:, :, None]).sum(axis=1)
+        order = np.argsort(sizes, axis=None, kind="stable")
+        ends = np.flatnonzero(np.diff(sizes.ravel()[order], append=-1)) + 1
+        # Sum by size, not by voter: equal ballots in another order give the same bits. Each ballot
+        # is visited once, however many sizes there are.
+        for ballots in np.split(order, ends[:-1]) if order.size else []:
+            query, voter = np.divmod(ballots, self.voters)
+            first = np.flatnonzero(np.diff(query, prepend=-1))
+            counts = np.add.reduceat(yes[ballots], first, axis=0, dtype=np.int64)
+            tally[query[first]] += weights[sizes[query[0], voter[0]]] * counts
         return tally
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:

@@ -10,6 +10,7 @@ import pytest
 
 import privote as pv
 from privote.accounting.renyi import two_sided
+from privote.blocks import DenseBlock
 
 ORDERS = np.array([1.5, 5.0, 32.0])
 
@@ -135,3 +136,14 @@ def test_grids_that_make_no_sense_are_refused() -> None:
         pv.TauVoting(sigma=1.0, tau=1.0, grid=1).weights(2)
     with pytest.raises(pv.InputError, match="got None"):
         pv.TauVoting(sigma=1.0, tau=1.0).grid_weights(2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 7, 3), (3, 2, 40), (4, 0, 3)])
+def test_a_ballot_counts_by_its_size_whatever_the_order(shape: tuple[int, int, int]) -> None:
+    votes = np.random.default_rng(0).random(shape) < 0.3
+    weights = pv.TauVoting(sigma=1.0, tau=1.3).weights(shape[2])
+    tally = DenseBlock(votes, missing=False).weighted(weights)
+    by_hand = (votes * weights[votes.sum(axis=2)][:, :, None]).sum(axis=1)
+    np.testing.assert_allclose(tally, by_hand, atol=1e-12)
+    turned = DenseBlock(votes[:, ::-1], missing=False).weighted(weights)
+    np.testing.assert_array_equal(tally, turned)

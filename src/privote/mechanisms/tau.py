@@ -260,20 +260,20 @@ class TauVoting(CellMechanism):
         check_electorate(voters, labels)
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
         unit = orders * (1 / self.sigma**2 + gate)
-
-        def squared(shifts: Floats) -> Floats:
-            return shifts[:, None] ** 2 * unit
-
         if labels > _EVERY_SIZE:
             # Votes are not negative, so two ballots are no further apart than sqrt(2) norms; in
             # the l1 norm s votes of min(1, tau / s) have squares of at most tau in all.
             longest = min(float(labels), self.tau**2 if self.norm == 2 else self.tau)
             gaussian = unit * min(2 * longest, float(labels))
         else:
-            gaussian = heaviest_change(self.weights(labels), labels, squared, squared)
+            gaussian = unit * heaviest_change(self.weights(labels), labels, _squared, _squared)
         if bound == "gaussian" or (self.gate is not None and voters > SEARCHED_VOTERS):
             return gaussian
         return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
+
+
+def _squared(shifts: Floats) -> Floats:
+    return shifts[:, None] ** 2
 
 
 def _distinct(weights: Floats) -> tuple[Floats, Any]:

@@ -1,0 +1,137 @@
+"""How time grows with queries, voters and labels; and with labels where there are 2^k outcomes.
+
+Votes lie in a packed file and are labelled under an allowance, with the noise that a release has.
+Prices depend on voters and labels and not on votes: they are worked out before, by a release of one
+query, and are not timed. Processor time, in one thread, the better of two runs. The exponent is
+fitted to fixed + each * size^exponent over all sizes at once.
+
+Writes a plot if asked to: python benchmarks/bench_curves.py --plot docs/pictures/curves.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+from threadpoolctl import threadpool_limits
+
+import privote as pv
+
+AXES = ("queries", "voters", "labels")
+BASE = {"queries": 16, "voters": 16, "labels": 8}  # what stays while another grows
+MECHANISMS: dict[str, Callable[[int], pv.Mechanism]] = {
+    "Binary": lambda voters: pv.BinaryVoting(sigma=max(2.0, voters / 5)),
+    "Tau": lambda voters: pv.TauVoting(sigma=max(2.0, voters / 5), tau=1.5),
+    "Powerset": lambda voters: pv.PowersetVoting(sigma=max(2.0, voters / 20)),
+}
+LONGEST = 10.0  # seconds; a larger size is not tried after one that takes as long
+
+
+def write_votes(path: Path, queries: int, voters: int, labels: int, yes: int = 3) -> None:
+    """Write packed votes with about one yes in 2^yes."""
+    rng = np.random.default_rng(0)
+    size = -(-queries * voters * labels // 8)
+    bits = rng.integers(0, 256, size, dtype=np.uint8)
+    for _ in range(yes - 1):
+        bits &= rng.integers(0, 256, size, dtype=np.uint8)
+    np.savez(path, votes=bits, shape=np.array([queries, voters, labels]))
+
+
+def seconds(mechanism: pv.Mechanism, size: dict[str, int], folder: Path) -> float:
+    """Return the processor time of one release, prices apart."""
+
+    def release(path: Path) -> float:
+        began = time.process_time()
+        pv.label(
+            path,
+            mechanism=mechanism,
+            epsilon=8.0,
+            delta=1e-5,
+            guarantee="allowance",
+            queries="all",
+        )
+        return time.process_time() - began
+
+    yes = 3 if not isinstance(mechanism, pv.PowersetVoting) else 8
+    few, whole = folder / "few.npz", folder / "whole.npz"
+    write_votes(few, 1, size["voters"], size["labels"], yes)
+    write_votes(whole, **size, yes=yes)
+    release(few)
+    first = release(whole)
+    return min(first, release(whole)) if first < LONGEST / 2 else first
+
+
+def curve(name: str, axis: str, sizes: list[int]) -> Iterator[tuple[int, float]]:
+    """Yield sizes and seconds until one takes too long."""
+    for size in sizes:
+        shape = {**BASE, axis: size}
+        with tempfile.TemporaryDirectory() as folder:
+            took = seconds(MECHANISMS[name](shape["voters"]), shape, Path(folder))
+        yield size, took
+        if took > LONGEST:
+            return
+
+
+def exponent(points: list[tuple[int, float]]) -> float:
+    """Return e of the closest fixed + each * size^e, by relative error."""
+    sizes, times = (np.array(column, float) for column in zip(*points, strict=True))
+
+    def misses(guess: np.ndarray) -> np.ndarray:
+        fixed, each, power = guess
+        return np.log(np.exp(fixed) + np.exp(each) * sizes**power) - np.log(times)
+
+    start = [np.log(times[0]), np.log(times[-1] / sizes[-1]), 1.0]
+    return float(least_squares(misses, start, loss="soft_l1", f_scale=0.05).x[2])
+
+
+def plot(found: dict[tuple[str, str], list[tuple[int, float]]], path: Path) -> None:
+    """Draw one panel an axis, a line a mechanism."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "privote"  # the same picture for the same figures
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.6), sharey=True)
+    for panel, axis in zip(panels, AXES, strict=True):
+        for (name, along), points in found.items():
+            if along == axis:
+                label = f"{name}: exponent {exponent(points):.2f}"
+                panel.loglog(*zip(*points, strict=True), "o-", markersize=4, label=label)
+        rest = " × ".join(f"{BASE[other]} {other}" for other in AXES if other != axis)
+        panel.set_xlabel(f"{axis} ({rest})")
+        panel.grid(alpha=0.3)
+        panel.legend(frameon=False)
+    panels[0].set_ylabel("seconds of processor")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--largest", type=int, default=7, help="10 to this power at the most")
+    parser.add_argument("--plot", type=Path, help="write a picture of the curves there")
+    arguments = parser.parse_args()
+    sizes = [10**power for power in range(2, arguments.largest + 1)]
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    warnings.simplefilter("ignore")
+    threadpool_limits(1)
+    for name in MECHANISMS:
+        for axis in AXES:
+            limit = 10**5 if name == "Powerset" else 10 ** (7 if axis == "queries" else 6)
+            points = list(curve(name, axis, [size for size in sizes if size <= limit]))
+            found[name, axis] = points
+            line = ", ".join(f"{size:,}: {took:.3g} s" for size, took in points)
+            print(f"{name} in {axis}: exponent {exponent(points):.3f} ({line})", flush=True)
+    if arguments.plot is not None:
+        plot(found, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
