@@ -17,9 +17,11 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import privote as pv
+from privote.learning.collecting import collect as collect_room
 from privote.learning.collecting import pieces
 from privote.learning.collecting.pieces import Grid
 from privote.storage import Folder
+from privote.workers import WorkerLostError
 
 pytest.importorskip("zarr")
 pytest.importorskip("pyarrow")
@@ -231,6 +233,32 @@ def test_a_model_that_always_kills_its_worker_is_not_asked_for_ever(
         read(tmp_path / "v.zarr")
 
 
+def test_many_workers_may_die_as_long_as_pieces_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six deaths in all, none comes right after another without a piece in between."""
+    real, deaths = collect_room.each, []
+
+    def dying(work: Any, given: Any) -> Any:
+        for number, result in enumerate(real(work, given)):
+            if number == 2 and len(deaths) < 6:
+                deaths.append(number)
+                raise WorkerLostError("a worker died")
+            yield result
+
+    monkeypatch.setattr(collect_room, "each", dying)
+    assert collect(tmp_path / "v.zarr", chunk=2).lost_workers == 6
+    assert np.array_equal(read(tmp_path / "v.zarr"), truth())
+
+
+def test_a_place_that_loses_what_is_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Folder, "mark", lambda *_: None)
+    with pytest.raises(pv.InputError, match="output does not keep what is written"):
+        collect(tmp_path / "v.zarr")
+
+
 def test_threads_that_joblib_was_told_of(tmp_path: Path) -> None:
     with joblib.parallel_config("threading", n_jobs=2):
         collect(tmp_path / "v.zarr")
@@ -306,7 +334,7 @@ def test_killed_at_every_step_and_resumed(
         )
         assert pv.Ballots.of(output).voter_names == NAMES
         step += 1
-    assert step > 14  # a manifest, six pieces and marks, and the end
+    assert step > 15  # a manifest, a key, six pieces and marks, and the end
     assert np.array_equal(read(output), truth())
 
 
@@ -331,6 +359,29 @@ def test_a_piece_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
     (output / "0.0.0").write_bytes(b"half")
     (marks / "1.0.0").unlink()
     assert collect(output, breaks, resume=True).done_before == 5
+    assert np.array_equal(read(output), truth())
+
+
+def test_a_worker_of_another_run_writes_nothing(tmp_path: Path) -> None:
+    """A worker that outlives its run finds another one there, or the finished votes."""
+    output, grid = tmp_path / "v.zarr", Grid(queries=50, voters=5, labels=3, chunk=16, group=2)
+    old = pieces.Output(str(output)).claim({"voters": ["other models"]})
+    wrong = np.ones((16, 2, 3), bool)
+    late: list[str] = []
+
+    def vote_meanwhile(voter: str, rows: Any) -> Any:
+        try:
+            old.keep(grid, (3, 2), wrong)
+        except pv.InputError as error:
+            late.append(str(error))
+        return vote(voter, rows)
+
+    old.folder.remove()
+    collect(output, vote_meanwhile)
+    with pytest.raises(pv.InputError, match="was taken over"):
+        old.keep(grid, (0, 0), wrong)
+    assert len(late) == 20
+    assert all("was taken over by another run" in message for message in late)
     assert np.array_equal(read(output), truth())
 
 

@@ -51,7 +51,10 @@ class Collected:
     def facts(self) -> dict[str, Any]:
         """Return it as plain values, but for the voters' names, which are the owner's."""
         named = None if self.label_names is None else list(self.label_names)
-        return {**vars(self), "label_names": named, "voter_names": None}
+        return {
+            **{name: value for name, value in vars(self).items() if name != "voter_names"},
+            "label_names": named,
+        }
 
 
 def collect_votes(
@@ -124,12 +127,11 @@ def collect_votes(
         target.begin(manifest)
     else:
         _check_same(before, manifest, public.name)
-    work = _Work(target, grid, asked, public, bar)
     done_before, lost = grid.total, 0
     if not target.finished():
         done_before = len(target.done(grid))
-        with on_workers(backend, workers, address):
-            lost = work.finish(progress)
+        work = _Work(target.claim(manifest), grid, asked, public, bar)
+        lost = work.finish(progress, backend, workers, address)
         target.finish(grid, manifest)
     return Collected(
         output=place,
@@ -190,36 +192,41 @@ class _Work:
     rows: Rows
     bar: Any
 
-    def finish(self, progress: Progress | None) -> int:
+    def finish(self, progress: Progress | None, *where: Any) -> int:
         """Do all pieces that are not done; return how many workers died meanwhile."""
         self.rows.prepare(self.grid.chunk)
-        total = self.grid.total
-        done, lost, in_vain = self.output.done(self.grid), 0, 0
+        total, lost, in_vain = self.grid.total, 0, 0
+        done = self.output.done(self.grid)
         try:
-            while len(done) < total:
-                try:
-                    for piece in each(_cast, map(self._task, self._missing(done))):
-                        done.add(piece)
-                        if progress is not None:
-                            progress(len(done), total)
+            with on_workers(*where):
+                while len(done) < total:
+                    before = len(done)
+                    wrong: PrivoteError = InputError("output", "does not keep what is written")
+                    try:
+                        self._round(done, progress)
+                    except WorkerLostError as error:
+                        wrong, lost = error, lost + 1
                     done = self.output.done(self.grid)  # what is there, not what was said
-                except WorkerLostError:
-                    found = self.output.done(self.grid)
-                    lost, in_vain = lost + 1, 0 if len(found) > len(done) else in_vain + 1
-                    done = found
-                    if in_vain >= _LOSSES:
-                        raise
+                    in_vain = 0 if len(done) > before else in_vain + 1
+                    if in_vain == _LOSSES:
+                        raise wrong
         except PrivoteError as error:
             count = len(self.output.done(self.grid))
-            if not count:  # nothing to go on with, so nothing in the way of another try
+            if not count and self.output.is_mine():  # then nothing is in the way of another try
                 self.output.clear()
                 raise
             more = f"{count} of {total} pieces are done; with `resume=True` the others follow"
             raise type(error)(f"{_said(error)}. {more}") from error
         return lost
 
-    def _missing(self, done: set[Piece]) -> list[Piece]:
-        return [piece for piece in self.grid.pieces() if piece not in done]
+    def _round(self, done: set[Piece], progress: Progress | None) -> None:
+        """Do every piece that is not done, once."""
+        count = len(done)
+        missing = [piece for piece in self.grid.pieces() if piece not in done]
+        for _ in each(_cast, map(self._task, missing)):
+            count += 1
+            if progress is not None:
+                progress(count, self.grid.total)
 
     def _task(self, piece: Piece) -> _Task:
         mine = self.voters.some(*self.grid.voters_of(piece[1]))

@@ -9,11 +9,12 @@ that a piece that is not there is never taken for a no.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ...streamed import UNFINISHED
 
 SUFFIXES = (".zarr", ".parquet")
 _OURS, _MANIFEST = UNFINISHED.split("/")
-_DONE, _METADATA = "done", ".zarray"
+_DONE, _RUN, _METADATA = "done", "run", ".zarray"
 _ROWS = 1 << 16  # of a Parquet row group, or as many as a chunk has
 Bits = npt.NDArray[np.bool_]
 Piece = tuple[int, int]  # the place of its chunk of queries, and of its group of voters
@@ -98,9 +99,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Output:
-    """A votes file that is being made: ``place`` is its path or URL."""
+    """A votes file that is being made: ``place`` is its path or URL.
+
+    ``key`` tells what is collected. A worker may outlive a run that was killed; it must not write
+    into the place of another one, so it looks whether the key is still its own.
+    """
 
     place: str
+    key: str = ""
 
     @property
     def is_table(self) -> bool:
@@ -142,6 +148,16 @@ class Output:
         """Say what is to be collected, before anything else."""
         self._own.write(_MANIFEST, _json(manifest))
 
+    def claim(self, manifest: Mapping[str, Any]) -> Output:
+        """Return it with its key: whoever collects something else there stops writing."""
+        key = hashlib.sha256(_json(manifest)).hexdigest()
+        self._own.write(_RUN, key.encode())
+        return replace(self, key=key)
+
+    def is_mine(self) -> bool:
+        """Return whether what is collected there is still what this run collects."""
+        return self._own.exists(_RUN) and self._own.read(_RUN).decode() == self.key
+
     def manifest(self) -> dict[str, Any] | None:
         """Return what is being collected there, or was; None if it was not begun here."""
         with suppress(ValueError):
@@ -167,6 +183,8 @@ class Output:
 
     def keep(self, grid: Grid, piece: Piece, votes: Bits) -> None:
         """Write a piece, and then that it is done."""
+        if not self.is_mine():
+            raise InputError("output", f"{self.place!r} was taken over by another run")
         self.folder.write(_name(piece), grid.pack(votes))
         (self._own / _DONE).mark(_name(piece))
 
@@ -191,6 +209,7 @@ class Output:
         held = {name: value for name, value in names.items() if isinstance(value, list)}
         self.folder.write(".zattrs", _json(held))
         self.folder.write(_METADATA, _json(grid.metadata()))
+        self._own.remove(_RUN)
         (self._own / _DONE).remove()
 
     def _write_table(self, grid: Grid, manifest: Mapping[str, Any]) -> None:
