@@ -43,10 +43,13 @@ def test_nothing_is_asked_for_before_it_is_due() -> None:
             asked.append(number)
             yield number
 
-    results = each(square, given(), at_once=4)
-    assert [next(results), next(results)] == [0, 1]
-    assert len(asked) == 4
-    results.close()  # type: ignore[attr-defined]
+    for workers, due in ((1, 2), (2, 8)):
+        asked.clear()
+        with joblib.parallel_config("threading", n_jobs=workers):
+            results = each(square, given(), at_once=4)
+            assert [next(results), next(results)] == [0, 1]
+            assert len(asked) == due
+            results.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("count", [1, 2])

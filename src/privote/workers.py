@@ -137,9 +137,10 @@ def each(
     from joblib import Parallel, delayed, effective_n_jobs
 
     workers = max(1, int(effective_n_jobs(n_jobs)))
+    together = at_once * workers if workers > 1 else 1  # one alone waits for nobody
     calls = iter(given)
     with _losses(), Parallel(n_jobs=n_jobs, prefer=prefer) as pool:
-        while some := list(islice(calls, at_once * workers)):
+        while some := list(islice(calls, together)):
             yield from pool(delayed(work)(one) for one in some)
 
 

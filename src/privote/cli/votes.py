@@ -130,7 +130,7 @@ def votes(
 ) -> None:
     r"""Collect the votes of many models on many public rows, for `privote label`.
 
-    For example models, or a function:
+    Example, of models and of a function:
 
         privote votes rows.npy models/ --labels flu,cold --output votes.zarr --workers 8
 
