@@ -129,6 +129,17 @@ def test_saved_models_on_files_of_rows(kind: str, tmp_path: Path) -> None:
     assert pv.Ballots.of(tmp_path / "w.zarr").voter_names == NAMES
 
 
+@pytest.mark.parametrize(("voters", "group"), [(1, 1), (32, 32), (33, 17), (50, 25), (100, 25)])
+def test_groups_of_voters_are_alike(voters: int, group: int, tmp_path: Path) -> None:
+    """Every group but the last is as large as this one: padding takes room."""
+    names = [str(place) for place in range(voters)]
+    how: dict[str, Any] = {"labels": 1, "names": names}
+    pv.collect_votes(lambda _, rows: rows[:, 0] > 0, public(), tmp_path / "v.zarr", **how)
+    import zarr
+
+    assert zarr.open_array(tmp_path / "v.zarr", mode="r").chunks == (50, group, 1)
+
+
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     collect(tmp_path / "v.zarr", progress=lambda *at: told.append(at))

@@ -287,7 +287,8 @@ def _grid(
     if before is not None:
         chunk = before.get("chunk") if chunk is None else chunk
         group = before.get("group") if group is None else group
-    group = min(count, _GROUP if group is None else whole("group", group))
+    even = -(-count // -(-count // _GROUP))  # groups alike: a smaller one would be padded
+    group = even if group is None else min(count, whole("group", group))
     if chunk is None:
         # What readers take at once, what fits, and small enough that everybody has some.
         most = min(block_queries(count, width), int(_BYTES / max(1.0, rows.row_bytes)))
