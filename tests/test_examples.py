@@ -23,6 +23,7 @@ EXPECTED = {
     "poll.py": (120, r"Fresh noise is refused: the budget of data set 'the quarter'"),
     "coalition/run.py": (240, r"Sites that took part: south, west; registered: 2"),
     "departures.py": (120, r"formula 6\.79; true 20\.30"),
+    "language_model.py": (120, r"resumed: 2 of 6 pieces were done before\n(.*\n)*.*epsilon"),
     "own_mechanism.py": (60, r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries"),
     "headline.py": (240, r"tmc2007: 4000 queries"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ import zarr
 
 import privote as pv
 from privote import votefiles
-from privote.arrayfiles import ArrayFile
+from privote.arrayfiles import ArrayFile, NpyStream
+from privote.storage import open_binary
 
 
 @pytest.fixture
@@ -173,3 +176,91 @@ def test_broken_files_are_refused_by_name(kind: str, message: str, tmp_path: Pat
     with pytest.raises(pv.InputError) as caught:
         votefiles.read(path)
     assert message in str(caught.value)
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+def zarr_with(path: Path, votes: np.ndarray, version: int, **attributes: object) -> Path:
+    cube = zarr.create_array(
+        path, shape=votes.shape, chunks=(5, 2, 3), dtype=bool, zarr_format=version
+    )
+    cube[:] = votes
+    cube.attrs.update(attributes)
+    return path
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_zarr_array_has_names_in_its_attributes(
+    version: int, tmp_path: Path, votes: np.ndarray
+) -> None:
+    voters = [f"site {place}" for place in range(votes.shape[1])]
+    labels = [f"label {place}" for place in range(votes.shape[2])]
+    path = zarr_with(tmp_path / "v.zarr", votes, version, voter_names=voters, label_names=labels)
+    ballots = pv.Ballots.of(path)
+    assert ballots.voter_names == tuple(voters)
+    assert ballots.label_names == tuple(labels)
+    assert np.array_equal(ballots.to_array(), votes)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a"], "must have one name a voter"),
+        ([["a"], ["b", "c"]], "v.zarr"),
+        ("all", "attribute 'voter_names' must be one axis of texts"),
+        ({"a": 1}, "attribute 'voter_names' must be one axis of texts"),
+        ([None, None], "attribute 'voter_names' must be one axis of texts"),
+    ],
+)
+def test_names_that_are_none_are_refused(
+    names: object, message: str, tmp_path: Path, votes: np.ndarray
+) -> None:
+    with pytest.raises(pv.BallotError, match=message):
+        pv.Ballots.of(zarr_with(tmp_path / "v.zarr", votes, 2, voter_names=names))
+
+
+def test_a_parquet_file_has_names_of_voters_in_its_metadata(
+    tmp_path: Path, votes: np.ndarray
+) -> None:
+    parquet(tmp_path / "v.parquet", votes)
+    table = pq.read_table(tmp_path / "v.parquet")
+    voters = [f"site {place}" for place in range(votes.shape[1])]
+    said = table.replace_schema_metadata({"voter_names": json.dumps(voters)})
+    pq.write_table(said, tmp_path / "v.parquet")
+    assert pv.Ballots.of(tmp_path / "v.parquet").voter_names == tuple(voters)
+    pq.write_table(table.replace_schema_metadata({"voter_names": "[1"}), tmp_path / "v.parquet")
+    with pytest.raises(pv.BallotError, match=r"v.parquet is not a readable Parquet file"):
+        pv.Ballots.of(tmp_path / "v.parquet")
+
+
+def test_votes_that_are_not_all_collected_are_refused(tmp_path: Path, votes: np.ndarray) -> None:
+    path = zarr_with(tmp_path / "v.zarr", votes, 2)
+    (path / ".privote").mkdir()
+    (path / ".privote" / "manifest.json").write_text("{}")
+    assert pv.Ballots.of(path)
+    (path / ".zarray").unlink()
+    with pytest.raises(pv.BallotError, match=r"v.zarr is not finished: collect the rest"):
+        pv.Ballots.of(path)
+
+
+# -- rows of an array behind a stream ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3)])
+def test_rows_of_a_stream(shape: tuple[int, ...], tmp_path: Path) -> None:
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    np.save(tmp_path / "a.npy", array)
+    rows = NpyStream(partial(open_binary, str(tmp_path / "a.npy")), "a.npy")
+    assert rows.shape == shape
+    assert rows.dtype == np.float32
+    assert np.array_equal(rows[2:5], array[2:5])
+    assert np.array_equal(rows[5:99], array[5:])
+
+
+def test_a_stream_that_is_no_array_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.asfortranarray(np.zeros((3, 2))))
+    (tmp_path / "n.npy").write_bytes(b"nothing")
+    for name, message in (("f.npy", "rows do not lie together"), ("n.npy", "does not begin as")):
+        with pytest.raises(pv.InputError, match=f"{name} is not a readable .npy file.*{message}"):
+            NpyStream(partial(open_binary, str(tmp_path / name)), name)

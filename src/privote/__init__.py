@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from .guardian import Guardian, bills
     from .labelling import label
-    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier
+    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier, collect_votes
     from .ledger import Budget, Ledger
     from .links import OptimalLink
     from .mechanisms import (
@@ -92,6 +92,7 @@ __all__ = [
     "advise",
     "audit",
     "bills",
+    "collect_votes",
     "datasets",
     "dependencies",
     "epsilon",
@@ -116,7 +117,7 @@ _NAMES = {
     "PrivoteError PrivoteWarning UnavailableError",
     "guardian": "Guardian bills",
     "labelling": "label",
-    "learning": "NeighbourBallots PATEClassifier PrivateClassifier",
+    "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "

@@ -12,6 +12,7 @@ import os
 import stat
 import struct
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -82,6 +83,32 @@ def read_npy(path: str | os.PathLike[str]) -> Array:
         return _mapped(file, shape, order, dtype, start)
     except Exception as error:  # whatever a damaged header leads to
         raise InputError(f"{file.name} is not a readable .npy file: {why(error)}") from None
+
+
+class NpyStream:
+    """The array of an ``.npy`` file that can only be read as a stream: rows when asked for."""
+
+    def __init__(self, opened: Callable[[], IO[bytes]], name: str) -> None:
+        self._opened, self._name = opened, name
+        try:
+            with opened() as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(0)
+                self.shape, order, self.dtype, self._start = _header(stream, size)
+                if order == "F" and len(self.shape) > 1:
+                    raise ValueError("its rows do not lie together: save it in C order")
+        except Exception as error:
+            raise InputError(f"{name} is not a readable .npy file: {why(error)}") from None
+
+    def __getitem__(self, rows: slice) -> Array:
+        start, stop, _ = rows.indices(self.shape[0])
+        width = math.prod(self.shape[1:]) * self.dtype.itemsize
+        with self._opened() as stream:
+            stream.seek(self._start + start * width)
+            data = stream.read((stop - start) * width)
+        if len(data) < (stop - start) * width:
+            raise InputError(f"{self._name} changed while it was read")
+        return np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])
 
 
 class ArrayFile:

@@ -22,9 +22,11 @@ from .arrayfiles import check_file, check_tree, check_unpacked, why
 from .ballots import Threshold, check_shape, check_threshold
 from .blocks import MISSING
 from .errors import BallotError, InputError, missing_extra
+from .names import Listed, Names, listed
 
 _ZARR, _PARQUET = "Zarr array", "Parquet file"
-_MOST_METADATA = 1 << 20
+_MOST_METADATA, _MOST_NAMES = 1 << 20, 1 << 24
+UNFINISHED = ".privote/manifest.json"  # what is there of a Zarr array before its metadata
 _SQUEEZED = 10_000  # in slices, so memory is bounded anyway: this bounds the time
 _CELLS = 1 << 27  # votes of one query: a gigabyte, as floats
 _TYPES = {"bool": 1, "float16": 2, "float32": 4, "float64": 8} | {
@@ -39,6 +41,7 @@ class LazyCube(ABC):
     """A cube (queries, voters, labels) that gives consecutive queries."""
 
     shape: tuple[int, int, int]
+    names = Names()
 
     def __init__(self, name: str, kind: str, shape: tuple[int, int, int]) -> None:
         self.shape = check_shape(shape)
@@ -69,36 +72,56 @@ def _readable(name: str, kind: str) -> Iterator[None]:
 
 
 def open_zarr(file: Path) -> LazyCube:
-    """Open a 3-D array, or the array ``votes`` of a group, once its metadata is harmless."""
+    """Open a 3-D array, or the array ``votes`` of a group, with the names that it has."""
+    array = open_array(file, "votes file", "votes")
+    return _ZarrCube(file.name, array, _zarr_names(file.name, dict(array.attrs)))
+
+
+def open_array(file: Path, what: str, inside: str) -> Any:
+    """Open a Zarr array, or the one called ``inside`` of a group, once its metadata is harmless."""
     try:
         import zarr
     except ImportError:
         raise missing_extra("files", "reading Zarr") from None
-    stored = check_tree(file, "votes file")
-    place, facts = _zarr_metadata(file)
+    stored = check_tree(file, what)
+    place, facts = _zarr_metadata(file, inside)
     shape, chunks, width = _check_v2(facts) if "zarray" in facts else _check_v3(facts)
     check_unpacked(f"a chunk of {file.name}", 0, math.prod(chunks) * width)
     check_unpacked(file.name, stored, math.prod(shape) * width, _SQUEEZED)
     with _readable(file.name, _ZARR):
+        beside = place / ".zattrs"
+        if beside.exists() and check_file(beside).stat().st_size > _MOST_NAMES:
+            raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
         # The array itself, not through its group, whose copy of the metadata nobody has judged.
         array = zarr.open_array(str(place), mode="r")
         if tuple(array.shape) != shape or array.dtype.kind not in "biuf":
             raise ValueError("it changed while it was read")
-    return _ZarrCube(file.name, array)
+    return array
+
+
+def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
+    """Return the names that an array's attributes have: ``voter_names`` and ``label_names``."""
+    with _readable(name, _ZARR):
+        found = {
+            f"{axis}s": listed(said[f"{axis}_names"], f"{name}: attribute '{axis}_names'")
+            for axis in ("voter", "label")
+            if f"{axis}_names" in said
+        }
+    return Names(**found)
 
 
 class _ZarrCube(LazyCube):
-    def __init__(self, name: str, array: Any) -> None:
+    def __init__(self, name: str, array: Any, names: Names) -> None:
         super().__init__(name, _ZARR, tuple(array.shape))
-        self._array = array
+        self._array, self.names = array, names
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         return np.asarray(self._array[start:stop])
 
 
-def _zarr_metadata(file: Path) -> tuple[Path, dict[str, Any]]:
+def _zarr_metadata(file: Path, inside: str) -> tuple[Path, dict[str, Any]]:
     """Return where the array lies and what its own metadata says; version 2 under ``zarray``."""
-    for place in (file, file / "votes"):
+    for place in (file, file / inside):
         held = [name for name in ("zarr.json", ".zarray") if (place / name).exists()]
         if len(held) > 1:
             raise BallotError(f"{file.name} has metadata of two versions of Zarr: keep one")
@@ -110,7 +133,13 @@ def _zarr_metadata(file: Path) -> tuple[Path, dict[str, Any]]:
         if facts.get("node_type") == "array":
             return place, facts
     arrays = sorted(f.parent.name for f in (*file.glob("*/.zarray"), *file.glob("*/zarr.json")))
-    raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays[:8])!r:.200}")
+    if (file / UNFINISHED).exists():
+        raise BallotError(
+            file.name, "is not finished: collect the rest of its votes first (privote votes)"
+        )
+    raise BallotError(
+        f"{file.name} has no array {inside!r}; it has: {', '.join(arrays[:8])!r:.200}"
+    )
 
 
 def _json(file: Path, name: str) -> dict[str, Any]:
@@ -279,6 +308,12 @@ def _public_sizes(table: Any, queries: int, voters: int, rows: int) -> tuple[int
     return queries, voters
 
 
+def _voter_names(name: str, table: Any) -> Listed:
+    """Return the names of voters that a file's schema metadata has, as a JSON list; or None."""
+    said = (table.schema_arrow.metadata or {}).get(b"voter_names")
+    return None if said is None else listed(json.loads(said), f"{name}: metadata 'voter_names'")
+
+
 class _ParquetCube(LazyCube):
     """Slices of a Parquet file as dense cubes; a ballot that is not there is missing."""
 
@@ -293,7 +328,7 @@ class _ParquetCube(LazyCube):
     ) -> None:
         super().__init__(name, _PARQUET, shape)
         self._table, self._labels, self._groups = table, labels, groups
-        self.label_names = tuple(labels)
+        self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
         self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .arrayfiles import ArrayFile, check_file, read_npy
-from .ballots import Ballots, Threshold, as_votes, check_shape, check_threshold
+from .ballots import Ballots, Threshold, as_votes, block_queries, check_shape, check_threshold
 from .blocks import Votes
 from .errors import BallotError, InputError
 from .names import Listed, Names, listed
 from .votesheets import of_sheet
+
+if TYPE_CHECKING:
+    from .streamed import LazyCube
 
 
 def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballots:
@@ -28,8 +31,10 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     ``.csv``, ``.tsv``: a row a ballot (:mod:`privote.votesheets`). ``.npy``: one 3-D array.
     ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``; names, if there are any, in the
     arrays ``query_names``, ``voter_ids`` and ``label_names``.
-    ``.zarr``: a 3-D array, or a group with the array ``votes``. ``.parquet``: one row a ballot,
-    with columns ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query.
+    ``.zarr``: a 3-D array, or a group with the array ``votes``; names, if there are any, in its
+    attributes ``voter_names`` and ``label_names``. ``.parquet``: one row a ballot, with columns
+    ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query; names of voters,
+    if they have any, in the schema's metadata ``voter_names``, a JSON list.
     """
     from .sheets import open_csv
     from .streamed import open_parquet, open_zarr
@@ -127,11 +132,11 @@ def _votes_of(file: Path, arrays: ArrayFile) -> npt.NDArray[Any]:
     return arrays.read("votes", mapped=True)
 
 
-def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
+def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
     """Check an array that only gives slices, slab by slab, and keep reading it that way."""
     shape = check_shape(tuple(array.shape))
     # A first pass that keeps nothing: what is wrong is found before anything is charged.
-    step = max(1, (1 << 23) // max(1, array.shape[1] * array.shape[2]))
+    step = block_queries(*shape[1:])
     missing = threshold is None
     for start in range(0, array.shape[0], step):
         try:
@@ -149,5 +154,4 @@ def _from_lazy(array: Any, threshold: Threshold) -> Ballots:
             return np.asarray(slab >= bar)
         return as_votes(slab, missing)
 
-    labels = getattr(array, "label_names", None)
-    return Ballots(shape, rows, missing=missing).named(Names(labels=labels))
+    return Ballots(shape, rows, missing=missing).named(array.names)

@@ -25,6 +25,7 @@ from .poll import plan_poll, poll
 from .predict import predict
 from .train import train
 from .tune import tune
+from .votes import votes
 from .wording import speak
 
 # No pretty tracebacks: they print local variables, and these may be votes.
@@ -63,7 +64,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, plan, tune, audit, train, predict, poll, demo, paper):
+for verb in (label, votes, plan, tune, audit, train, predict, poll, demo, paper):
     app.command()(verb)
 app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")

@@ -21,6 +21,8 @@ from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "votes": ("--votes", "VOTES"),
+    "voters": ("--voters", "VOTERS"),
+    "rows": ("ROWS",),
     "mechanism": ("--mechanism",),
     "sigmas": ("--values",),
     "thresholds": ("--values",),

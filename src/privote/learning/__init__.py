@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "Collected": "collecting.collect",
     "DPLinear": "direct.gradients",
     "DPMoments": "direct.moments",
     "DPSGDClassifier": "direct.dpsgd",
@@ -27,6 +28,7 @@ _HOMES = {
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",
     "cast": "teachers.votes",
+    "collect_votes": "collecting.collect",
     "train": "teachers.training",
 }
 

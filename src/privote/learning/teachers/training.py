@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,7 @@ from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
 from ...errors import InputError, whole
+from ...workers import each, one_thread
 from ..linear import one_class
 from ..rows import (
     Labels,
@@ -143,31 +144,23 @@ def _train_parts(
     progress: Callable[[int, int], None] | None,
 ) -> list[TrainedTeacher]:
     """Return the teachers of all parts, in order; ``part_of(number)`` gives each when due."""
-    # Imported here because it takes a second that other uses of the package should not pay.
-    from joblib import Parallel, delayed, effective_n_jobs
-
     fast = isinstance(model, LinearTeachers)
-    each = _AT_ONCE if fast else 1
-    at_once = each * max(1, int(effective_n_jobs(n_jobs)))
+    some = _AT_ONCE if fast else 1
+    due = ([part_of(n) for n in range(at, min(at + some, count))] for at in range(0, count, some))
     teachers: list[TrainedTeacher] = []
     # Fast teachers spend their time in products that let other threads run.
-    with _one_thread(), Parallel(n_jobs=n_jobs, prefer="threads" if fast else None) as pool:
-        for start in range(0, count, at_once):
-            stop = min(start + at_once, count)
-            groups = [
-                [part_of(number) for number in range(first, min(first + each, stop))]
-                for first in range(start, stop, each)
-            ]
-            for group in pool(delayed(_learn)(model, parts) for parts in groups):
-                teachers += group
+    with one_thread():
+        how: dict[str, Any] = {"n_jobs": n_jobs, "prefer": "threads" if fast else None}
+        for group in each(partial(_learn, model), due, at_once=1, **how):
+            teachers += group
             if progress is not None:
-                progress(stop, count)
+                progress(len(teachers), count)
     return teachers
 
 
 def _learn(model: Any, parts: list[Part]) -> list[TrainedTeacher]:
     """Return the teachers of a few parts: the work that is sent away."""
-    with _one_thread():
+    with one_thread():
         return [_learn_one(model, part) for part in parts]
 
 
@@ -246,21 +239,6 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
             f"{Y.shape[1]} labels from a part: {error}",
         ) from error
     return teacher
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Hold linear algebra to one thread: sums then have one order, and small ones no waiting."""
-    with _pools().limit(limits=1, user_api="blas"):
-        yield
-
-
-@cache
-def _pools() -> Any:
-    """Return the thread pools of this process's libraries; looking for them takes a while."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Collecting votes: many models asked about many public rows, into a votes file."""

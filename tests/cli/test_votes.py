@@ -1,0 +1,153 @@
+"""``privote votes``, and what ``privote label`` makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from tests.cli.conftest import Run
+
+import privote as pv
+
+pytest.importorskip("zarr")
+
+NAMES = [f"site {place}" for place in range(6)]
+LABELS = ("--labels", "flu,cold")
+ASK = """
+import time
+from pathlib import Path
+import numpy as np
+def vote(voter, rows):
+    if Path("slow").exists():
+        time.sleep(0.1)
+    return np.sin(9 * rows[:, :2] + len(voter) + ord(voter[-1])) > 0.2
+"""
+
+
+def rows() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(300, 3))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> dict[str, RandomForestClassifier]:
+    X = np.random.default_rng(1).normal(size=(90, 3))
+    (tmp_path / "models").mkdir()
+    made = {}
+    for seed, name in enumerate(NAMES):
+        made[name] = RandomForestClassifier(3, random_state=seed).fit(X, X[:, :2] > 0.1)
+        joblib.dump(made[name], tmp_path / "models" / f"{name}.joblib")
+    np.save(tmp_path / "rows.npy", rows())
+    return made
+
+
+def test_models_to_labels(
+    run: Run, models: dict[str, RandomForestClassifier], tmp_path: Path
+) -> None:
+    done = run("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
+    assert done.exit_code == 0, done.stderr
+    assert "votes written to  votes.zarr" in done.stdout
+    assert "Next: privote label votes.zarr" in done.stdout
+    found = pv.Ballots.of(tmp_path / "votes.zarr")
+    wanted = np.stack([model.predict(rows()) for model in models.values()], axis=1)
+    assert np.array_equal(found.to_array(), wanted)
+    settings = ("--mechanism", "binary", "--sigma", 2, "--epsilon", 8, "--delta", 1e-5)
+    more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
+    labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
+    assert labelled.exit_code == 0, labelled.stderr
+    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
+    assert "their names, whatever their order in the file" in labelled.stdout
+
+
+def test_json_says_sizes_and_no_names_of_voters(run: Run, models: object) -> None:
+    given = ("votes", "rows.npy", "models", *LABELS, "--output", "votes.parquet")
+    done = run(*given, "--chunk", 100, "--group", 4, "--json")
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["label_names"] == ["flu", "cold"]
+    assert (facts["queries"], facts["voters"], facts["labels"]) == (300, 6, 2)
+    assert (facts["pieces"], facts["done_before"], facts["lost_workers"]) == (6, 0, 0)
+    assert "site" not in done.stdout
+
+
+def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier]) -> None:
+    Path("names.txt").write_text("a\nb\nc\nd\ne\nf\n")
+    files = [f"models/{name}.joblib" for name in NAMES]
+    more = ("--threshold", "0.3,0.9", "--names", "names.txt", "--output", "v.zarr")
+    done = run("votes", "rows.npy", *files, "--labels", 2, *more)
+    assert done.exit_code == 0, done.stderr
+    chance = [
+        np.stack([part[:, 1] for part in model.predict_proba(rows())], axis=1)
+        for model in models.values()
+    ]
+    found = pv.Ballots.of("v.zarr")
+    assert np.array_equal(found.to_array(), np.stack(chance, axis=1) >= np.array([0.3, 0.9]))
+    assert found.voter_names == tuple("abcdef")
+    assert found.label_names is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("models", "--output", "v.zarr"), "--labels must be given"),
+        (("models", *LABELS, "--output", "v.npy"), "--output must end in .zarr or .parquet"),
+        (("nobody", *LABELS, "--output", "v.zarr"), "VOTERS must be files that end in"),
+        (("ask:vote", *LABELS, "--output", "v.zarr"), "--names must be given with a function"),
+        (("models", "--labels", 3, "--output", "v.zarr"), "voter 'site 0' on queries 0 to 63: "),
+        (
+            ("models", *LABELS, "--output", "v.zarr", "--address", "tcp://x:1"),
+            "--address is of a cluster: it goes with --backend dask or --backend ray",
+        ),
+        (
+            ("models", *LABELS, "--columns", "a", "--output", "v.zarr"),
+            "--columns goes with a table",
+        ),
+    ],
+)
+def test_refusals_name_options(
+    words: tuple[object, ...], message: str, run: Run, models: object
+) -> None:
+    done = run("votes", "rows.npy", *words)
+    assert done.exit_code == 2
+    assert f"error: {message}" in done.stderr
+    assert not Path("v.zarr").exists()
+
+
+def test_killed_and_resumed(run: Run, models: object, tmp_path: Path) -> None:
+    """Kill -9 of the command in the middle, with its workers still alive, and the same again."""
+    (tmp_path / "ask_slowly.py").write_text(ASK)
+    (tmp_path / "slow").touch()
+    words = ["votes", "rows.npy", "ask_slowly:vote", *LABELS, "--names", ",".join(NAMES)]
+    words += ["--chunk", "10", "--group", "2", "--workers", "2"]
+    command = [sys.executable, "-m", "privote", *words, "--output", "votes.zarr"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=dict(os.environ))
+    marks = tmp_path / "votes.zarr" / ".privote" / "done"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and len([*marks.glob("*")]) < 5:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 5 <= len([*marks.glob("*")]) < 90
+    (tmp_path / "slow").unlink()
+    unread = run("label", "votes.zarr", "--epsilon", 1, "--delta", 1e-5, "--output", "l.csv")
+    assert "votes.zarr is not finished" in unread.stderr
+    again = run(*words, "--output", "votes.zarr")
+    assert again.exit_code == 2
+    assert "was begun; give --resume to go on with it, or --force to begin anew" in again.stderr
+    done = run(*words, "--output", "votes.zarr", "--resume", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["done_before"] >= 5
+    whole = run(*words, "--output", "whole.zarr")
+    assert whole.exit_code == 0, whole.stderr
+    first, second = (pv.Ballots.of(tmp_path / f"{n}.zarr").to_array() for n in ("votes", "whole"))
+    assert np.array_equal(first, second)
+    assert first.any()
+    assert not first.all()

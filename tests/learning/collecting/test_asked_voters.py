@@ -1,0 +1,226 @@
+"""Voters of every kind answer alike, and what is no answer is refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from privote.errors import InputError
+from privote.learning import LinearStudent, save_student
+from privote.learning.collecting.rows import open_rows
+from privote.learning.collecting.voters import (
+    FunctionVoters,
+    HeldVoters,
+    SavedVoters,
+    check_answer,
+    open_voters,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+Y = (X @ RNG.normal(size=(3, 2)) > 0.2).astype(int)
+
+
+def forest(seed: int = 0) -> RandomForestClassifier:
+    return RandomForestClassifier(3, random_state=seed).fit(X, Y)
+
+
+def say(voter: str, rows: Any) -> np.ndarray:
+    return np.asarray(rows)[:, :2] > len(voter)
+
+
+# -- what models say ---------------------------------------------------------------------------
+
+
+def test_a_model_predicts_or_gives_probabilities() -> None:
+    model = forest()
+    voters = HeldVoters((model,), ("a",))
+    assert np.array_equal(voters.ask(0, X, 2, False), model.predict(X))
+    chance = np.stack([part[:, 1] for part in model.predict_proba(X)], axis=1)
+    assert np.array_equal(voters.ask(0, X, 2, True), chance)
+
+
+@pytest.mark.parametrize("suffix", [".joblib", ".pkl", ".pickle"])
+def test_a_saved_model_answers_as_it_did(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"north{suffix}"
+    if suffix == ".joblib":
+        joblib.dump(forest(), path, compress=3)
+    else:
+        path.write_bytes(pickle.dumps(forest()))
+    voters = open_voters([path])
+    assert voters.names == ("north",)
+    again = pickle.loads(pickle.dumps(voters))
+    assert np.array_equal(again.ask(0, X, 2, False), forest().predict(X))
+
+
+def test_students_know_their_labels(tmp_path: Path) -> None:
+    student = LinearStudent().fit(X, Y)
+    for name in ("a", "b"):
+        save_student(tmp_path / f"{name}.student", student, label_names=["flu", "cold"])
+    voters = open_voters(tmp_path)
+    assert voters.label_names() == ("flu", "cold")
+    assert np.array_equal(voters.ask(1, X, 2, False), student.predict(X))
+    assert np.array_equal(voters.ask(1, X, 2, True), student.predict_proba(X))
+    save_student(tmp_path / "b.student", student, label_names=["cold", "flu"])
+    with pytest.raises(InputError, match="voters 'a' and 'b' must know the same labels"):
+        open_voters(tmp_path).ask(0, X, 2, False)
+
+
+def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.assign(note="words").to_csv(tmp_path / "rows.csv", index=False)
+    rows = open_rows(tmp_path / "rows.csv")
+    rows.prepare(len(X))
+    table = rows.part(0, len(X)).load()
+    learner = make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression()))
+    named = learner.fit(frame[["c", "a"]], Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # scikit-learn warns of rows without names
+        said = HeldVoters((named,), ("a",)).ask(0, table, 2, False)
+    assert np.array_equal(said, named.predict(frame[["c", "a"]]))
+    with pytest.raises(InputError, match="column 'note' must hold numbers"):
+        HeldVoters((forest(),), ("a",)).ask(0, table, 2, False)
+
+
+def test_a_function_gets_the_voter_and_rows(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("a,w\n1,x\n2,y\n")
+    rows = open_rows(tmp_path / "r.csv")
+    rows.prepare(2)
+    seen: list[Any] = []
+    voters = FunctionVoters(lambda voter, part: seen.append((voter, part)), ("anna", "bob"))
+    voters.some(1, 2).ask(0, rows.part(0, 2).load(), 2, False)
+    voters.ask(0, X, 2, False)
+    assert seen[0][0] == "bob"
+    assert seen[0][1]["a"].tolist() == [1.0, 2.0]
+    assert seen[0][1]["w"].tolist() == ["x", "y"]
+    assert seen[1][1] is X
+
+
+def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ask_by_name.py").write_text("def vote(voter, rows):\n    return rows\nn = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # so that what is added is gone afterwards
+    voters = open_voters("ask_by_name:vote", ["a"])
+    assert voters.ask(0, X, 2, False) is X
+    before = voters.facts()
+    assert before["function"] == "ask_by_name:vote"
+    (tmp_path / "ask_by_name.py").write_text("def vote(voter, rows):\n    return 1 - rows\n")
+    assert voters.facts() != before
+    for name, message in (
+        ("ask_by_name:n", "must be a function, and is 3"),
+        ("ask_by_name:nobody", "cannot be imported: module .* has no attribute"),
+        ("no_such_module:f", "cannot be imported: No module named"),
+    ):
+        with pytest.raises(InputError, match=f"voters '{name}' {message}"):
+            open_voters(name, ["a"])
+
+
+# -- who they are ------------------------------------------------------------------------------
+
+
+def test_a_folder_in_the_order_of_names(tmp_path: Path) -> None:
+    for name in ("site 10.joblib", "site 2.joblib", "notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert open_voters(tmp_path).names == ("site 2", "site 10")
+    assert open_voters([tmp_path / "site 10.joblib", tmp_path]).names[0] == "site 10"
+    assert open_voters(tmp_path, ["a", "b"]).names == ("a", "b")
+    assert open_voters({"x": tmp_path / "site 2.joblib"}).names == ("x",)
+
+
+def test_a_model_that_changed_is_refused_by_name(tmp_path: Path) -> None:
+    joblib.dump(forest(), tmp_path / "north.joblib")
+    voters = open_voters(tmp_path)
+    joblib.dump(forest(1), tmp_path / "north.joblib")
+    with pytest.raises(InputError, match=r"voter 'north': the model '.*' changed since collecting"):
+        voters.ask(0, X, 2, False)
+
+
+def test_a_model_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
+    (tmp_path / "north.pkl").write_bytes(b"nothing")
+    voters = open_voters(tmp_path)
+    assert isinstance(voters, SavedVoters)
+    with pytest.raises(InputError, match=r"voter 'north': the model .* cannot be loaded"):
+        voters.ask(0, X, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("voters", "names", "message"),
+    [
+        (say, None, "names must be given with a function"),
+        ([], None, "voters must be files, or models, or a function"),
+        ("model.onnx", None, "voters must be files that end in .joblib"),
+        ("nobody.joblib", None, "nobody.joblib' does not exist"),
+        ({"a": 1}, ["b"], "names cannot be given: these voters have names"),
+        ([1, "a.joblib"], None, "voters must be files, or models, or a function"),
+    ],
+)
+def test_refused(voters: Any, names: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_voters(voters, names)
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no file that ends in .joblib"):
+        open_voters(tmp_path)
+    (tmp_path / "a.joblib").write_bytes(b"")
+    with pytest.raises(InputError, match="names must be 1, one a model in order, got 2"):
+        open_voters(os.fspath(tmp_path), ["a", "b"])
+
+
+# -- what is an answer -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "labels"),
+    [
+        (np.array([[1, 0], [0, 1]]), 2),
+        (np.array([[True, False], [False, True]]), 2),
+        ([[1.0, 0.0], [0.0, 1.0]], 2),
+        (np.array([1, 0]), 1),
+    ],
+)
+def test_votes_in_every_type(said: Any, labels: int) -> None:
+    found = check_answer(said, 0, 2, labels, None)
+    assert found.dtype == bool
+    assert np.array_equal(found, np.asarray(said).reshape(2, labels) == 1)
+
+
+def test_a_probability_at_the_threshold_is_a_yes() -> None:
+    said = np.array([[0.5, 0.49], [0.2, 0.9]])
+    assert check_answer(said, 0, 2, 2, 0.5).tolist() == [[True, False], [False, True]]
+    assert check_answer(said, 0, 2, 2, np.array([0.6, 0.4])).tolist() == [
+        [False, True],
+        [False, True],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "bar", "message"),
+    [
+        (np.zeros((2, 3)), None, r"must answer with the shape \(2, 2\), got \(2, 3\)"),
+        (np.zeros(2), None, r"must answer with the shape \(2, 2\), got \(2,\)"),
+        (np.array([["a", "b"]] * 2), None, "must answer with numbers, got <U1"),
+        (None, None, r"must answer with the shape \(2, 2\), got \(\)"),
+        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1 is -1; a vote must be 0 or 1"),
+        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 is 0.5; .*threshold for prob"),
+        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1 is nan"),
+        (np.array([[0, np.nan], [1, 1]]), 0.5, r"a probability must lie in \[0, 1\]"),
+        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1 is 1.5"),
+    ],
+)
+def test_what_is_no_answer_is_refused(said: Any, bar: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_answer(said, 10, 2, 2, bar)

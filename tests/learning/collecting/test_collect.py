@@ -1,0 +1,600 @@
+"""Votes are collected once each, whoever does the work and whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import privote as pv
+from privote.learning.collecting import collect as collect_room
+from privote.learning.collecting import pieces
+from privote.learning.collecting.pieces import Grid
+from privote.storage import Folder
+from privote.workers import WorkerLostError
+
+pytest.importorskip("zarr")
+pytest.importorskip("pyarrow")
+
+ROWS, LABELS = 50, 3
+NAMES = ("anna", "bob", "cleo", "dan", "eve")
+BOTH = pytest.mark.parametrize("suffix", [".zarr", ".parquet"])
+
+
+def public() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(ROWS, 4))
+
+
+def vote(voter: str, rows: Any) -> np.ndarray:
+    """Say something that depends on the voter and on the rows, and on nothing else."""
+    shift = NAMES.index(voter) / 5
+    return np.stack([np.sin(17 * rows[:, label] + shift) > 0.3 for label in range(LABELS)], axis=1)
+
+
+def truth() -> np.ndarray:
+    return np.stack([vote(name, public()) for name in NAMES], axis=1)
+
+
+def collect(output: Any, voters: Any = vote, rows: Any = None, **how: Any) -> Any:
+    given = {"labels": ["x", "y", "z"], "names": NAMES, "chunk": 16, "group": 2, **how}
+    return pv.collect_votes(voters, public() if rows is None else rows, output, **given)
+
+
+def read(output: Any) -> np.ndarray:
+    return pv.Ballots.of(output).to_array()
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    """Return every file of a finished Zarr array."""
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*.0")}
+
+
+# -- what comes out ----------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("chunk", [1, 7, 16, 50, 1000])
+@pytest.mark.parametrize("group", [1, 2, 5])
+def test_votes_are_what_voters_said(suffix: str, chunk: int, group: int, tmp_path: Path) -> None:
+    output = tmp_path / f"votes{suffix}"
+    found = collect(output, chunk=chunk, group=group)
+    assert (found.queries, found.voters, found.labels) == (ROWS, len(NAMES), LABELS)
+    ballots = pv.Ballots.of(output)
+    assert np.array_equal(ballots.to_array(), truth())
+    assert ballots.voter_names == NAMES
+    assert ballots.label_names == ("x", "y", "z")
+    assert {file.name for file in tmp_path.iterdir()} == {output.name}
+
+
+def test_zarr_holds_packed_bits(tmp_path: Path) -> None:
+    collect(tmp_path / "v.zarr")
+    chunks = held(tmp_path / "v.zarr")
+    assert len(chunks) == 4 * 3
+    assert {len(data) for data in chunks.values()} == {1 + 16 * 2 * LABELS // 8}
+    assert not pv.Ballots.of(tmp_path / "v.zarr").missing
+    import zarr
+
+    assert np.array_equal(zarr.open_array(tmp_path / "v.zarr", mode="r")[:], truth())
+
+
+def test_labels_that_have_no_names(tmp_path: Path) -> None:
+    collect(tmp_path / "v.zarr", labels=3)
+    collect(tmp_path / "v.parquet", labels=3)
+    assert pv.Ballots.of(tmp_path / "v.zarr").label_names is None
+    assert pv.Ballots.of(tmp_path / "v.parquet").label_names == ("label_0", "label_1", "label_2")
+
+
+@BOTH
+def test_probabilities_become_votes(suffix: str, tmp_path: Path) -> None:
+    output = tmp_path / f"v{suffix}"
+    for bar in (0.4, [0.2, 0.4, 0.6]):
+        chance = {name: np.random.default_rng(ord(name[0])).random((ROWS, 3)) for name in NAMES}
+        place = {tuple(row): at for at, row in enumerate(public())}
+
+        def say(voter: str, rows: Any, chance: Any = chance, place: Any = place) -> Any:
+            return chance[voter][[place[tuple(row)] for row in rows]]
+
+        collect(output, say, threshold=bar, force=True)
+        assert np.array_equal(read(output), np.stack([*chance.values()], axis=1) >= np.array(bar))
+
+
+@pytest.mark.parametrize("kind", [".npy", ".csv"])
+def test_saved_models_on_files_of_rows(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    X = np.random.default_rng(1).normal(size=(90, 4))
+    models = {}
+    for seed, name in enumerate(NAMES):
+        models[name] = RandomForestClassifier(3, random_state=seed).fit(X, X[:, :3] > 0.1)
+        joblib.dump(models[name], tmp_path / "models" / f"{name}.joblib")
+    if kind == ".npy":
+        np.save(tmp_path / "rows.npy", public())
+    else:
+        np.savetxt(tmp_path / "rows.csv", public(), "%r", ",", header="a,b,c,d", comments="")
+    rows = tmp_path / f"rows{kind}"
+    wanted = np.stack([model.predict(public()) for model in models.values()], axis=1)
+    pv.collect_votes(tmp_path / "models", rows, tmp_path / "v.zarr", labels=3, group=2, workers=2)
+    assert np.array_equal(read(tmp_path / "v.zarr"), wanted)
+    pv.collect_votes(models, rows, tmp_path / "w.zarr", labels=3)
+    assert np.array_equal(read(tmp_path / "w.zarr"), wanted)
+    assert pv.Ballots.of(tmp_path / "w.zarr").voter_names == NAMES
+
+
+@pytest.mark.parametrize(("voters", "group"), [(1, 1), (32, 32), (33, 17), (50, 25), (100, 25)])
+def test_groups_of_voters_are_alike(voters: int, group: int, tmp_path: Path) -> None:
+    """Every group but the last is as large as this one: padding takes room."""
+    names = [str(place) for place in range(voters)]
+    how: dict[str, Any] = {"labels": 1, "names": names}
+    pv.collect_votes(lambda _, rows: rows[:, 0] > 0, public(), tmp_path / "v.zarr", **how)
+    import zarr
+
+    assert zarr.open_array(tmp_path / "v.zarr", mode="r").chunks == (50, group, 1)
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    collect(tmp_path / "v.zarr", progress=lambda *at: told.append(at))
+    assert told == [(done, 12) for done in range(1, 13)]
+
+
+def test_a_piece_is_packed_and_unpacked() -> None:
+    grid = Grid(queries=9, voters=3, labels=5, chunk=4, group=2)
+    votes = np.random.default_rng(0).random((3, 1, 5)) < 0.5
+    data = grid.pack(votes)
+    assert len(data) == grid.size
+    back = grid.unpack(data)
+    assert np.array_equal(back[:3, :1], votes)
+    assert not back[3:].any()
+    assert not back[:, 1:].any()
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+@BOTH
+def test_behind_a_url(scheme: str, suffix: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    base = f"file://{tmp_path}" if scheme == "file" else f"memory://{uuid.uuid4().hex}"
+    url = f"{base}/votes{suffix}"
+    collect(url)
+    assert collect(url, resume=True).done_before == 12
+    there = tmp_path / "there" / f"votes{suffix}"
+    there.parent.mkdir()
+    system, path = fsspec.core.url_to_fs(url)
+    system.get(path, str(there), recursive=True)
+    assert np.array_equal(read(there), truth())
+    collect(url, lambda voter, rows: ~vote(voter, rows), force=True)
+
+
+# -- who does the work -------------------------------------------------------------------------
+
+_MODULE = """
+import os, signal
+import numpy as np
+NAMES = ("anna", "bob", "cleo", "dan", "eve")
+def plain(voter, rows):
+    shift = NAMES.index(voter) / 5
+    return np.stack([np.sin(17 * rows[:, k] + shift) > 0.3 for k in range(3)], axis=1)
+def dies_once(voter, rows):
+    if voter == "dan":
+        try:
+            os.close(os.open({mark!r}, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return plain(voter, rows)
+def always_dies(voter, rows):
+    if voter == "dan":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return plain(voter, rows)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write a module of functions that kill their process, into the folder where one works."""
+    name = f"voters_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(_MODULE.format(mark=str(tmp_path / "mark")))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # so that what is added is gone afterwards
+    return name
+
+
+def compare_with_one_worker(backend: str, module: str, tmp_path: Path) -> Any:
+    np.save(tmp_path / "rows.npy", public())
+    collect(tmp_path / "one.zarr", f"{module}:plain", tmp_path / "rows.npy")
+    how: dict[str, Any] = {"backend": backend, "workers": 2}
+    killed = collect(tmp_path / "two.zarr", f"{module}:dies_once", tmp_path / "rows.npy", **how)
+    assert (tmp_path / "mark").exists()
+    assert held(tmp_path / "two.zarr") == held(tmp_path / "one.zarr")
+    assert np.array_equal(read(tmp_path / "two.zarr"), truth())
+    return killed
+
+
+def test_loky_with_a_worker_killed(module: str, tmp_path: Path) -> None:
+    assert compare_with_one_worker("loky", module, tmp_path).lost_workers == 1
+
+
+def test_dask_with_a_worker_killed(module: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    compare_with_one_worker("dask", module, tmp_path)
+
+
+@pytest.mark.slow
+def test_ray_with_a_worker_killed(module: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    compare_with_one_worker("ray", module, tmp_path)
+
+
+def test_a_model_that_always_kills_its_worker_is_not_asked_for_ever(
+    module: str, tmp_path: Path
+) -> None:
+    how: dict[str, Any] = {"backend": "loky", "workers": 2}
+    with pytest.raises(pv.PrivoteError, match=r"a worker died.* \d+ of 12 pieces are done; with"):
+        collect(tmp_path / "v.zarr", f"{module}:always_dies", **how)
+    with pytest.raises(pv.BallotError, match=r"v.zarr is not finished"):
+        read(tmp_path / "v.zarr")
+
+
+def test_many_workers_may_die_as_long_as_pieces_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six deaths in all, none comes right after another without a piece in between."""
+    real, deaths = collect_room.each, []
+
+    def dying(work: Any, given: Any) -> Any:
+        for number, result in enumerate(real(work, given)):
+            if number == 2 and len(deaths) < 6:
+                deaths.append(number)
+                raise WorkerLostError("a worker died")
+            yield result
+
+    monkeypatch.setattr(collect_room, "each", dying)
+    assert collect(tmp_path / "v.zarr", chunk=2).lost_workers == 6
+    assert np.array_equal(read(tmp_path / "v.zarr"), truth())
+
+
+def test_a_place_that_loses_what_is_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Folder, "mark", lambda *_: None)
+    with pytest.raises(pv.InputError, match="output does not keep what is written"):
+        collect(tmp_path / "v.zarr")
+
+
+def test_threads_that_joblib_was_told_of(tmp_path: Path) -> None:
+    with joblib.parallel_config("threading", n_jobs=2):
+        collect(tmp_path / "v.zarr")
+    assert np.array_equal(read(tmp_path / "v.zarr"), truth())
+
+
+# -- what dies, and goes on --------------------------------------------------------------------
+
+
+def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run work in a process that dies in the middle of its so-manieth change to the disk.
+
+    Returns whether it came so far.
+    """
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        signal.alarm(60)
+        count = 0
+
+        def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
+            def change(self: Folder, *given: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count == step:
+                    if half and len(given) == 2 and isinstance(given[1], bytes):
+                        name = f".{given[0]}.{uuid.uuid4().hex}.part"
+                        Path(self.place).mkdir(parents=True, exist_ok=True)
+                        Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(self, *given)
+
+            return change
+
+        for name in ("write", "mark", "take", "remove"):
+            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name), name == "write"))
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+@BOTH
+def test_killed_at_every_step_and_resumed(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = 1
+    while True:
+        output = tmp_path / f"{step}{suffix}"
+        asked: list[str] = []
+
+        def counted(voter: str, rows: Any, asked: list[str] = asked) -> Any:
+            asked.append(voter)
+            return vote(voter, rows)
+
+        if not killed_at(step, lambda: collect(output, counted, chunk=25), monkeypatch):  # noqa: B023
+            break
+        if suffix == ".zarr" and output.exists() and not (output / ".zarray").exists():
+            with pytest.raises(pv.BallotError, match=r"is not finished|has no array"):
+                read(output)
+        begun = (output if suffix == ".zarr" else Path(f"{output}.pieces")).exists()
+        if begun and not any(tmp_path.glob(f"{step}{suffix}*/.privote/manifest.json")):
+            with pytest.raises(pv.InputError, match="holds nothing to go on with"):
+                collect(output, counted, chunk=25, resume=True)
+            step += 1
+            continue
+        found = collect(output, counted, chunk=25, resume=True)
+        assert np.array_equal(read(output), truth())
+        assert found.pieces == 6
+        assert len(asked) == sum(  # nobody is asked again about what is done
+            2 if piece < 4 else 1 for piece in range(found.done_before, 6)
+        )
+        assert pv.Ballots.of(output).voter_names == NAMES
+        step += 1
+    assert step > 15  # a manifest, a key, six pieces and marks, and the end
+    assert np.array_equal(read(output), truth())
+
+
+def test_a_piece_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
+    output, calls = tmp_path / "v.zarr", 0
+
+    def breaks(voter: str, rows: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 15:
+            raise KeyError("gone")
+        return vote(voter, rows)
+
+    with pytest.raises(
+        pv.BallotError,
+        match=r"voter 'cleo' on queries 48 to 49: KeyError: 'gone'. 7 of 12 pieces are done; "
+        "with resume=True",
+    ):
+        collect(output, breaks)
+    marks = output / ".privote" / "done"
+    assert len([*marks.iterdir()]) == 7
+    (output / "0.0.0").write_bytes(b"half")
+    (marks / "1.0.0").unlink()
+    assert collect(output, breaks, resume=True).done_before == 5
+    assert np.array_equal(read(output), truth())
+
+
+def test_a_worker_of_another_run_writes_nothing(tmp_path: Path) -> None:
+    """A worker that outlives its run finds another one there, or the finished votes."""
+    output, grid = tmp_path / "v.zarr", Grid(queries=50, voters=5, labels=3, chunk=16, group=2)
+    old = pieces.Output(str(output)).claim({"voters": ["other models"]})
+    wrong = np.ones((16, 2, 3), bool)
+    late: list[str] = []
+
+    def vote_meanwhile(voter: str, rows: Any) -> Any:
+        try:
+            old.keep(grid, (3, 2), wrong)
+        except pv.InputError as error:
+            late.append(str(error))
+        return vote(voter, rows)
+
+    old.folder.remove()
+    collect(output, vote_meanwhile)
+    with pytest.raises(pv.InputError, match="was taken over"):
+        old.keep(grid, (0, 0), wrong)
+    assert len(late) == 20
+    assert all("was taken over by another run" in message for message in late)
+    assert np.array_equal(read(output), truth())
+
+
+@BOTH
+def test_what_is_finished_stays(suffix: str, tmp_path: Path) -> None:
+    output = tmp_path / f"v{suffix}"
+    collect(output)
+    with pytest.raises(pv.InputError, match="exists; give resume=True to go on with it, or force"):
+        collect(output)
+    found = collect(output, resume=True)
+    assert (found.done_before, found.pieces) == (12, 12)
+    with pytest.raises(pv.InputError, match="rows must be the same as when collecting began"):
+        collect(output, resume=True, rows=public() + 1)
+    collect(output, rows=public() + 1, force=True)
+    assert not np.array_equal(read(output), truth())
+
+
+# -- what changed meanwhile --------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """Begin to collect from five models and a file of rows, and break off."""
+    (tmp_path / "models").mkdir()
+    X = np.random.default_rng(1).normal(size=(90, 4))
+    for seed, name in enumerate(NAMES):
+        model = RandomForestClassifier(3, random_state=seed).fit(X, X[:, :3] > 0.1)
+        joblib.dump(model, tmp_path / "models" / f"{name}.joblib")
+    np.save(tmp_path / "rows.npy", public())
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        again(tmp_path, progress=interrupt)
+    return tmp_path
+
+
+def again(folder: Path, **how: Any) -> Any:
+    given: dict[str, Any] = {"labels": ["x", "y", "z"], "chunk": 16, "group": 2, **how}
+    voters = given.pop("voters", folder / "models")
+    return pv.collect_votes(voters, folder / "rows.npy", folder / "v.zarr", **given)
+
+
+def test_the_same_goes_on(begun: Path) -> None:
+    assert 0 < again(begun, resume=True).done_before < 12
+    assert read(begun / "v.zarr").shape == (ROWS, 5, 3)
+
+
+def test_a_changed_model_is_refused_by_name(begun: Path) -> None:
+    X = np.random.default_rng(2).normal(size=(90, 4))
+    joblib.dump(RandomForestClassifier(3).fit(X, X[:, :3] > 0), begun / "models" / "bob.joblib")
+    with pytest.raises(pv.InputError, match="the model of voter 'bob' changed since collecting"):
+        again(begun, resume=True)
+
+
+def test_changed_rows_are_refused_by_name(begun: Path) -> None:
+    changed = public()
+    changed[17, 2] += 1e-9
+    np.save(begun / "rows.npy", changed)
+    with pytest.raises(pv.InputError, match=r"rows must be the same as .*, and rows.npy is not"):
+        again(begun, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"labels": ["x", "y", "w"]}, r"labels must be as it was when collecting began, \['x', 'y"),
+        ({"threshold": 0.5}, "threshold must be as it was when collecting began, None, got 0.5"),
+        ({"chunk": 8}, "chunk must be as it was when collecting began, 16, got 8"),
+        ({"group": 5}, "group must be as it was"),
+        ({"names": ["a", "b", "c", "d", "e"]}, "names must be as it was"),
+        ({"voters": vote, "names": NAMES}, "voters must be the same as when collecting began"),
+        ({"force": True}, "resume goes without force"),
+    ],
+)
+def test_other_settings_are_refused(how: dict[str, Any], message: str, begun: Path) -> None:
+    before = held(begun / "v.zarr")
+    with pytest.raises(pv.InputError, match=message):
+        again(begun, resume=True, **how)
+    assert held(begun / "v.zarr") == before
+
+
+def test_cut_as_before_unless_told(begun: Path) -> None:
+    given: dict[str, Any] = {"labels": ["x", "y", "z"], "resume": True}
+    pv.collect_votes(begun / "models", begun / "rows.npy", begun / "v.zarr", **given)
+    assert len(held(begun / "v.zarr")) == 12
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda said: said[:-1], r"must answer with the shape \(16, 3\), got \(15, 3\)"),
+        (lambda said: np.where(said, np.nan, 0), "query 16, label . is nan; a vote must be 0 or 1"),
+        (lambda said: said * 2, "is 2; a vote must be 0 or 1"),
+        (lambda said: said / 0, "ZeroDivisionError|is nan|is inf"),
+        (lambda said: said.missing, "AttributeError: "),
+    ],
+)
+@BOTH
+def test_a_voter_that_errs_is_named(
+    wrong: Callable[[Any], Any], message: str, suffix: str, tmp_path: Path
+) -> None:
+    def vote_wrongly(voter: str, rows: Any) -> Any:
+        said = vote(voter, rows)
+        late = np.array_equal(rows, public()[16:32])
+        with np.errstate(all="ignore"):
+            return wrong(said) if voter == "cleo" and late else said
+
+    output = tmp_path / f"v{suffix}"
+    with pytest.raises(
+        pv.BallotError, match=f"voter 'cleo' on queries 16 to 31: .*({message}).* 5 of 12 pieces"
+    ):
+        collect(output, vote_wrongly)
+    assert not pieces.Output(str(output)).finished()
+    collect(output, force=True)
+    assert np.array_equal(read(output), truth())
+
+
+def test_a_first_piece_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    for suffix in (".zarr", ".parquet"):
+        with pytest.raises(pv.BallotError, match="voter 'anna' on queries 0 to 15: must answer"):
+            collect(tmp_path / f"v{suffix}", labels=2)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"labels": None}, "labels must be given: their names, or how many there are"),
+        ({"labels": ["a", "a"]}, "labels must have a name of its own for every label"),
+        ({"labels": "abc"}, "labels must be several names"),
+        ({"labels": 0}, "labels must be an integer of at least 1"),
+        ({"names": ["a", "a"]}, "must have a name of its own for every voter"),
+        ({"threshold": 2}, r"threshold must lie in \[0, 1\]"),
+        ({"threshold": [0.1, 0.2]}, "threshold must be one value or one per label"),
+        ({"chunk": 0}, "chunk must be an integer of at least 1"),
+        ({"group": -1}, "group must be an integer of at least 1"),
+        ({"backend": "spark"}, "backend must be one of"),
+        ({"columns": ["a"]}, "columns goes with a table"),
+        ({"voters": 3, "names": None}, "voters must be"),
+    ],
+)
+def test_refused(how: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(pv.InputError, match=message):
+        collect(tmp_path / "v.zarr", **how)
+
+
+def test_places_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(pv.InputError, match=r"output must end in .zarr or .parquet"):
+        collect(tmp_path / "v.npy")
+    (tmp_path / "mine.zarr").mkdir()
+    (tmp_path / "mine.zarr" / "precious").write_text("x")
+    (tmp_path / "mine.parquet").write_text("x")
+    for name in ("mine.zarr", "mine.parquet"):
+        with pytest.raises(pv.InputError, match="was not made by collecting votes, and is not"):
+            collect(tmp_path / name, force=True)
+        with pytest.raises(pv.InputError, match="holds nothing to go on with"):
+            collect(tmp_path / name, resume=True)
+    assert (tmp_path / "mine.zarr" / "precious").exists()
+    assert (tmp_path / "mine.parquet").read_text() == "x"
+
+
+def test_a_format_to_come_is_refused(tmp_path: Path) -> None:
+    Folder(str(tmp_path / "v.zarr" / ".privote")).write("manifest.json", b'{"format": 99}')
+    assert pieces.Output(str(tmp_path / "v.zarr")).manifest() == {"format": 99}
+    with pytest.raises(pv.InputError, match="holds nothing to go on with"):
+        collect(tmp_path / "v.zarr", resume=True)
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+_LARGE = """
+import resource, sys
+import numpy as np
+import privote as pv
+def vote(voter, rows):
+    return rows[:, :5] > float(voter)
+names = [str(place / 20) for place in range(20)]
+pv.collect_votes(vote, sys.argv[1], sys.argv[2], labels=5, names=names)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@BOTH
+def test_memory_does_not_grow_with_the_rows(suffix: str, tmp_path: Path) -> None:
+    used = []
+    for place, rows in enumerate((20_000, 600_000)):
+        file = tmp_path / f"{place}.npy"
+        array = np.lib.format.open_memmap(file, "w+", np.float32, (rows, 32))
+        array[::1000] = 1
+        array.flush()
+        done = subprocess.run(
+            [sys.executable, "-c", _LARGE, str(file), str(tmp_path / f"{place}{suffix}")],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=240,
+        )
+        used.append(int(done.stdout))
+    assert used[1] < used[0] + 100, used  # MiB; the rows alone are 73, the votes 57 as bytes

@@ -1,0 +1,188 @@
+"""Public rows come the same from every format, wherever they are cut."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privote.errors import InputError
+from privote.learning.collecting.rows import Table, open_rows
+
+ROWS = 23
+
+
+def numbers() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(ROWS, 3))
+
+
+def csv_of(array: np.ndarray) -> str:
+    """Return a CSV file with what people put there: texts with breaks, gaps, blank lines."""
+    lines = ["a,b,c,note,code"]
+    for place, row in enumerate(array):
+        cells = ",".join(map(repr, map(float, row)))
+        lines.append(f'{cells},"line {place},\nand ""more"" ü",{place if place != 20 else "x1"}')
+        lines += [""] * (place % 3)
+    return "\n".join(lines) + "\n"
+
+
+def write(kind: str, folder: Path, array: np.ndarray) -> Path:
+    path = folder / f"rows{kind}"
+    if kind == ".npy":
+        np.save(path, array)
+    elif kind == ".npz":
+        np.savez(path, X=array)
+    elif kind == ".csv":
+        path.write_text(csv_of(array), encoding="utf-8-sig")
+    elif kind == ".tsv":
+        path.write_text(csv_of(array).replace(",", "\t"), encoding="utf-8")
+    elif kind == ".zarr":
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(path, data=array, chunks=(4, 3))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({n: array[:, i] for i, n in enumerate("abc")}), path, 5)
+    return path
+
+
+def joined(path: Any, chunk: int, **how: Any) -> list[Any]:
+    rows = open_rows(path, **how)
+    assert rows.count == ROWS
+    rows.prepare(chunk)
+    parts = [rows.part(at, min(at + chunk, ROWS)) for at in range(0, ROWS, chunk)]
+    return [pickle.loads(pickle.dumps(part)).load() for part in parts]  # as a worker gets them
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 23])
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".zarr", ".csv", ".tsv", ".parquet"])
+def test_the_same_rows_from_every_format(kind: str, chunk: int, tmp_path: Path) -> None:
+    path = write(kind, tmp_path, numbers())
+    tables = kind not in (".npy", ".npz", ".zarr")
+    parts = joined(path, chunk, **({"columns": ["a", "b", "c"]} if tables else {}))
+    found = [part.matrix() if isinstance(part, Table) else part for part in parts]
+    assert np.array_equal(np.concatenate(found), numbers())
+
+
+@pytest.mark.parametrize("kind", [".npy", ".csv", ".parquet"])
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_rows_behind_a_url(kind: str, protocol: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    path = write(kind, tmp_path, numbers())
+    url = f"file://{path}"
+    if protocol == "memory":
+        url = f"memory://{uuid.uuid4().hex}{kind}"
+        with fsspec.open(url, "wb") as stream:
+            stream.write(path.read_bytes())
+    parts = joined(url, 4, **({} if kind == ".npy" else {"columns": ["a", "b", "c"]}))
+    found = [part.matrix() if isinstance(part, Table) else part for part in parts]
+    assert np.array_equal(np.concatenate(found), numbers())
+
+
+def test_rows_in_fortran_order(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.asfortranarray(numbers()))
+    assert np.array_equal(np.concatenate(joined(tmp_path / "f.npy", 4)), numbers())
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 23])
+def test_a_column_is_numbers_in_all_parts_or_in_none(chunk: int, tmp_path: Path) -> None:
+    parts = [p.columns() for p in joined(write(".csv", tmp_path, numbers()), chunk)]
+    assert {part["a"].dtype for part in parts} == {np.dtype(float)}
+    assert {part["code"].dtype for part in parts} == {np.dtype(object)}  # row 20 has a word
+    codes = [code for part in parts for code in part["code"]]
+    assert codes == [str(place) if place != 20 else "x1" for place in range(ROWS)]
+    notes = [note for part in parts for note in part["note"]]
+    assert notes == [f'line {place},\nand "more" ü' for place in range(ROWS)]
+
+
+def test_gaps_are_not_a_number(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    (tmp_path / "g.csv").write_text("a,b\n1,\n2,3\n,NA\n")
+    pq.write_table(pa.table({"a": [1, 2, None], "b": [None, 3, None]}), tmp_path / "g.parquet", 1)
+    for name in ("g.csv", "g.parquet"):
+        rows = open_rows(tmp_path / name)
+        rows.prepare(1)
+        found = [rows.part(at, at + 1).load().columns() for at in range(3)]
+        assert {part[key].dtype for part in found for key in part} == {np.dtype(float)}
+        assert [part["a"][0] for part in found[:2]] == [1, 2]
+        assert np.isnan([found[2]["a"][0], found[0]["b"][0], found[2]["b"][0]]).all()
+
+
+def test_lines_of_cells_are_known(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text('a;b\n1;"x\ny"\n\n2;z\n3;w\n')
+    rows = open_rows(tmp_path / "r.csv")
+    rows.prepare(2)
+    assert rows.part(0, 2).load().raw.places.tolist() == [2, 5]
+    assert rows.part(2, 3).load().raw.places.tolist() == [6]
+
+
+def test_frames_and_arrays(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.arange(ROWS), "w": ["x"] * ROWS})
+    for held in (frame, {"a": np.arange(ROWS), "w": ["x"] * ROWS}):
+        parts = joined(held, 5)
+        assert np.concatenate([p.columns()["a"] for p in parts]).tolist() == [*range(ROWS)]
+        assert parts[0].columns()["w"].tolist() == ["x"] * 5
+    assert np.array_equal(np.concatenate(joined(numbers(), 5)), numbers())
+    assert open_rows(numbers()).digest != open_rows(numbers() + 1).digest
+    assert open_rows(frame).digest != open_rows(frame.replace("x", "y")).digest
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".zarr", ".csv", ".parquet"])
+def test_a_digest_is_of_every_byte(kind: str, tmp_path: Path) -> None:
+    first = open_rows(write(kind, tmp_path, numbers())).digest
+    (tmp_path / "again").mkdir()
+    assert open_rows(write(kind, tmp_path / "again", numbers())).digest == first
+    other = numbers()
+    other[-1, -1] += 1
+    (tmp_path / "other").mkdir()
+    assert open_rows(write(kind, tmp_path / "other", other)).digest != first
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".csv", ".parquet"])
+def test_a_file_that_changes_meanwhile_is_said(kind: str, tmp_path: Path) -> None:
+    rows = open_rows(write(kind, tmp_path, numbers()))
+    rows.prepare(4)
+    part = rows.part(0, 4)
+    part.load()
+    write(kind, tmp_path, numbers() + 1)
+    with pytest.raises(InputError, match=rf"rows\{kind} changed"):
+        part.load()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("r.csv", "a,b\n1\n", r"r.csv, line 2: 1 values under a header of 2"),
+        ("r.csv", "a,a\n1,2\n", r"r.csv, line 1: must be a header with a name of its own"),
+        ("r.csv", "a,b\n", r"rows must hold at least one, and r.csv holds none"),
+        ("r.csv", "", r"r.csv, line 1: must be a header"),
+        ("r.csv", 'a,b\n"1,2\n', r"r.csv, line 2: cannot be read"),
+        ("r.npy", "x", r"r.npy is not a readable .npy file"),
+        ("r.parquet", "x", r"r.parquet cannot be read"),
+        ("r.txt", "x", r"rows must end in one of .npy"),
+    ],
+)
+def test_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        open_rows(tmp_path / name)
+
+
+def test_columns_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    for kind in (".csv", ".parquet"):
+        with pytest.raises(InputError, match=rf"columns must be in rows\{kind}, which has 'a', "):
+            open_rows(write(kind, tmp_path, numbers()), ["z"])
+    with pytest.raises(InputError, match=r"columns goes with a table, and rows.npy is an array"):
+        open_rows(write(".npy", tmp_path, numbers()), ["a"])
+    with pytest.raises(InputError, match=r"rows '.*none.npy' does not exist"):
+        open_rows(tmp_path / "none.npy")
+    with pytest.raises(InputError, match="column 'note' must hold numbers"):
+        joined(write(".csv", tmp_path, numbers()), 4)[0].matrix()

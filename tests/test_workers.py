@@ -1,0 +1,115 @@
+"""The same work in this process, in others, on Dask and on Ray; and what a dead worker is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pytest
+
+from privote.errors import InputError
+from privote.workers import WorkerLostError, each, on_workers, one_thread
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def die_once(mark: str, number: int) -> int:
+    """Kill this very process, the first time that anybody works on 5."""
+    if number == 5:
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return number
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_results_come_in_order() -> None:
+    assert list(each(square, range(20))) == [n * n for n in range(20)]
+
+
+def test_nothing_is_asked_for_before_it_is_due() -> None:
+    asked: list[int] = []
+
+    def given() -> Any:
+        for number in range(100):
+            asked.append(number)
+            yield number
+
+    for workers, due in ((1, 2), (2, 8)):
+        asked.clear()
+        with joblib.parallel_config("threading", n_jobs=workers):
+            results = each(square, given(), at_once=4)
+            assert [next(results), next(results)] == [0, 1]
+            assert len(asked) == due
+            results.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_in_processes(count: int) -> None:
+    with on_workers("loky", count):
+        assert list(each(square, range(12))) == [n * n for n in range(12)]
+
+
+def test_what_joblib_was_told_is_done() -> None:
+    with joblib.parallel_config("threading", n_jobs=2), on_workers():
+        assert list(each(square, range(12))) == [n * n for n in range(12)]
+
+
+def test_a_dead_worker_is_said(tmp_path: Path) -> None:
+    work = partial(die_once, str(tmp_path / "mark"))
+    with (
+        pytest.raises(WorkerLostError, match="a worker died in the middle of its work"),
+        on_workers("loky", 2),
+    ):
+        list(each(work, range(12)))
+    assert list(each(work, range(12))) == [*range(12)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
+def test_dask_does_the_work_of_a_dead_worker_again(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    work = partial(die_once, str(tmp_path / "mark"))
+    with on_workers("dask", 2):
+        assert list(each(work, range(12))) == [*range(12)]
+    assert (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("spark", None, None), "backend must be one of loky, dask, ray, got 'spark'"),
+        (("loky", None, "tcp://x:1"), "address is of a cluster: it goes with backend=dask or"),
+        ((None, None, "tcp://x:1"), "address is of a cluster"),
+        (("loky", 0, None), "workers must be an integer of at least 1, got 0"),
+    ],
+)
+def test_refused(given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message), on_workers(*given):
+        pass
+
+
+def test_an_address_that_leads_nowhere_is_said() -> None:
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(InputError, match="address leads to no scheduler of Dask"),
+        on_workers("dask", None, "tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_linear_algebra_is_held_to_one_thread() -> None:
+    from threadpoolctl import threadpool_info
+
+    with one_thread():
+        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+        assert pools
+        assert all(pool["num_threads"] == 1 for pool in pools)
