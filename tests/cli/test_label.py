@@ -243,7 +243,7 @@ def test_a_refused_budget_is_exit_code_3(
     ("write", "message"),
     [
         (lambda p: np.save(p, np.zeros((3, 4))), "VOTES must have 3 axes"),
-        (lambda p: np.save(p, np.full((2, 3, 4), 0.5)), "give threshold="),
+        (lambda p: np.save(p, np.full((2, 3, 4), 0.5)), "give --threshold if these are"),
         (lambda p: p.write_bytes(b"nonsense"), "not a readable .npy file"),
         (lambda p: None, "does not exist"),
     ],
