@@ -266,14 +266,20 @@ class TauVoting(CellMechanism):
             longest = min(float(labels), self.tau**2 if self.norm == 2 else self.tau)
             gaussian = unit * min(2 * longest, float(labels))
         else:
-            gaussian = unit * heaviest_change(self.weights(labels), labels, _squared, _squared)
+            gaussian = unit * _farthest(self, int(labels))
         if bound == "gaussian" or (self.gate is not None and voters > SEARCHED_VOTERS):
             return gaussian
         return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
 
 
-def _squared(shifts: Floats) -> Floats:
-    return shifts[:, None] ** 2
+@lru_cache(maxsize=32)
+def _farthest(mech: TauVoting, labels: int) -> float:
+    """Return the largest squared distance of two clipped ballots."""
+
+    def squared(shifts: Floats) -> Floats:
+        return shifts[:, None] ** 2
+
+    return float(heaviest_change(mech.weights(labels), labels, squared, squared)[0])
 
 
 def _distinct(weights: Floats) -> tuple[Floats, Any]:
