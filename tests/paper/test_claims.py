@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.paper import electorates, runner, theory
+from experiments.paper import electorates, runner, sensitivity, theory
 from experiments.paper.claims import BY_KEY, CLAIMS
 from experiments.paper.counts import fitting
 from experiments.paper.kinds import FAILS, HOLDS, NOT_RUN, PART, Bench
@@ -137,7 +137,7 @@ def test_verdicts_follow_the_numbers() -> None:
     assert theory.gaussian_verdict({"difference": 0.1})[0] == FAILS
     assert theory.composition_verdict({"ratio": 1.1})[0] == FAILS
     assert theory.theorem_six_verdict({"forth": 0.9, "back": 0.9, "loose": 2})[0] == HOLDS
-    assert theory.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
+    assert sensitivity.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
 
 
 def test_counting_stops_at_the_first_query_that_does_not_fit() -> None:
