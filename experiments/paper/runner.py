@@ -4,8 +4,8 @@ What is kept goes by what it came from: the code of the module that measures it 
 and of what it imports here, the profile, the seeds, and the files of the data folder where they are
 read. A change of any of them measures anew.
 
-What takes long is measured in the full profile only. The quick one shows what the last full run
-left in ``results/``, and says so.
+What takes long is measured in the full profile only, whose page leaves it in ``slow/``; ``make
+paper PROFILE=full`` puts it into ``results/`` here. The quick profile shows that, and says so.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _built_on(name: str) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One claim's outcome: verdict, and what was measured if anything was."""
+    """One claim's outcome: verdict, what was measured if anything was, and the work it took."""
 
     claim: Claim
     verdict: Verdict
@@ -121,9 +121,9 @@ def _one(
         parts = file.with_suffix("")
         if fresh and parts.is_dir():
             shutil.rmtree(parts)
-        started = time.perf_counter()
+        started = time.process_time()  # of the processor: other work on the machine does not count
         found = claim.measure(replace(bench, parts=parts))
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         payload = {"seconds": seconds, "measured": None if found is None else found.plain()}
         write_whole(file, payload)
     done.add(file.name)
