@@ -65,12 +65,13 @@ bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the res
 	$(call keep,benchmarks/scale.py)
 	$(call keep,benchmarks/comparison.py)
 
-paper: $(STAMP) ## measure the paper's claims, quick profile; writes build/paper and keeps docs/paper.md
+paper: $(STAMP) ## measure the paper's claims (PROFILE=full: all of them); writes build/paper, keeps docs/paper.md
 	@mkdir -p build
-	$(BIN)/privote paper --output build/paper
+	$(BIN)/privote paper --output build/paper --profile $(or $(PROFILE),quick)
 	@mkdir -p experiments/paper/results
 	cp build/paper/paper.md docs/paper.md
 	cp build/paper/verdicts.csv build/paper/csv/*.csv experiments/paper/results/
+	test ! -d build/paper/slow || cp build/paper/slow/*.json experiments/paper/results/
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

@@ -9,7 +9,7 @@ import numpy as np
 
 import privote as pv
 
-from .counts import answered, fitting, limits, spread, utility
+from .counts import answered, fitting, limits, over_seeds, spread, utility
 from .electorates import VOC_SIZES, binary_gaps, electorate, powerset_gaps
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
 
@@ -161,19 +161,27 @@ def gaps_verdict(facts: Facts) -> Verdict:
     )
 
 
-def _gaps_by_labels(name: str, labels: tuple[int, ...]) -> Measured:
+def _gaps_by_labels(bench: Bench, name: str, labels: tuple[int, ...]) -> Measured:
     rows, series = [], {"Binary": {}, "Powerset": {}}
     quality = {"Binary": {}, "Powerset": {}}
+    ways = (
+        ("Binary", binary_gaps, pv.BinaryVoting),
+        ("Powerset", powerset_gaps, pv.PowersetVoting),
+    )
     for k in labels:
-        some = electorate(name).first(k).head(500)
-        means = float(binary_gaps(some.votes).mean()), float(powerset_gaps(some.votes).mean())
-        good = [
-            utility(make(sigma=0.3), some.head(250))
-            for make in (pv.BinaryVoting, pv.PowersetVoting)
-        ]
-        for mechanism, mean, found in zip(series, means, good, strict=True):
-            series[mechanism][k], quality[mechanism][k] = mean, found["BAC"]
-            rows.append({"labels": k, "mechanism": mechanism, "mean gap": mean, **found})
+        some = [electorate(name, seed).first(k).head(500) for seed in range(bench.seeds)]
+        for mechanism, gaps_of, make in ways:
+            means, shown = over_seeds(
+                [
+                    {
+                        "mean gap": float(gaps_of(one.votes).mean()),
+                        **utility(make(sigma=0.3), one.head(250)),
+                    }
+                    for one in some
+                ]
+            )
+            series[mechanism][k], quality[mechanism][k] = means["mean gap"], means["BAC"]
+            rows.append({"labels": k, "mechanism": mechanism, **shown})
     plots = [
         Plot(title=f"Mean gap by labels: {name}", x="labels", y="mean gap", series=series),
         Plot(title=f"BAC without noise by labels: {name}", x="labels", y="BAC", series=quality),
@@ -188,11 +196,11 @@ def _gaps_by_labels(name: str, labels: tuple[int, ...]) -> Measured:
 
 
 def gaps_voc(bench: Bench) -> Measured:
-    return _gaps_by_labels("voc", (1, 2, 3, 5, 8, 11, 14, 17, 20))
+    return _gaps_by_labels(bench, "voc", (1, 2, 3, 5, 8, 11, 14, 17, 20))
 
 
 def gaps_chexpert(bench: Bench) -> Measured:
-    return _gaps_by_labels("chexpert", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
+    return _gaps_by_labels(bench, "chexpert", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
 
 
 def gaps_by_labels_verdict(facts: Facts) -> Verdict:

@@ -9,7 +9,7 @@ Both stop on a sealed number, as the paper does: to compare accountants, not to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,8 +140,16 @@ def drawn(mechanism: Any, some: Electorate, seed: int) -> dict[str, float]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return mean and interval over seeds: mean [lowest, highest]."""
-    mean, low, high = np.mean(values), min(values), max(values)
-    if all(float(v).is_integer() for v in values):
-        return f"{mean:.0f} [{low:.0f}, {high:.0f}]"
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    """Return mean and interval over seeds: mean [lowest, highest]; a single value as it is."""
+    digits = 0 if all(float(v).is_integer() for v in values) else 3
+    mean, low, high = (f"{v:.{digits}f}" for v in (np.mean(values), min(values), max(values)))
+    return mean if len(values) == 1 else f"{mean} [{low}, {high}]"
+
+
+def over_seeds(draws: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the mean of every figure, and the same with its interval, to be shown."""
+    values = {
+        name: [draw[name] for draw in draws if name in draw] for draw in draws for name in draw
+    }
+    means = {name: float(np.mean(found)) for name, found in values.items()}
+    return means, {name: spread(found) for name, found in values.items()}

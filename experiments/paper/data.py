@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 
-import privote as pv
-
-from .counts import chances, expected, limits, orders_for, spread
-from .electorates import electorate, match, published, relative_rates
+from .electorates import match, published, relative_rates
 from .kinds import ABSENT, FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
 
 Facts = Mapping[str, Any]
@@ -309,85 +306,4 @@ def distributions_verdict(facts: Facts) -> Verdict:
         f"frequent label as a multiple of the rarest): {said}. The medical ones are more unequal "
         f"by Gini in {sum(ahead)} of 3, by the multiple in {sum(ratio)} of 3. The table also says "
         "how well the electorates made for VOC and CheXpert match."
-    )
-
-
-# -- exploiting dependencies ----------------------------------------------------------------------
-
-
-def gated_questions(bench: Bench) -> Measured:
-    """Ask five labels always, with more noise, or four of them only if the first was released 1."""
-    found: dict[str, list[dict[str, float]]] = {}
-    accounts = (("paper", True), ("exact", False))
-    for seed in range(bench.seeds):
-        # The first label is Atelectasis; Effusion is the last of the electorate's labels.
-        some = electorate("chexpert", seed)
-        keep = [0, 1, 2, 3, 10]
-        votes, truth = some.votes[:, :, keep], some.truth[:, keep]
-        rng = np.random.default_rng(seed)
-        mech, orders = pv.BinaryVoting(sigma=7.0), orders_for(8.0)
-        first = chances(mech, votes)[:, 0, 1]
-        asked = rng.random(len(first)) < first
-        for account, old in accounts:
-            bound = "pate2018" if old else "exact"
-            most = limits(8.0, 1e-4, orders, old=old)
-
-            def count(costs: np.ndarray, most: np.ndarray = most) -> int:
-                within = (np.cumsum(costs, axis=0) <= most).any(axis=1)
-                return len(within) if within.all() else int(within.argmin())
-
-            one = mech.rdp(votes[:, :, :1], orders, bound=bound)
-            rest = mech.rdp(votes[:, :, 1:], orders, bound=bound)
-            number = count(one + rest)
-            gated = max(1, count(one + rest * asked[:, None]))
-            table = chances(mech, votes[:gated])
-            through = table.copy()
-            through[~asked[:gated], 1:, 0], through[~asked[:gated], 1:, 1] = 1.0, 0.0
-            through[:, 0, 1], through[:, 0, 0] = asked[:gated], ~asked[:gated]
-            louder = 7.0
-            while (
-                louder < 400
-                and count(pv.BinaryVoting(sigma=louder).rdp(votes[:gated], orders, bound=bound))
-                < gated
-            ):
-                louder *= 1.1
-            noisy = chances(pv.BinaryVoting(sigma=louder), votes[:gated])
-            for way, answered, chance in (
-                ("all labels", number, table),
-                ("more noise", gated, noisy),
-                ("gated questions", gated, through),
-            ):
-                figures = expected(chance, truth[:gated])
-                row = {"queries": float(answered), "sigma": 7.0, **figures}
-                if way == "more noise":
-                    row["sigma"] = louder
-                found.setdefault(f"{way}, {account}", []).append(row)
-    rows = [
-        {"way": way, **{k: spread([v[k] for v in values]) for k in values[0]}}
-        for way, values in found.items()
-    ]
-    facts = {
-        way: {k: float(np.mean([v[k] for v in values])) for k in values[0]}
-        for way, values in found.items()
-    }
-    return Measured(rows=rows, facts=facts)
-
-
-def gated_questions_verdict(facts: Facts) -> Verdict:
-    good, said = [], []
-    for account in ("paper", "exact"):
-        every, noisy, gated = (
-            facts[f"{way}, {account}"] for way in ("all labels", "more noise", "gated questions")
-        )
-        good += [gated["queries"] > 1.5 * every["queries"], gated["BAC"] > noisy["BAC"]]
-        good.append(gated["BAC"] < every["BAC"])
-        said.append(
-            f"{account}: {every['queries']:.0f} queries become {gated['queries']:.0f}; BAC "
-            f"{every['BAC']:.3f} for all labels, {gated['BAC']:.3f} gated, {noisy['BAC']:.3f} with "
-            f"sigma {noisy['sigma']:.1f} instead"
-        )
-    return (HOLDS if all(good) else PART if any(good) else FAILS), (
-        "On the CheXpert electorate (made after published statistics), five labels, epsilon 8: "
-        + "; ".join(said)
-        + ". The paper has 35 and 127 queries, BAC .82, .72 and .61."
     )

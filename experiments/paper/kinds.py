@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 Word = Literal["holds", "holds in part", "does not hold", "cannot be tested here", "not run"]
 Verdict = tuple[Word, str]
@@ -16,14 +20,24 @@ FAILS: Word = "does not hold"
 ABSENT: Word = "cannot be tested here"
 NOT_RUN: Word = "not run"
 
+# What a claim is measured on.
+EXACT = "computation, no data"
+VOC = "VOC electorate (made)"
+CHEST = "CheXpert electorate (made)"
+BOTH = "VOC and CheXpert electorates (made)"
+REAL = "VOC and CheXpert electorates (made), tmc2007 (real votes)"
+SCENES = "scenes of digits (embedded), 50 linear models"
+FILE = "the published matrix; the label file, if --data has it"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """How a run measures: profile, number of seeds, and where data is, if it is."""
+    """How a run measures: profile, number of seeds, where data is, if it is, and where parts go."""
 
     profile: str = "quick"
     seeds: int = 3
     data: Path | None = None
+    parts: Path | None = None
 
     @property
     def full(self) -> bool:
@@ -36,6 +50,39 @@ class Bench:
             return None
         found = (path for pattern in patterns for path in sorted(self.data.rglob(pattern)))
         return next(found, None)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` makes, as plain values; a part that was made before is read.
+
+        A long measurement that is made in such parts goes on where it was broken off.
+        """
+        if self.parts is None:
+            return _plain(make())
+        file = self.parts / f"{name}.json"
+        if not file.is_file():
+            self.parts.mkdir(parents=True, exist_ok=True)
+            write_whole(file, make())
+        return json.loads(file.read_text(encoding="utf-8"))
+
+
+def write_whole(file: Path, value: Any) -> None:
+    """Write plain values as JSON; a run that is broken off leaves no half a file."""
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(_plain(value), ensure_ascii=False), encoding="utf-8")
+    draft.replace(file)
+
+
+def _plain(value: Any) -> Any:
+    """Return plain values: NumPy's numbers as Python's, what is no number as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,4 +181,4 @@ class Claim:
     @property
     def command(self) -> str:
         """How to measure this one alone."""
-        return f"privote paper --only {self.key}"
+        return f"privote paper --only {self.key}" + (" --profile full" if self.slow else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import os
@@ -16,8 +17,8 @@ from privote.report.blocks import Block, drawn
 from privote.report.plots import by_parameter
 
 from .electorates import match
-from .kinds import Bench, Plot
-from .runner import Result, counted
+from .kinds import Bench, Plot, write_whole
+from .runner import Result, counted, measurement
 
 INTRO = (
     "Every theorem, table, figure and algorithm of Private Multi-Winner Voting for Machine "
@@ -34,7 +35,7 @@ INTRO = (
 def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
     """Write page, CSVs and summary into the folder; return what a caller shows."""
     folder.mkdir(parents=True, exist_ok=True)
-    sections = [_overview(results), *(_section(result) for result in results)]
+    sections = [_overview(results), *(_section(result) for result in results), _beyond()]
     if any("made" in result.claim.data for result in results):
         sections.insert(1, _stand_ins())
     page = write_page(
@@ -65,6 +66,11 @@ def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -
         "page": str(page),
     }
     _write_csv(folder / "verdicts.csv", facts["claims"])
+    for result in results:
+        if bench.full and result.claim.slow and result.measured is not None:
+            (folder / "slow").mkdir(exist_ok=True)
+            kept = {"date": facts["date"], "measured": result.measured.plain()}
+            write_whole(folder / "slow" / f"{measurement(result.claim)}.json", kept)
     (folder / "paper.md").write_text(markdown(results, facts), encoding="utf-8")
     text = json.dumps(facts, indent=2, ensure_ascii=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
@@ -83,13 +89,15 @@ def _overview(results: Sequence[Result]) -> Section:
         blocks=[
             "; ".join(f"{word}: {count}" for word, count in number.items()) + ".",
             TableBlock(
-                caption="Every claim and its verdict.",
+                caption="Every claim, its verdict, and the processor's seconds. Claims that share "
+                "a measurement show it each; 0 is what an earlier full run measured.",
                 rows=[
                     {
                         "claim": r.claim.title,
                         "kind": r.claim.kind,
                         "verdict": r.verdict[0],
                         "data": r.claim.data,
+                        "seconds": round(r.seconds, 1),
                         "key": r.claim.key,
                     }
                     for r in results
@@ -137,6 +145,28 @@ def _section(result: Result) -> Section:
     return Section(heading=f"{claim.title} ({claim.kind})", blocks=blocks)
 
 
+def beyond() -> list[dict[str, str]]:
+    """Return what else is measured beside the paper: script, what it measures, what is kept."""
+    rows = []
+    for path in sorted(Path(__file__).parents[1].glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "__main__" in source:
+            kept = path.parent / "results" / f"{path.stem}.txt"
+            rows.append(
+                {
+                    "command": f"python experiments/{path.name}",
+                    "measures": str(ast.get_docstring(ast.parse(source))).partition("\n")[0],
+                    "kept": f"experiments/results/{kept.name}" if kept.is_file() else "–",
+                }
+            )
+    return rows
+
+
+def _beyond() -> Section:
+    table = TableBlock(caption="Scripts, what they measure, and their last output.", rows=beyond())
+    return Section(heading="Beyond the paper", blocks=["Measured about privote itself.", table])
+
+
 def _figure(plot: Plot) -> Block:
     return drawn(
         plot.title + ".",
@@ -162,8 +192,10 @@ def markdown(results: Sequence[Result], facts: dict[str, Any]) -> str:
         "",
         'Every theorem, table, figure and algorithm of "Private Multi-Winner Voting for Machine '
         'Learning", and whether it holds here. "Paper\'s accounting" and "exact" stand side by '
-        "side wherever they differ; the page that the command writes has tables, plots and how "
-        "well the stand-in electorates match.",
+        "side wherever they differ. The command under a title measures that claim alone; the link "
+        "has all of its figures, with the lowest and highest of the seeds in brackets. The page "
+        "that the command writes (`build/paper/paper.html`) has the same as tables and plots, and "
+        "how well the stand-in electorates match.",
         "",
         "```text",
         f"command: {facts['command']}",
@@ -176,12 +208,22 @@ def markdown(results: Sequence[Result], facts: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for r in results:
+        has_rows = r.measured is not None and r.measured.rows
+        link = f"../experiments/paper/results/{file_name(r.claim.key)}.csv"
         cells = (
-            f"{r.claim.title} (`{r.claim.key}`)",
+            f"{r.claim.title}<br>`{r.claim.command}`"
+            + (f"<br>[all figures]({link})" if has_rows else ""),
             f"{r.claim.says} *{r.claim.paper}*",
             f"**{r.verdict[0]}**",
             r.verdict[1],
         )
         shown = (cell.replace("|", "/").replace("\n", " ") for cell in cells)
         lines.append(f"| {' | '.join(shown)} |")
+    lines += ["", "Measured beyond the paper, about privote itself:", ""]
+    lines += ["| command | measures | last output |", "|---|---|---|"]
+    lines += [f"| `{b['command']}` | {b['measures']} | {_link(b['kept'])} |" for b in beyond()]
     return "\n".join(lines) + "\n"
+
+
+def _link(kept: str) -> str:
+    return kept if kept == "–" else f"[{kept.rpartition('/')[2]}](../{kept})"

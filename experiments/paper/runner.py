@@ -1,8 +1,11 @@
 """Run claims, keep what was measured, and go on where a run was broken off.
 
 What is kept goes by what it came from: the code of the module that measures it (but for verdicts)
-and of what it builds on, the profile, the seeds, and the files of the data folder where they are
+and of what it imports here, the profile, the seeds, and the files of the data folder where they are
 read. A change of any of them measures anew.
+
+What takes long is measured in the full profile only, whose page leaves it in ``slow/``; ``make
+paper PROFILE=full`` puts it into ``results/`` here. The quick profile shows that, and says so.
 """
 
 from __future__ import annotations
@@ -10,39 +13,47 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import math
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import privote as pv
 
 from .claims import CLAIMS
-from .kinds import ABSENT, NOT_RUN, Bench, Claim, Measured, Verdict
+from .kinds import ABSENT, NOT_RUN, Bench, Claim, Measured, Verdict, write_whole
 
 #: Told after each claim: which, how many are done, of how many.
 Progress = Callable[[str, int, int], None]
-_SHARED = ("electorates", "counts", "kinds")
+#: Where full runs leave what the quick profile does not measure.
+KEPT = Path(__file__).parent / "results"
 
 
-def _code(path: Path) -> bytes:
-    """Return a module's code without comments and without verdicts, which measure nothing."""
+def _code(path: Path) -> list[ast.stmt]:
+    """Return a module's statements without verdicts, which measure nothing."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    kept = [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
-    return "\n".join(ast.dump(node) for node in kept).encode()
+    return [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
 
 
 # Read when this is loaded: a file that is edited during a run is not what runs.
-_SOURCES = {path.stem: _code(path) for path in Path(__file__).parent.glob("*.py")}
+_CODE = {path.stem: _code(path) for path in Path(__file__).parent.glob("*.py")}
+
+
+def _built_on(name: str) -> set[str]:
+    """Return a module and the modules beside it that it imports, at any remove."""
+    found, open_ones = set(), [name]
+    while open_ones:
+        found.add(one := open_ones.pop())
+        for node in _CODE[one]:
+            if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module not in found:
+                open_ones.append(str(node.module))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One claim's outcome: verdict, and what was measured if anything was."""
+    """One claim's outcome: verdict, what was measured if anything was, and the work it took."""
 
     claim: Claim
     verdict: Verdict
@@ -98,9 +109,8 @@ def _one(
             claim=claim, verdict=(ABSENT, claim.needs), measured=None, seconds=0.0, kept=False
         )
     if claim.slow and not bench.full:
-        why = "It takes long: privote paper --profile full."
-        return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
-    name = f"{claim.measure.__module__.rpartition('.')[2]}.{claim.measure.__name__}"
+        return _of_a_full_run(claim)
+    name = measurement(claim)
     file = cache / f"{name}-{_digest(claim, bench)}.json"
     # Several claims may share one measurement: it is made once a run.
     kept = file.is_file() and (not fresh or file.name in done)
@@ -108,13 +118,14 @@ def _one(
         why = f"No run has measured it yet: {claim.command}"
         return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
     if not kept:
-        started = time.perf_counter()
-        found = claim.measure(bench)
-        seconds = time.perf_counter() - started
+        parts = file.with_suffix("")
+        if fresh and parts.is_dir():
+            shutil.rmtree(parts)
+        started = time.process_time()  # of the processor: other work on the machine does not count
+        found = claim.measure(replace(bench, parts=parts))
+        seconds = time.process_time() - started
         payload = {"seconds": seconds, "measured": None if found is None else found.plain()}
-        draft = file.with_suffix(".draft")
-        draft.write_text(json.dumps(_plain(payload), ensure_ascii=False), encoding="utf-8")
-        draft.replace(file)  # a run that is broken off leaves no half a file
+        write_whole(file, payload)
     done.add(file.name)
     read = json.loads(file.read_text(encoding="utf-8"))
     if read["measured"] is None:
@@ -132,12 +143,34 @@ def _one(
     )
 
 
+def measurement(claim: Claim) -> str:
+    """Return what measures a claim, by name: several claims may share it."""
+    assert claim.measure is not None
+    return f"{claim.measure.__module__.rpartition('.')[2]}.{claim.measure.__name__}"
+
+
+def _of_a_full_run(claim: Claim) -> Result:
+    """Return what the last full run left in the repository."""
+    assert claim.verdict is not None
+    file = KEPT / f"{measurement(claim)}.json"
+    if not file.is_file():
+        why = f"It takes long: {claim.command}"
+        return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
+    read = json.loads(file.read_text(encoding="utf-8"))
+    measured = Measured.of(read["measured"])
+    word, reason = claim.verdict(measured.facts)
+    told = f" Not measured in this run: figures of {read['date']}, {claim.command}."
+    return Result(
+        claim=claim, verdict=(word, reason + told), measured=measured, seconds=0.0, kept=True
+    )
+
+
 def _digest(claim: Claim, bench: Bench) -> str:
     """Return a fingerprint of all that a measurement comes from."""
     assert claim.measure is not None
     state = hashlib.sha256()
-    for name in sorted({claim.measure.__module__.rpartition(".")[2], *_SHARED}):
-        state.update(_SOURCES[name])
+    for name in sorted(_built_on(claim.measure.__module__.rpartition(".")[2])):
+        state.update("\n".join(ast.dump(node) for node in _CODE[name]).encode())
     state.update(f"{claim.measure.__name__} {bench.profile} {bench.seeds}".encode())
     state.update(pv.__version__.encode())
     if claim.measure.__module__.endswith(".data"):  # the others look at no file
@@ -154,19 +187,6 @@ def _files(folder: Path | None) -> Iterator[str]:
         if path.suffix in (".csv", ".gz", ".whl", ".txt", ".arff") and path.is_file():
             facts = path.stat()
             yield f"{path.relative_to(folder)} {facts.st_size} {facts.st_mtime_ns}\n"
-
-
-def _plain(value: Any) -> Any:
-    """Return plain values: NumPy's numbers as Python's, what is no number as None."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def counted(results: Sequence[Result]) -> dict[str, int]:

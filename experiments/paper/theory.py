@@ -1,4 +1,4 @@
-"""The paper's eight statements, its two algorithms and its gap analysis: exact, by computation."""
+"""The paper's Gaussian costs, data-dependent bound, Algorithm 1 and gap analysis: exact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.special import erfc, gammaln, log_ndtr
+from scipy.special import erfc, log_ndtr
 from scipy.stats import binom
 
 import privote as pv
@@ -23,7 +23,7 @@ VOTERS, SIGMA = 50, 7.0
 Facts = Mapping[str, Any]
 
 
-def _vote(margin: Any, std: float) -> np.ndarray:
+def majority(margin: Any, std: float) -> np.ndarray:
     """Return log Pr[0], log Pr[1] of a majority with noise of this std on the margin."""
     margin = np.asarray(margin, float)
     return np.stack([log_ndtr(-margin / std), log_ndtr(margin / std)], axis=-1)
@@ -98,7 +98,7 @@ def composition(bench: Bench) -> Measured:
         for place, path in enumerate(itertools.product((0, 1), repeat=3)):
             for step in range(3):
                 std = sigma[path[:step]] * math.sqrt(2)
-                here, there = (_vote(2 * (counts[step] + d) - 10, std) for d in (0, 1))
+                here, there = (majority(2 * (counts[step] + d) - 10, std) for d in (0, 1))
                 joint[0, place] += here[path[step]]
                 joint[1, place] += there[path[step]]
                 steps[step] = np.maximum(steps[step], two_sided(here, there, orders))
@@ -118,114 +118,6 @@ def composition_verdict(facts: Facts) -> Verdict:
             "depend on the votes, which the lemma does not cover (docs/departures.md)."
         )
     return FAILS, f"An adaptive election costs {facts['ratio']:.3f} of the sum of the bounds."
-
-
-# -- coordinate independence ----------------------------------------------------------------------
-
-
-def _sensitivities(symmetric: bool) -> tuple[int, int, Any]:
-    """Try all pairs of Boolean functions of two voters' votes on one label each.
-
-    Returns how many pairs there are, for how many one changed voter attains both worst cases, and
-    the first pair for which none does.
-    """
-    columns = list(itertools.product((0, 1), repeat=2))  # what two voters say on one label
-    functions = [dict(zip(columns, t, strict=True)) for t in itertools.product((0, 1), repeat=4)]
-    if symmetric:
-        functions = [f for f in functions if f[0, 1] == f[1, 0]]
-    moves = [
-        (a, b)
-        for a in columns
-        for b in columns
-        if sum(x != y for x, y in zip(a, b, strict=True)) == 1
-    ]
-    good, counter = 0, None
-    for f, g in itertools.product(functions, repeat=2):
-        worst = [max(abs(h[a] - h[b]) for a, b in moves) for h in (f, g)]
-        joint = 0
-        for voter in (0, 1):
-            mine = [(a, b) for a, b in moves if a[voter] != b[voter]]
-            # One voter changes: it may move either label, or both, each in any way.
-            joint = max(joint, sum(max(abs(h[a] - h[b]) for a, b in mine) for h in (f, g)))
-        if joint == sum(worst):
-            good += 1
-        elif counter is None:
-            counter = [list(f.values()), list(g.values())]
-    return len(functions) ** 2, good, counter
-
-
-def coordinates(bench: Bench) -> Measured:
-    """Enumerate coordinate-independent functions: any, and those that treat voters alike."""
-    rows, facts = [], {}
-    for name, symmetric in (("any function", False), ("voters treated alike", True)):
-        total, good, counter = _sensitivities(symmetric)
-        rows.append({"functions": name, "pairs": total, "one change attains both": good})
-        facts[name] = [total, good]
-        if counter:
-            facts["counterexample"] = counter
-    for k, p in itertools.product((1, 2, 5, 20), (1, 2)):
-        flipped = np.ones(k)  # a ballot of all yes for one of all no, each label at its tie
-        rows.append(
-            {
-                "functions": f"majorities, k={k}, l{p}",
-                "stated k^(1/p)": k ** (1 / p),
-                "attained": float(np.linalg.norm(flipped, p)),
-            }
-        )
-    # Tied labels, one voter turns from all no to all yes: the joint cost is k times one label's.
-    here, there = _vote(0, SIGMA * math.sqrt(2)), _vote(2, SIGMA * math.sqrt(2))
-    orders = np.array([2.0, 10.0])
-    one = divergence(here, there, orders)
-    k = 3
-    cube = np.array(list(itertools.product((0, 1), repeat=k)))
-    joint = [np.array([sum(p[b] for b in row) for row in cube]) for p in (here, there)]
-    facts["additive"] = float(np.abs(divergence(*joint, orders) / (k * one) - 1).max())
-    return Measured(rows=rows, facts=facts)
-
-
-def _alike(facts: Facts) -> tuple[bool, bool]:
-    anything, alike = facts["any function"], facts["voters treated alike"]
-    return anything[0] == anything[1], alike[0] == alike[1]
-
-
-def coordinates_verdict(facts: Facts) -> Verdict:
-    anything, alike = _alike(facts)
-    if anything and alike:
-        return HOLDS, "Every pair of functions enumerated attains both worst cases at once."
-    if alike:
-        bad = facts["any function"][0] - facts["any function"][1]
-        return PART, (
-            "True if the function treats voters alike, as every tally does. Not in general: if "
-            "one label listens to the first voter only and the other to the second only, no single "
-            f"voter moves both ({bad} of {facts['any function'][0]} pairs enumerated)."
-        )
-    return FAILS, "Even functions that treat voters alike do not attain both worst cases."
-
-
-def binary_verdict(facts: Facts) -> Verdict:
-    word, reason = coordinates_verdict(facts)
-    if facts["additive"] > 1e-9:
-        return FAILS, "The joint cost of independent labels is not the sum of single ones."
-    if word == FAILS:
-        return word, reason
-    return PART, (
-        "For functions that treat voters alike: the l1 sensitivities add up, k^(1/p) is attained, "
-        "and the exact joint cost of k labels is k times one label's. In general it rests on a "
-        "lemma with counterexamples. The remark that Binary is not optimal in l2 says nothing "
-        "about its cost: squares of l2 sensitivities add up as Rényi costs do."
-    )
-
-
-def dependent_verdict(facts: Facts) -> Verdict:
-    anything, alike = _alike(facts)
-    if anything:
-        return HOLDS, "No coordinate-independent function enumerated has a smaller sensitivity."
-    f, g = facts["counterexample"]
-    return (PART if alike else FAILS), (
-        "True of functions that treat voters alike. Else a coordinate-independent function may "
-        f"have a smaller sensitivity than the sum: labels {f} and {g} of two voters' votes "
-        "(00, 01, 10, 11) have sensitivity 1 each, and 1 together."
-    )
 
 
 # -- the data-dependent bound ---------------------------------------------------------------------
@@ -267,12 +159,12 @@ def theorem_six(bench: Bench) -> Measured:
     orders, rows, curves = np.array([2.0, 5.0, 10.0]), [], {}
     margins = np.arange(0, VOTERS + 1, 2)
     std = SIGMA * math.sqrt(2)
-    here = _vote(margins, std)
+    here = majority(margins, std)
     bound = theorem6(here.min(axis=1), SIGMA, orders)
     ways = np.zeros((2, *bound.shape))
     for move in (-2, 2):
         inside = np.abs(margins + move) <= VOTERS
-        there = _vote(margins[inside] + move, std)
+        there = majority(margins[inside] + move, std)
         for way, pair in enumerate(((here[inside], there), (there, here[inside]))):
             ways[way][inside] = np.maximum(ways[way][inside], divergence(*pair, orders))
     at = 1  # order 5
@@ -316,7 +208,7 @@ def theorem_six_verdict(facts: Facts) -> Verdict:
     return HOLDS, "Neither direction is above the bound."
 
 
-# -- the algorithms -------------------------------------------------------------------------------
+# -- Algorithm 1 -----------------------------------------------------------------------------------
 
 
 def algorithm_one(bench: Bench) -> Measured:
@@ -324,7 +216,9 @@ def algorithm_one(bench: Bench) -> Measured:
     order = np.array([32.0])
     claimed = 32.0 / SIGMA**2
     margins = np.arange(-VOTERS, VOTERS - 1)
-    halved = float(max(two_sided(_vote(m, SIGMA), _vote(m + 2, SIGMA), order)[0] for m in margins))
+    halved = float(
+        max(two_sided(majority(m, SIGMA), majority(m + 2, SIGMA), order)[0] for m in margins)
+    )
     ours = float(pv.BinaryVoting(sigma=SIGMA).worst_case_rdp(VOTERS, 1, order)[0])
     tau = pv.TauVoting(sigma=SIGMA, tau=1.0)
     exact = float(tau.worst_case_rdp(VOTERS, 2, order)[0])
@@ -345,38 +239,6 @@ def algorithm_one_verdict(facts: Facts) -> Verdict:
             "and up."
         )
     return HOLDS, "Nothing costs more than is charged."
-
-
-def norms(bench: Bench) -> Measured:
-    """Compare l2 with l1 clipping and Binary: the paper's bounds and the costliest ballots."""
-    rows, units = [], 2.0 / SIGMA**2
-    for name, mech, stated in (
-        ("l2, τ = 1.8", pv.TauVoting(sigma=SIGMA, tau=1.8), 1.8**2),
-        ("l1, τ = 3.4", pv.TauVoting(sigma=SIGMA, tau=3.4, norm=1), 2 * 3.4**2),
-        ("Binary", pv.BinaryVoting(sigma=SIGMA), 20.0),
-    ):
-        bound = float(mech.worst_case_rdp(VOTERS, 20, [2.0], bound="gaussian")[0] / units)
-        exact = float(mech.worst_case_rdp(VOTERS, 20, [2.0])[0] / units)
-        rows.append(
-            {"clipping": name, "paper's accounting": stated, "corrected": bound, "exact": exact}
-        )
-    facts = {
-        "paper": rows[2]["paper's accounting"] / rows[0]["paper's accounting"],
-        "binary": rows[2]["exact"] / rows[0]["exact"],
-        "l1": rows[1]["exact"] / rows[0]["exact"],
-    }
-    return Measured(rows=rows, facts=facts)
-
-
-def norms_verdict(facts: Facts) -> Verdict:
-    if facts["l1"] > 6 and facts["binary"] > 6:
-        return HOLDS, "Clipping in l2 is more than six times cheaper than both."
-    return FAILS, (
-        "In units of λ/σ² at k = 20: with the true cost of replacing a ballot, l2 at τ = 1.8 is "
-        f"{facts['binary']:.2f} times cheaper than Binary, not {facts['paper']:.1f}; and l1 at "
-        f"τ = 3.4 costs {facts['l1']:.2f} of l2, so l2 has no advantage over it. The algorithm "
-        "itself is Private-kNN's, and is privote's TauVoting(norm=1)."
-    )
 
 
 # -- Binary against Powerset, expected cost -------------------------------------------------------
@@ -403,8 +265,8 @@ def expected_costs(p: float, k: int, voters: int, sigma: float) -> dict[str, flo
     cost = np.zeros(voters + 1)
     for move in (-2, 2):
         inside = np.abs(margins + move) <= voters
-        there = _vote(margins[inside] + move, std)
-        moved = two_sided(_vote(margins[inside], std), there, order)[:, 0]
+        there = majority(margins[inside] + move, std)
+        moved = two_sided(majority(margins[inside], std), there, order)[:, 0]
         cost[inside] = np.maximum(cost[inside], moved)
     top = max(p, 1 - p) ** k
     rng = np.random.default_rng(3)
@@ -433,9 +295,3 @@ def _powerset_cost(mech: Any, profile: tuple[int, ...], k: int) -> float:
         votes[0, place : place + count] = bits
         place += count
     return float(mech.rdp(votes, [2.0])[0, 0])
-
-
-def stirling_gap(n: int, k: int) -> float:
-    """Return log of (en/k)^k over the binomial coefficient: not negative if the bound holds."""
-    exact = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return float(k * (1 + math.log(n / k)) - exact)

@@ -16,6 +16,7 @@ from .counts import (
     drawn,
     expected,
     independent,
+    over_seeds,
     spread,
     utility,
     worst_case,
@@ -41,11 +42,11 @@ def _few_voters(seed: int) -> Electorate:
 
 @lru_cache(maxsize=4)
 def _methods(name: str, seeds: int) -> tuple[dict[str, Any], ...]:
-    """Return queries answered by every method and accounting, by sigma."""
+    """Return queries answered by every method and accounting, by sigma: means, and as "shown"."""
     tau2, tau1 = TAUS[name]
     rows = []
     for sigma in SIGMAS:
-        found: dict[str, list[float]] = {}
+        found: list[dict[str, float]] = []
         for seed in range(seeds):
             some = _few_voters(seed) if name == "padchest-like" else electorate(name, seed)
             votes = some.votes[:1500]
@@ -74,12 +75,14 @@ def _methods(name: str, seeds: int) -> tuple[dict[str, Any], ...]:
                     "L2-DI, exact": min(most, worst_case(l2, *room)),
                     "L1-DI, paper": independent(stated1, EPSILON, DELTA, most),
                     "L1-DI, exact": min(most, worst_case(l1, *room)),
-                    "BAC": utility(binary, some.head(400))["BAC"],
-                    "BAC, Tau": utility(l2, some.head(400))["BAC"],
                 }
-            for key, value in cell.items():
-                found.setdefault(key, []).append(float(value))
-        rows.append({"sigma": sigma, **{key: float(np.mean(v)) for key, v in found.items()}})
+            cell |= {
+                "BAC": utility(binary, some.head(400))["BAC"],
+                "BAC, Tau": utility(l2, some.head(400))["BAC"],
+            }
+            found.append(cell)
+        means, shown = over_seeds(found)
+        rows.append({"sigma": sigma, **means, "shown": {"sigma": sigma, **shown}})
     return tuple(rows)
 
 
@@ -106,7 +109,7 @@ def tradeoff(bench: Bench) -> Measured:
     rows, plots, facts = [], [], {}
     for name in TAUS:
         found = _methods(name, bench.seeds)
-        rows += [{"votes": name, **row} for row in found]
+        rows += [{"votes": name, **row["shown"]} for row in found]
         plots += _plots(name, found)
         for account in ("paper", "exact"):
             at = next(r for r in found if r["sigma"] == CHOSEN[name])
@@ -145,7 +148,8 @@ def tradeoff_verdict(facts: Facts) -> Verdict:
 def compare(bench: Bench) -> Measured:
     rows = _methods("voc", bench.seeds)
     at = next(r for r in rows if r["sigma"] == 9.0)
-    return Measured(rows=list(rows), facts=at, plots=_plots("voc", rows)[:1])
+    facts = {name: value for name, value in at.items() if name != "shown"}
+    return Measured(rows=[r["shown"] for r in rows], facts=facts, plots=_plots("voc", rows)[:1])
 
 
 def compare_verdict(facts: Facts) -> Verdict:
@@ -171,17 +175,24 @@ def compare_verdict(facts: Facts) -> Verdict:
 # -- clipping -------------------------------------------------------------------------------------
 
 
-def _clipping(norm: int, grid: tuple[float, ...]) -> Measured:
+def _clipping(bench: Bench, norm: int, grid: tuple[float, ...]) -> Measured:
     rows, plots, facts = [], [], {}
     for name in ("voc", "chexpert", "tmc2007"):
-        some = electorate(name).head(600)
+        all_of_them = [electorate(name, seed).head(600) for seed in range(bench.seeds)]
+        some = all_of_them[0]
         series: dict[str, dict[float, float]] = {"ACC": {}, "BAC": {}, "MAP": {}}
-        whole = utility(pv.BinaryVoting(sigma=0.2), some)["BAC"]
+        clear = pv.BinaryVoting(sigma=0.2)
+        whole = np.mean([utility(clear, one)["BAC"] for one in all_of_them])
         for tau in grid:
             mech = pv.TauVoting(sigma=0.2, tau=tau, norm=norm)
-            found = {**utility(mech, some), "MAP": drawn(mech, some, 0)["MAP"]}
-            rows.append({"votes": name, "tau": tau, **found})
-            for metric, value in found.items():
+            means, shown = over_seeds(
+                [
+                    {**utility(mech, one), "MAP": drawn(mech, one, seed)["MAP"]}
+                    for seed, one in enumerate(all_of_them)
+                ]
+            )
+            rows.append({"votes": name, "tau": tau, **shown})
+            for metric, value in means.items():
                 series[metric][tau] = value
         enough = [tau for tau in grid if series["BAC"][tau] >= whole - 0.005]
         facts[name] = min(enough) if enough else None
@@ -194,11 +205,11 @@ def _clipping(norm: int, grid: tuple[float, ...]) -> Measured:
 
 
 def clip_l2(bench: Bench) -> Measured:
-    return _clipping(2, (0.5, 0.8, 1.0, 1.2, 1.4, 1.8, 2.2, 2.8, 3.4))
+    return _clipping(bench, 2, (0.5, 0.8, 1.0, 1.2, 1.4, 1.8, 2.2, 2.8, 3.4))
 
 
 def clip_l1(bench: Bench) -> Measured:
-    return _clipping(1, (0.5, 1.0, 1.4, 2.0, 2.6, 3.4, 4.5, 6.0, 8.0))
+    return _clipping(bench, 1, (0.5, 1.0, 1.4, 2.0, 2.6, 3.4, 4.5, 6.0, 8.0))
 
 
 def _clip_verdict(facts: Facts, root: float) -> Verdict:
@@ -255,54 +266,52 @@ def noise_verdict(facts: Facts) -> Verdict:
 
 def ensemble_noise(bench: Bench) -> Measured:
     """BAC by noise for 50 and for 10 voters, and what a gate adds at sigma 7."""
-    rows, series = [], {}
-    for name, some, sigmas in (
-        ("50 voters", electorate("chexpert"), (1.0, 3.0, 5.0, 7.0, 9.0, 12.0, 20.0, 40.0)),
-        ("10 voters", _few_voters(0), (1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 12.0, 20.0)),
+    rows: list[dict[str, Any]] = []
+    series: dict[str, dict[float, float]] = {}
+    seeds = range(bench.seeds)
+    many, few = ([make(seed) for seed in seeds] for make in (_fifty_voters, _few_voters))
+    for name, group, sigmas in (
+        ("50 voters", many, (1.0, 3.0, 5.0, 7.0, 9.0, 12.0, 20.0, 40.0)),
+        ("10 voters", few, (1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 12.0, 20.0)),
     ):
         for sigma in sigmas:
-            found = utility(pv.BinaryVoting(sigma=sigma), some)["BAC"]
-            series.setdefault(name, {})[sigma] = found
-            rows.append({"voters": name, "sigma": sigma, "BAC": found})
-    some = electorate("chexpert")
-    for title, gate in (("no gate", None), ("T=50, sigma_T=30", pv.Gate(threshold=50, sigma=30))):
-        mech = pv.BinaryVoting(sigma=7.0, gate=gate)
-        for account, paper in (("paper", True), ("exact", False)):
-            count = answered(mech, some.votes, EPSILON, 1e-6, paper=paper)
-            passed = 1.0
-            table = None
-            if gate is not None:
-                table = chances(mech, some.votes[:300])
-                passed = float(1 - table[..., 2].mean())
-            bac = (
-                utility(mech, some.head(300))
-                if table is None
-                else expected(table, some.truth[:300])
-            )["BAC"]
-            rows.append(
-                {
-                    "voters": f"50, sigma 7, {title}, {account}",
-                    "queries": count,
-                    "labels answered": round(count * passed * some.votes.shape[2]),
-                    "BAC": bac,
-                }
-            )
-    gated = {r["voters"]: r["labels answered"] for r in rows if "labels answered" in r}
+            mech = pv.BinaryVoting(sigma=sigma)
+            means, shown = over_seeds([{"BAC": utility(mech, one)["BAC"]} for one in group])
+            series.setdefault(name, {})[sigma] = means["BAC"]
+            rows.append({"voters": name, "sigma": sigma, **shown})
+    gated: dict[str, list[float]] = {}
+    for account in ("paper", "exact"):
+        for title, gate in (("no gate", None), ("gate", pv.Gate(threshold=50, sigma=30))):
+            found = [_through(gate, one, paper=account == "paper") for one in many]
+            means, shown = over_seeds(found)
+            gated.setdefault(account, []).append(round(means["labels answered"]))
+            rows.append({"voters": f"50, sigma 7, {title}, {account}", **shown})
     facts = {
         "many": [series["50 voters"][1.0], series["50 voters"][9.0]],
         "few": [series["10 voters"][1.0], series["10 voters"][5.0], series["10 voters"][9.0]],
-        "gate": {
-            a: [
-                gated[f"50, sigma 7, no gate, {a}"],
-                gated[f"50, sigma 7, T=50, sigma_T=30, {a}"],
-            ]
-            for a in ("paper", "exact")
-        },
+        "gate": gated,
     }
     plot = Plot(
         title="BAC of the ensemble by noise, CheXpert electorate", x="sigma", y="BAC", series=series
     )
     return Measured(rows=rows, facts=facts, plots=[plot])
+
+
+def _fifty_voters(seed: int) -> Electorate:
+    return electorate("chexpert", seed)
+
+
+def _through(gate: pv.Gate | None, some: Electorate, *, paper: bool) -> dict[str, float]:
+    """Return queries and labels that a budget answers at sigma 7 with a gate, and their BAC."""
+    mech = pv.BinaryVoting(sigma=7.0, gate=gate)
+    count = answered(mech, some.votes, EPSILON, 1e-6, paper=paper)
+    table = chances(mech, some.votes[:300])
+    passed = float(table[..., :2].sum(axis=-1).mean())
+    return {
+        "queries": float(count),
+        "labels answered": float(round(count * passed * some.votes.shape[2])),
+        "BAC": expected(table, some.truth[:300])["BAC"],
+    }
 
 
 def ensemble_noise_verdict(facts: Facts) -> Verdict:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.paper import electorates, runner, theory
+from experiments.paper import electorates, images, runner, sensitivity, theory
 from experiments.paper.claims import BY_KEY, CLAIMS
 from experiments.paper.counts import fitting
 from experiments.paper.kinds import FAILS, HOLDS, NOT_RUN, PART, Bench
@@ -118,7 +119,8 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     assert facts["verdicts"] == {HOLDS: 4, PART: 4, FAILS: 2}
     assert (tmp_path / "out" / "csv" / "thm-pate-rdp-bound.csv").is_file()
     table = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
-    assert table.count("\n| ") == len(THEORY) + 1
+    assert table.count("`privote paper --only ") == table.count("[all figures]") == len(THEORY)
+    assert "`python experiments/extreme.py`" in table
 
 
 def test_another_parameter_measures_anew(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_verdicts_follow_the_numbers() -> None:
     assert theory.gaussian_verdict({"difference": 0.1})[0] == FAILS
     assert theory.composition_verdict({"ratio": 1.1})[0] == FAILS
     assert theory.theorem_six_verdict({"forth": 0.9, "back": 0.9, "loose": 2})[0] == HOLDS
-    assert theory.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
+    assert sensitivity.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
 
 
 def test_counting_stops_at_the_first_query_that_does_not_fit() -> None:
@@ -164,3 +166,63 @@ def test_published_matrices_are_as_the_paper_has_them() -> None:
         assert (np.diag(matrix) == 1).all()
     names, matrix = electorates.published("chexpert")
     assert matrix[names.index("Pneumonia"), names.index("Lung Opacity")] == 0.585
+
+
+def test_images_are_learnt_from_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    small = {"TEACHERS": 4, "PUBLIC": 60, "TEST": 100, "STEPS": 2, "LESSONS": (120, 120)}
+    for name, value in small.items():
+        monkeypatch.setattr(images, name, value)
+    rows = images.one("learnt", 80, 0, (8.0,))
+    assert [row["model"] for row in rows] == [
+        images.OPEN,
+        images.GRADIENTS,
+        images.UNTUNED,
+        images.ALLOWANCE,
+        images.WORST,
+        images.PAPER,
+        images.POWERSET,
+    ]
+    assert all(0 <= row["AUC"] <= 1 for row in rows)
+    assert rows[3]["labelled"] == 60
+
+
+def test_the_line_between_dpsgd_and_pate_follows_the_figures() -> None:
+    names = (images.GRADIENTS, images.UNTUNED, images.ALLOWANCE, images.WORST)
+    low = dict.fromkeys((*names, images.PAPER, images.POWERSET, images.OPEN), 0.6)
+    facts = {
+        f"{seen} {private} {epsilon:g}": dict(low)
+        for seen in images.SEEN
+        for private in images.SIZES
+        for epsilon in (0, *images.EPSILONS)
+    }
+    word, reason = images.contest_verdict(facts)
+    assert word == FAILS
+    assert "ahead of DPSGD nowhere" in reason
+    facts[f"learnt {images.SIZES[-1]} 20"][images.PAPER] = 0.8
+    word, reason = images.contest_verdict(facts)
+    assert word == HOLDS
+    assert f"at {images.SIZES[-1]} scenes, features learnt, epsilon 20" in reason
+
+
+def test_a_long_measurement_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
+    bench = Bench(parts=tmp_path / "parts")
+    assert bench.once("one", lambda: [np.float64(1.5)]) == [1.5]
+    assert bench.once("one", lambda: pytest.fail("it was made before")) == [1.5]
+
+
+def test_the_quick_profile_shows_what_a_full_run_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = replace(BY_KEY["prop:gap"], slow=True)
+    monkeypatch.setattr(runner, "CLAIMS", (slow,))
+    monkeypatch.setattr(runner, "KEPT", tmp_path / "results")
+    assert runner.run(Bench(), tmp_path / "kept")[0].verdict[0] == NOT_RUN
+    full = Bench(profile="full")
+    write(tmp_path / "out", runner.run(full, tmp_path / "kept"), full, "privote paper")
+    (tmp_path / "out" / "slow").rename(tmp_path / "results")
+    (shown,) = runner.run(Bench(), tmp_path / "kept")
+    assert shown.verdict[0] == HOLDS
+    assert "Not measured in this run" in shown.verdict[1]
+    assert "--profile full" in shown.verdict[1]

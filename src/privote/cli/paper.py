@@ -96,7 +96,7 @@ def paper(
         print_json(facts)
         return
     print_table(
-        [{"claim": r.claim.key, "verdict": r.verdict[0]} for r in results],
+        [{"claim": r.claim.key, "verdict": r.verdict[0], "s": round(r.seconds)} for r in results],
         title="The paper, claim by claim",
     )
     say("; ".join(f"{word}: {count}" for word, count in facts["verdicts"].items()))
