@@ -285,7 +285,7 @@ def _check_released(released: npt.ArrayLike, labels: int) -> Labels:
             "released",
             f"must have the shape (queries, labels), and some of both; got {array.shape}",
         )
-    if array.dtype.kind not in "biu" or not np.isin(array, (-1, 0, 1)).all():
+    if array.dtype.kind not in "biu" or not ((array >= -1) & (array <= 1)).all():
         raise InputError("released", "must hold 1, 0 and -1 (held back) only")
     return array.astype(np.int8)
 
