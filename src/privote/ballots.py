@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from .arrayfiles import forget
 from .bits import Bits, Bytes
 from .blocks import MISSING, Block, DenseBlock, Floats, PackedBlock, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
@@ -145,14 +146,13 @@ class Ballots:
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
-            return cls(
-                shape, lambda start, stop: np.asarray(array[start:stop] >= bar), missing=False
-            )
+            return cls(shape, _rows_of(array, lambda slab: np.asarray(slab >= bar)), missing=False)
         seen = check_votes(array)
         missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
         if seen and not missing:
             raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
-        return cls(shape, lambda start, stop: as_votes(array[start:stop], missing), missing=missing)
+        rows = _rows_of(array, lambda slab: as_votes(slab, missing))
+        return cls(shape, rows, missing=missing)
 
     @classmethod
     def from_packed(cls, bits: npt.NDArray[np.uint8], shape: npt.ArrayLike) -> Ballots:
@@ -177,7 +177,9 @@ class Ballots:
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
         def packed(start: int, stop: int) -> Bytes:
-            return bits[start * ballot // 8 : stop * ballot // 8].reshape(stop - start, -1)
+            held = np.array(bits[start * ballot // 8 : stop * ballot // 8])
+            forget(bits)
+            return held.reshape(stop - start, -1)
 
         shape = queries, voters, labels
         return cls(shape, rows, missing=False, packed=None if ballot % 8 else packed)
@@ -389,10 +391,24 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     return bar
 
 
+def _rows_of(
+    array: npt.NDArray[Any], votes_of: Callable[[npt.NDArray[Any]], Votes]
+) -> Callable[[int, int], Votes]:
+    """Return what gives a run of queries as votes, which must be a copy."""
+
+    def rows(start: int, stop: int) -> Votes:
+        votes = votes_of(array[start:stop])
+        forget(array)
+        return votes
+
+    return rows
+
+
 def _slabs(array: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     step = max(1, _BLOCK_CELLS // max(1, array.shape[1] * array.shape[2]))
     for start in range(0, array.shape[0], step):
         yield start, array[start : start + step]
+        forget(array)
 
 
 def _place(bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> str:

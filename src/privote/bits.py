@@ -146,6 +146,8 @@ class Bits:
     def yes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Return how many voters say yes to each label of each query (queries, labels)."""
         width: Any = np.uint8 if self.voters < 256 else np.uint32
+        if not self.columns.any():  # as where everybody has run out
+            return np.zeros((self.queries, self.labels), width)
         counts = np.empty((self.queries, self.labels), width)
         step = max(_LANE, _SPAN // self._period.bytes // _LANE * _LANE)
         for start in range(0, self.queries, step):
