@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from privote.ballots import SparseBallots
-from privote.blocks import DenseBlock
-from privote.surprises import effective, effective_votes, left_over
+from privote.bits import Bits
+from privote.blocks import DenseBlock, PackedBlock
+from privote.surprises import effective, effective_votes, holds, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])
@@ -87,3 +88,57 @@ def test_in_two_batches_as_in_one(
     whole, end = counted(votes, left)
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
     np.testing.assert_array_equal(after, end)
+
+
+@units
+@given(
+    votes=hnp.arrays(np.int8, (9, 3, 3), elements=st.integers(-1, 1)),
+    baseline=hnp.arrays(np.bool_, (9, 3)),
+    left=hnp.arrays(np.int64, (3,), elements=st.integers(0, 20)),
+    missing=st.booleans(),
+)
+def test_packed_votes_are_refused_as_the_definition_says(
+    unit: str, votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, missing: bool
+) -> None:
+    votes = votes if missing else votes == 1
+    block: DenseBlock = Large(votes, missing)
+    if not missing:
+        block = PackedBlock(Bits.of_votes(votes), start=4)
+    wanted = effective_votes(votes, baseline, left, unit)
+    got, *costs = effective(block, baseline, left, unit=unit, silence_is_zeros=True)
+    assert isinstance(got, PackedBlock)
+    assert (got.start, got.missing) == (block.start, False)
+    for mine, theirs in zip((got.votes, *costs), wanted, strict=True):
+        assert mine.tolist() == theirs.tolist()
+    plain = DenseBlock(wanted[0], missing=False)
+    for missing_is_no in (True, False):
+        mine, theirs = (each.margins(missing_is_no=missing_is_no) for each in (got, plain))
+        assert mine.tolist() == theirs.tolist()
+    weights = np.array([0.0, 1.0, 0.7, 0.3])
+    assert got.weighted(weights).tolist() == plain.weighted(weights).tolist()
+
+
+class Large(DenseBlock):
+    """A small block that counts as a large one."""
+
+    large = True
+
+
+@units
+@given(
+    votes=hnp.arrays(np.bool_, (6, 3, 2)),
+    given=lefts,
+    less=hnp.arrays(np.int64, (3,), elements=st.integers(0, 6)),
+)
+def test_a_result_for_more_holds_only_where_it_is_the_same(
+    unit: str, votes: np.ndarray, given: np.ndarray, less: np.ndarray
+) -> None:
+    left, zero = np.maximum(given - less, 0), np.zeros((6, 2), bool)
+    guessed, exact = (effective_votes(votes, zero, each, unit) for each in (given, left))
+    if holds(left, given, *guessed[1:]):
+        assert all(a.tolist() == b.tolist() for a, b in zip(guessed, exact, strict=True))
+    assert holds(given, given, *guessed[1:])
+    # What is left afterwards is known even where the result is not right.
+    _, spent, refused = guessed
+    after = np.where((refused > 0) | (spent > left), 0, left - spent)
+    assert after.tolist() == left_over(left, *exact[1:]).tolist()

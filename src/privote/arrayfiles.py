@@ -8,6 +8,7 @@ file leads to is an :class:`InputError` of one sentence.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import stat
 import struct
@@ -233,3 +234,13 @@ def _filled(stream: IO[bytes], shape: tuple[int, ...], order: str, dtype: np.dty
         place += len(part)
     stream.read(1)  # the checksum is compared at the end
     return array
+
+
+def forget(array: Array) -> None:
+    """Let go of the pages of a mapped file that were read; they are read again where needed.
+
+    Else what was read counts as memory in use until there is none left.
+    """
+    pages = getattr(array, "_mmap", None)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)

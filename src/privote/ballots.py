@@ -13,7 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import MISSING, Block, DenseBlock, Floats, SparseBlock, Votes
+from .arrayfiles import forget
+from .bits import Bits, Bytes
+from .blocks import MISSING, Block, DenseBlock, Floats, PackedBlock, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
 from .names import Names
 from .sheets import is_frame, open_frame
@@ -45,7 +47,9 @@ class Ballots:
     """A dense, checked cube of votes (queries, voters, labels).
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
-    :func:`privote.votefiles.read`; the constructor is for sources that check by themselves.
+    :func:`privote.votefiles.read`; the constructor is for sources that check by themselves: they
+    give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
+    as ``packed(start, stop)``.
     ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
     None. Those of queries and labels are public, those of voters are never released.
     """
@@ -59,12 +63,13 @@ class Ballots:
         *,
         missing: bool,
         names: Names | None = None,
+        packed: Callable[[int, int], Bytes] | None = None,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
         if not callable(rows):
             raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
-        self._rows = rows
+        self._rows, self._packed = rows, packed
         self._names = named = (names or Names()).checked(self.shape)
         self.query_names, self.voter_names = named.queries, named.voters
         self.label_names = named.labels
@@ -78,10 +83,18 @@ class Ballots:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
+    @property
+    def packed(self) -> bool:
+        """Whether votes are held as bits, of which any part is at hand."""
+        return self._packed is not None
+
     def named(self, names: Names, where: str = "votes") -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
         names.checked(self.shape, where)
-        return Ballots(self.shape, self._rows, missing=self.missing, names=names)
+        return self._with(self.shape, names)
+
+    def _with(self, shape: tuple[int, int, int], names: Names) -> Ballots:
+        return Ballots(shape, self._rows, missing=self.missing, names=names, packed=self._packed)
 
     @classmethod
     def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
@@ -133,14 +146,13 @@ class Ballots:
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
-            return cls(
-                shape, lambda start, stop: np.asarray(array[start:stop] >= bar), missing=False
-            )
+            return cls(shape, _rows_of(array, lambda slab: np.asarray(slab >= bar)), missing=False)
         seen = check_votes(array)
         missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
         if seen and not missing:
             raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
-        return cls(shape, lambda start, stop: as_votes(array[start:stop], missing), missing=missing)
+        rows = _rows_of(array, lambda slab: as_votes(slab, missing))
+        return cls(shape, rows, missing=missing)
 
     @classmethod
     def from_packed(cls, bits: npt.NDArray[np.uint8], shape: npt.ArrayLike) -> Ballots:
@@ -164,20 +176,30 @@ class Ballots:
             skip = first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
-        return cls((queries, voters, labels), rows, missing=False)
+        def packed(start: int, stop: int) -> Bytes:
+            held = np.array(bits[start * ballot // 8 : stop * ballot // 8])
+            forget(bits)
+            return held.reshape(stop - start, -1)
+
+        shape = queries, voters, labels
+        return cls(shape, rows, missing=False, packed=None if ballot % 8 else packed)
 
     def blocks(self) -> Iterator[DenseBlock]:
         """Yield the cube in blocks of consecutive queries."""
         step = block_queries(self.voters, self.labels)
         for start in range(0, self.queries, step):
-            yield DenseBlock(
-                self._rows(start, min(start + step, self.queries)), self.missing, start
-            )
+            yield self.part(start, min(start + step, self.queries))
+
+    def part(self, start: int, stop: int) -> DenseBlock:
+        """Return the queries from ``start`` to before ``stop``."""
+        if self._packed is None:
+            return DenseBlock(self._rows(start, stop), self.missing, start)
+        return PackedBlock(Bits.of_rows(self._packed(start, stop), self.voters, self.labels), start)
 
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
         shape = (check_head(queries, self.queries), self.voters, self.labels)
-        return Ballots(shape, self._rows, missing=self.missing, names=self._names.head(queries))
+        return self._with(shape, self._names.head(queries))
 
     def to_array(self) -> Votes:
         """Return the whole cube as one array: bool, or int8 where votes are missing."""
@@ -369,10 +391,24 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     return bar
 
 
+def _rows_of(
+    array: npt.NDArray[Any], votes_of: Callable[[npt.NDArray[Any]], Votes]
+) -> Callable[[int, int], Votes]:
+    """Return what gives a run of queries as votes, which must be a copy."""
+
+    def rows(start: int, stop: int) -> Votes:
+        votes = votes_of(array[start:stop])
+        forget(array)
+        return votes
+
+    return rows
+
+
 def _slabs(array: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     step = max(1, _BLOCK_CELLS // max(1, array.shape[1] * array.shape[2]))
     for start in range(0, array.shape[0], step):
         yield start, array[start : start + step]
+        forget(array)
 
 
 def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:

@@ -1,20 +1,26 @@
 """Blocks: a run of consecutive queries in memory, which is all a mechanism ever counts.
 
-Dense blocks hold every voter's ballot, sparse ones only the ballots of those who spoke.
+Dense blocks hold every voter's ballot, one vote a byte or packed as bits; sparse ones only the
+ballots of those who spoke.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from .bits import Bits
+
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+_FEW = 1 << 14  # votes that are added up sooner than they are packed
 
 
 class Block(Protocol):
@@ -81,6 +87,15 @@ class DenseBlock:
         first = DenseBlock(self.votes[:queries], self.missing, self.start)
         return first, DenseBlock(self.votes[queries:], self.missing, self.start + queries)
 
+    @property
+    def large(self) -> bool:
+        """Whether packing the votes pays."""
+        return self.votes.size > _FEW
+
+    def bits(self) -> Bits:
+        """Return the yes-votes as bits; a missing vote is none."""
+        return Bits.of_votes(np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_))
+
     def yes(self) -> Counts:
         """Return the number of yes-votes (queries, labels)."""
         return _count(self.votes if not self.missing else self.votes == 1)
@@ -122,6 +137,60 @@ class DenseBlock:
         query = np.repeat(np.arange(self.queries), self.voters)
         voter = np.tile(np.arange(self.voters), self.queries)
         return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
+
+
+class PackedBlock(DenseBlock):
+    """Every voter's ballot, none missing, as bits; they are unpacked where somebody looks at each.
+
+    Attributes
+    ----------
+    held
+        The bits.
+    """
+
+    held: Bits
+    large = True
+
+    def __init__(self, held: Bits, start: int = 0) -> None:
+        for name, value in (("held", held), ("missing", False), ("start", start)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def votes(self) -> Votes:
+        """(queries, voters, labels)."""
+        return self.held.votes()
+
+    @property
+    def voters(self) -> int:
+        """Registered voters."""
+        return self.held.voters
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.held.queries
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.held.labels
+
+    def split(self, queries: int) -> tuple[PackedBlock, PackedBlock]:
+        """Return the first so many queries, and the others."""
+        first, rest = self.held.split(queries)
+        return PackedBlock(first, self.start), PackedBlock(rest, self.start + queries)
+
+    def bits(self) -> Bits:
+        """Return the votes as they are held."""
+        return self.held
+
+    def yes(self) -> Counts:
+        """Return the number of yes-votes (queries, labels)."""
+        return self.held.yes().astype(np.int64)
+
+    def sizes(self) -> Counts:
+        """Return how many yes-votes each ballot has (queries, voters)."""
+        return self.held.sizes()
 
 
 @dataclass(frozen=True)
@@ -194,6 +263,8 @@ class SparseBlock:
 
 def _count(cells: npt.NDArray[Any]) -> Counts:
     """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
+    if cells.size > _FEW:
+        return Bits.of_votes(cells).yes().astype(np.int64)
     voters = cells.shape[1]
     width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
     return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width).astype(np.int64))

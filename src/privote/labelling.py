@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ import numpy.typing as npt
 from .ballots import Ballots, BallotSource, Threshold
 from .dependencies import Implications, consistent
 from .drafts import Draft, beside, complete, drafted
-from .errors import InputError, PrivoteWarning
+from .errors import InputError, PrivoteWarning, whole
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger, Location
 from .mechanisms import Mechanism, mechanism_of
 from .planning.choice import AUTO, STOPPED, Request, expected, settled
 from .release import Release
+from .workers import on_workers
 
 
 def label(
@@ -48,6 +49,9 @@ def label(
     output: str | os.PathLike[str] | Draft | None = None,
     resume: bool = False,
     force: bool = False,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    address: str | None = None,
 ) -> Release:
     """Release private labels for votes, within a budget.
 
@@ -110,6 +114,12 @@ def label(
         read, and nothing is drawn or charged: the labels are those that were released.
     force
         Replace the file if it exists.
+    n_jobs, backend, address
+        How many workers count votes ahead, and where: ``"loky"`` (processes), ``"dask"`` or
+        ``"ray"``, at the address of a scheduler; threads of this process unless told, or what
+        ``joblib.parallel_config`` says. Votes files must be where every worker finds them. Charges
+        and draws are made here, in the order of the queries: labels and bill are the same for any
+        number of workers, and where one dies.
 
     Bad input raises before anything is charged or drawn. What is to be expected of the labels is in
     ``forecast`` and ``reasons`` of the release, and a :class:`privote.PrivoteWarning` where it is
@@ -157,7 +167,7 @@ def label(
                 **guesses,
             )
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
-            with _opened(ledger) as book:
+            with _workers(n_jobs, backend, address), _opened(ledger) as book:
                 chosen = settled(request, ballots, book, names)
                 named = _naming(ballots, chosen.reasons, request.wanted(ballots))
                 if draft is not None:
@@ -200,6 +210,21 @@ def label(
             draft.finish()
     warn_of_quality(release)
     return release
+
+
+def _workers(
+    n_jobs: int | None, backend: str | None, address: str | None
+) -> AbstractContextManager[None]:
+    """Return the context in which so many workers count; -1 is as many as there are."""
+    if n_jobs is None and backend is None and address is None:
+        return nullcontext()
+    if n_jobs == -1:
+        from joblib import cpu_count
+
+        n_jobs = None if backend in ("dask", "ray") else int(cpu_count())
+    elif n_jobs is not None:
+        n_jobs = whole("n_jobs", n_jobs)
+    return on_workers(backend, n_jobs, address)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import MISSING, Block, Counts, DenseBlock, SparseBlock, Votes
+from .bits import Bits
+from .blocks import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBlock, Votes
 
 
 def effective(
@@ -29,8 +30,26 @@ def effective(
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
     assert isinstance(block, DenseBlock)
+    if block.large:
+        return _effective_bits(block, np.asarray(baseline, np.bool_), left, unit)
     votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
     return DenseBlock(votes, missing=False, start=block.start), spent, refused
+
+
+def holds(left: Counts, given: Counts, spent: Counts, refused: Counts) -> bool:
+    """Return whether a result that was worked out for other allowances is right for these.
+
+    Who was not refused anything spent what it wanted: that is right with any allowance that covers
+    it. Whoever was refused something is right with the same allowance.
+
+    Parameters
+    ----------
+    left, given
+        (voters,) What is left, and what the result was worked out for.
+    spent, refused
+        (voters,) The result.
+    """
+    return bool(np.where(refused > 0, left == given, spent <= left).all())
 
 
 def left_over(allowance: Counts, spent: Counts, refused: Counts) -> Counts:
@@ -57,13 +76,7 @@ def effective_votes(
         ballot that departs from it anywhere is one.
     """
     guess = np.asarray(baseline, np.bool_)[:, None, :]
-    if votes.dtype == np.bool_:
-        yes = votes
-    else:
-        absent = votes == MISSING
-        if unit == "ballot":
-            absent = absent.all(axis=2, keepdims=True)
-        yes = np.where(absent, guess, votes == 1)
+    yes = _present(votes, guess, unit)
     departs = yes != guess
     count = departs.sum(axis=2) if unit == "vote" else departs.any(axis=2).astype(np.int64)
     total = count.sum(axis=0)
@@ -72,6 +85,48 @@ def effective_votes(
     keep = np.cumsum(count, axis=0) <= left
     spent = np.where(keep, count, 0).sum(axis=0)
     return np.where(keep[:, :, None], yes, guess), spent, (~keep & (count > 0)).sum(axis=0)
+
+
+def _present(votes: Votes, guess: npt.NDArray[np.bool_], unit: str) -> npt.NDArray[np.bool_]:
+    """Return the votes, the baseline in the place of those who are missing."""
+    if votes.dtype == np.bool_:
+        return np.asarray(votes, np.bool_)
+    absent = votes == MISSING
+    if unit == "ballot":
+        absent = absent.all(axis=2, keepdims=True)
+    return np.where(absent, guess, votes == 1)
+
+
+def _effective_bits(
+    block: DenseBlock, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
+) -> tuple[Block, Counts, Counts]:
+    """Return what :func:`effective_votes` does, without a look at each ballot.
+
+    A voter whose surprises fit as a whole, or of whom nothing is left, is done with a sum. Only one
+    who runs out here, which happens once in its life, has its ballots added up in order.
+    """
+    present = (
+        Bits.of_votes(_present(block.votes, baseline[:, None, :], unit))
+        if block.missing
+        else block.bits()
+    )
+    departs = present.against(baseline)
+    by_vote = unit == "vote"
+    total = departs.totals() if by_vote else departs.speaking()
+    fits = total <= left
+    spent, refused = np.where(fits, total, 0), np.zeros_like(total)
+    if fits.all():
+        return PackedBlock(present, block.start), spent, refused
+    refused[~fits] = (departs.speaking() if by_vote else total)[~fits]
+    ends: dict[int, int] = {}
+    for voter in np.flatnonzero(~fits & (left > 0)).tolist():
+        size = departs.sizes_of(voter)
+        summed = np.cumsum(size if by_vote else size > 0)
+        ends[voter] = end = int(np.searchsorted(summed, left[voter], side="right"))
+        spent[voter] = summed[end - 1] if end else 0
+        refused[voter] = np.count_nonzero(size[end:])
+    kept = departs.only(fits | (left > 0)).until(ends).against(baseline)
+    return PackedBlock(kept, block.start), spent, refused
 
 
 def _effective_sparse(

@@ -10,6 +10,7 @@ import pytest
 import privote as pv
 from privote.blocks import DenseBlock
 from privote.guardian import Accounts
+from privote.surprises import effective
 
 ORDERS = pv.DEFAULT_ORDERS
 SURPRISE = 0.001 * ORDERS
@@ -90,9 +91,9 @@ def test_what_is_answered_is_entered_before_it_counts(ledger: pv.Ledger) -> None
     )
     votes = np.ones((2, 2, 2), bool)
     guess = np.zeros((2, 2), bool)
-    counted = allowance.answer(
-        DenseBlock(votes, missing=False), guess, unit="vote", silence_is_zeros=True
-    )
+    block = DenseBlock(votes, missing=False)
+    rule: Any = {"unit": "vote", "silence_is_zeros": True}
+    counted = allowance.answer(2, lambda left: effective(block, guess, left, **rule))
     assert isinstance(counted, DenseBlock)
     assert counted.votes.any(axis=2).tolist() == [[False, True], [False, False]]
     assert allowance.answered == 2

@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from privote import ballots as room
-from privote.ballots import Ballots, SparseBallots
-from privote.blocks import MISSING, DenseBlock
 from privote.errors import InputError
 from privote.guardian.accounts import plain
 from privote.guardian.registry import (
     check_allowance,
-    registered_blocks,
     seats,
     seats_in_batch,
 )
@@ -71,33 +65,6 @@ def test_a_batch_is_placed_by_name() -> None:
             seats_in_batch(registered, voters, given_ids)
     with pytest.raises(InputError, match="registered without names"):
         seats_in_batch(None, 3, "abc")
-
-
-def test_empty_seats_are_missing() -> None:
-    votes = np.array([[[1, 0], [0, 1]]], np.int8)
-    (full,) = registered_blocks(Ballots.from_array(votes), np.array([2, 0]), 3)
-    assert isinstance(full, DenseBlock)
-    assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
-    assert full.missing
-    sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
-    (moved,) = registered_blocks(sparse, np.array([2, 0]), 3)
-    assert moved.speakers()[1].tolist() == [0]
-
-
-@given(queries=st.integers(1, 60), present=st.integers(1, 6), step=st.integers(40, 400))
-def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, step: int) -> None:
-    votes = np.random.default_rng(queries).random((queries, present, 2)) < 0.5
-    everybody = np.zeros((queries, 6, 2), bool)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_BLOCK_CELLS", step)
-        places = np.arange(present)
-        blocks = list(registered_blocks(Ballots.from_array(votes), places, 6))
-        expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
-    assert [block.queries for block in blocks] == expected
-    assert [block.start for block in blocks] == np.cumsum([0, *expected[:-1]]).tolist()
-    joined = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(joined[:, :present], votes)
-    assert (joined[:, present:] == MISSING).all()
 
 
 @pytest.mark.parametrize(

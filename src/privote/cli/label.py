@@ -16,6 +16,7 @@ from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
 _GUESSES = "Public guesses"
+_WHERE = "Where votes are counted"
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: as many voters without names are taken to be the same "
@@ -138,6 +139,30 @@ def label(
         typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
     ] = None,
     threshold: options.Threshold = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="How many count votes at once; one, or all of a cluster, unless told. Labels and "
+            "bill are the same for any number.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="loky (processes here), dask or ray; threads unless told.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto "
+            "(ray). Without it dask and ray are started here.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     seed: options.Seed = None,
     force: options.Force = False,
     resume: options.Resume = False,
@@ -167,6 +192,9 @@ def label(
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
     labels.
+
+    Votes of millions of queries are counted on --workers threads, processes or machines; charges
+    and draws are made here, in the order of the queries. A worker that dies changes nothing.
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
@@ -250,6 +278,9 @@ def label(
                 seed=seed,
                 output=draft,
                 resume=resume,
+                n_jobs=workers,
+                backend=backend,
+                address=address,
             )
         with complete(output, force=force) as part:
             write_labels(release, part)

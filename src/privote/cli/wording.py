@@ -44,7 +44,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "Y": ("--labels",),
     "Y_private": ("--labels",),
     "n_teachers": ("--teachers",),
-    "n_jobs": ("--jobs",),
+    "n_jobs": ("--jobs", "--workers"),
     "ids": ("--id-column",),
     "groups": ("--group-column",),
     "features": ("--columns",),

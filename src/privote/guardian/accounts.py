@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
-from ..blocks import Block, Counts
+from ..blocks import Counts
 from ..errors import BudgetError, InputError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Sealed
-from ..surprises import effective, left_over
+from ..surprises import left_over
+
+Some = TypeVar("Some")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -349,19 +351,25 @@ class Allowance:
                 {**body, "queries": queries}, sealed={"departed": departed, "out": out}
             )
 
-    def answer(self, block: Block, baseline: Any, **rule: Any) -> Block:
-        """Enter what a block takes from the allowance, durably, and return the ballots that count.
+    @property
+    def left(self) -> Counts:
+        """What is left of each allowance by now (registered voters,). Sealed."""
+        return self._left_of(self._known)
 
-        ``block`` has the registered voters on their seats; ``rule`` is the mechanism's, as
-        :func:`privote.surprises.effective` takes it.
+    def _left_of(self, known: Account) -> Counts:
+        return left_over(self.each, known.spent, known.refused)
+
+    def answer(self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]) -> Some:
+        """Enter what some queries take from the allowance, durably, and return what counts of them.
+
+        ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
+        what each voter spends and what is refused, as :func:`privote.surprises.effective` does.
         """
         with self.accounts.ledger.writing() as totals:
-            known = totals.accounts[self.account]
-            left = left_over(self.each, known.spent, known.refused)
-            counted, spent, refused = effective(block, baseline, left, **rule)
+            counted, spent, refused = weigh(self._left_of(totals.accounts[self.account]))
             body = {**self.accounts.entry("answer"), "account": self.account}
             self.accounts.ledger.append(
-                {**body, "queries": block.queries},
+                {**body, "queries": queries},
                 sealed={"spent": packed(spent), "refused": packed(refused)},
             )
         return counted

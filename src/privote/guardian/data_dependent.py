@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.renyi import epsilon
+from ..accounting.renyi import Floats, epsilon
 from ..ballots import BallotSource
 from ..errors import InputError
 from ..release import Later, Release, Sealed
@@ -26,15 +26,16 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None, bound: s
     levels = Levels.of(mechanism, ballots) if bound == "exact" else None
     total = np.zeros(len(orders))
 
-    def price(tally: Any) -> None:
+    def add(tally: Any, cost: Floats) -> None:
         nonlocal total
-        total += mechanism.total_cost(tally, orders, bound)
+        total += cost  # lot by lot, in order: the same sum to the last bit, whoever priced them
         if levels is not None:
             levels.add(tally)
 
     # One pass: the tally that is priced is the one that is drawn. The draws stay here until the
     # charge is on disk.
-    labels = issuer.draw(ballots, price)
+    price = partial(mechanism.total_cost, orders=orders, bound=bound)
+    labels = issuer.draw(ballots, add, price=price)
     shown, terms = sanitize(levels, orders, delta, issuer.entropy)
     issuer.accounts.charge_sealed(total, {"queries": ballots.queries, **sizes(ballots)})
     exact = Later(lambda: by_voter(mechanism, ballots, delta))

@@ -17,6 +17,7 @@ from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
 from .accounts import Accounts
+from .ahead import Counter
 
 Keep = Callable[[Release], None]
 Labels = npt.NDArray[np.int8]
@@ -63,14 +64,35 @@ class Issuer:
         """Return what a curve that was charged costs at the budget's delta."""
         return epsilon_at(curve, self.orders, self.accounts.budget.delta)[0]
 
-    def draw(self, ballots: BallotSource, then: Callable[[Any], None] = lambda _: None) -> Labels:
-        """Draw labels for all ballots, block by block; ``then`` sees every tally."""
-        drawn = []
-        for block in ballots.blocks():
-            tally = self.mechanism.tally(block)
-            then(tally)
-            drawn.append(self.mechanism.draw(tally, self.entropy))
-        return np.concatenate(drawn)
+    def draw(
+        self,
+        ballots: BallotSource,
+        then: Callable[[Any, Any], None] | None = None,
+        *,
+        price: Callable[[Any], Any] | None = None,
+        keep: Callable[[Labels], None] | None = None,
+    ) -> Labels:
+        """Draw labels for all ballots, lot by lot.
+
+        Parameters
+        ----------
+        then
+            Called with every tally, and its price.
+        price
+            Works out the price of a tally, anywhere.
+        keep
+            Called with the labels of each lot as soon as they are drawn.
+        """
+        labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0
+        for found in Counter(ballots, self.mechanism, then=price).counted():
+            if then is not None:
+                then(found.tally, found.more)
+            drawn = self.mechanism.draw(found.tally, self.entropy)
+            labels[start : start + len(drawn)] = drawn
+            start += len(drawn)
+            if keep is not None:
+                keep(drawn)
+        return labels[:start]
 
     def publish(
         self,

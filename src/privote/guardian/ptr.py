@@ -26,7 +26,7 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Relea
     issuer.accounts.charge_everything(
         proposal.epsilon, proposal.delta, {"queries": ballots.queries, **sizes(ballots)}
     )
-    labels = issuer.draw(ballots, levels.add)
+    labels = issuer.draw(ballots, lambda tally, _: levels.add(tally))
     passed = levels.passes(proposal, issuer.entropy)
     return issuer.publish(
         labels if passed else np.zeros((0, ballots.labels), np.int8),

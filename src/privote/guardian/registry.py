@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import BallotSource, block_queries
-from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
+from ..ballots import BallotSource
+from ..blocks import Counts
 from ..errors import InputError, shown
 from ..mechanisms import Mechanism
 
@@ -75,50 +75,6 @@ def seats_in_batch(
     return np.array([registered[name] for name in batch], np.int64)
 
 
-def registered_blocks(
-    ballots: BallotSource, places: Counts | None, registered: int
-) -> Iterator[Block]:
-    """Yield blocks with every registered voter on its seat; who is absent is missing.
-
-    Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
-
-    Parameters
-    ----------
-    places
-        The seat of each of the ballots' voters; None if all come in the order of their seats.
-    """
-    for block in _even_blocks(ballots, registered):
-        if places is None:
-            yield block
-        elif isinstance(block, SparseBlock):
-            voter = places[block.voter]
-            yield SparseBlock(
-                block.query, voter, block.votes, block.queries, registered, block.start
-            )
-        else:
-            assert isinstance(block, DenseBlock)
-            votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
-            votes[:, places] = block.votes
-            yield DenseBlock(votes, missing=True, start=block.start)
-
-
-def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
-    """Yield blocks of as many queries as if all registered voters were there."""
-    if ballots.sparse or ballots.voters == registered:
-        yield from ballots.blocks()
-        return
-    step, start = block_queries(registered, ballots.labels), 0
-    waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
-    for block in ballots.blocks():
-        assert isinstance(block, DenseBlock)
-        waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
-        while len(waiting) >= step:
-            yield DenseBlock(waiting[:step], missing=True, start=start)
-            waiting, start = waiting[step:], start + step
-    if len(waiting):
-        yield DenseBlock(waiting, missing=True, start=start)
-
-
 def check_baseline(
     baseline: Any, ballots: BallotSource, mechanism: Mechanism, *, first: int | None = None
 ) -> npt.NDArray[np.bool_]:
@@ -137,7 +93,7 @@ def check_baseline(
         raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
     # A bool from outside may hide any byte.
     values = guess.view(np.uint8) if guess.dtype == np.bool_ else guess
-    if not np.isin(values, (0, 1)).all():
+    if not ((values == 0) | (values == 1)).all():
         raise InputError("baseline", "must hold 0 and 1 only")
     if ballots.sparse and guess.any():
         raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")

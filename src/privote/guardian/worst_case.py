@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
 
 from ..ballots import BallotSource
 from ..release import Release
@@ -17,9 +17,6 @@ def release(
     mechanism.check(ballots)
     each = mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
     fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=sizes(ballots))
-    drawn, spent = [], issuer.epsilon(fit * each)
-    for block in ballots.head(fit).blocks():
-        drawn.append(mechanism.draw(mechanism.tally(block), issuer.entropy))
-        if keep is not None:
-            keep(issuer.publish(drawn[-1], ballots.voters, spent))
-    return issuer.publish(np.concatenate(drawn), ballots.voters, spent)
+    publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
+    kept = None if keep is None else lambda labels: keep(publish(labels))
+    return publish(issuer.draw(ballots.head(fit), keep=kept))

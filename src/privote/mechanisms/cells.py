@@ -199,7 +199,8 @@ class VoteMechanism(CellMechanism):
         histogram = np.bincount(tally.margins.reshape(-1) + tally.voters)
         levels = np.flatnonzero(histogram)
         table = self._cell_cost(levels - tally.voters, tally, orders, bound)
-        return np.asarray(histogram[levels] @ table)
+        # Not a product of matrices: that adds up in an order of its own on other threads.
+        return np.asarray((histogram[levels][:, None] * table).sum(axis=0))
 
     def _cell_cost(
         self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str

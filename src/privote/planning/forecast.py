@@ -281,13 +281,14 @@ def _released_share(
         return None
     departs, variance = 0.0, 0.0
     for side in (False, True):
-        seen = released[known & (baseline == side)]
-        if not len(seen):
+        here = known & (baseline == side)
+        seen = np.count_nonzero(here)
+        if not seen:
             continue
-        ones = float(seen.mean())
+        ones = np.count_nonzero(here & (released == 1)) / seen
         wanted = min(max((ones - q) / (p - q), 0.0), 1.0)
-        departs += len(seen) * (1 - wanted if side else wanted)
-        variance += len(seen) * max(ones * (1 - ones), 1 / len(seen)) / (p - q) ** 2
+        departs += seen * (1 - wanted if side else wanted)
+        variance += seen * max(ones * (1 - ones), 1 / seen) / (p - q) ** 2
     cells = float(known.sum())
     if stated is not None:
         departs, cells = departs + _STATED * stated, cells + _STATED
@@ -377,7 +378,7 @@ def _check_released(released: npt.ArrayLike, labels: int) -> Labels:
             "released",
             f"must have the shape (queries, labels), and some of both; got {array.shape}",
         )
-    if array.dtype.kind not in "biu" or not np.isin(array, (-1, 0, 1)).all():
+    if array.dtype.kind not in "biu" or array.min() < -1 or array.max() > 1:
         raise InputError("released", "must hold 1, 0 and -1 (held back) only")
     return array.astype(np.int8)
 

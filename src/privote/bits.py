@@ -1,0 +1,252 @@
+"""Bits: votes eight to a byte, counted and refused without unpacking them.
+
+Votes of a query lie one after the other, voter by voter, so a label has the same place in a byte
+every few voters: those make a *period*. Turned on its side, a table of bytes has the same byte of
+all queries in a row, and a bitwise operation on a row is one on eight cells of every query.
+Yes-votes are then added up as full adders of hardware do it, a bit of the sum at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Counts = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+_LANE = 8  # queries are padded to whole 64-bit words
+_SPAN = 1 << 15  # bytes of a row that are added up at a time: sums stay in the cache
+
+
+@dataclass(frozen=True)
+class Period:
+    """Where votes lie in the bytes of the few voters after which a label is in its place again.
+
+    Attributes
+    ----------
+    voters, bytes
+        How many of them.
+    masks
+        (voters, bytes) which bits are whose.
+    """
+
+    voters: int
+    bytes: int
+    masks: Bytes
+
+    def span(self, voter: int) -> slice:
+        """Return the bytes in which a voter of the period has votes."""
+        held = np.flatnonzero(self.masks[voter])
+        return slice(int(held[0]), int(held[-1]) + 1)
+
+
+@lru_cache(maxsize=64)
+def period_of(labels: int) -> Period:
+    """Return the period of ballots with so many labels."""
+    voters = 8 // math.gcd(labels, 8)
+    whose = np.repeat(np.eye(voters, dtype=np.bool_), labels, axis=1)
+    masks = np.packbits(whose, axis=1)
+    masks.setflags(write=False)
+    return Period(voters, masks.shape[1], masks)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bits:
+    """Yes-votes of a run of queries, on their side.
+
+    Attributes
+    ----------
+    columns
+        (periods, bytes of a period, queries, up to a multiple of 8) Cells that do not exist are 0.
+    queries, voters, labels
+        How many there are.
+    """
+
+    columns: Bytes
+    queries: int
+    voters: int
+    labels: int
+
+    @classmethod
+    def of_rows(cls, rows: Bytes, voters: int, labels: int) -> Bits:
+        """Take the votes of each query in bytes of its own, first bit first: (queries, bytes)."""
+        period, (queries, held) = period_of(labels), rows.shape
+        groups = -(-voters // period.voters)
+        wide, long = groups * period.bytes, -(-queries // _LANE) * _LANE
+        columns = np.empty((wide, long), np.uint8)
+        columns[:held, :queries] = rows.T
+        columns[held:] = 0
+        columns[:, queries:] = 0
+        return cls(columns.reshape(groups, period.bytes, long), queries, voters, labels)
+
+    @classmethod
+    def of_votes(cls, votes: npt.NDArray[np.bool_]) -> Bits:
+        """Take votes (queries, voters, labels)."""
+        queries, voters, labels = votes.shape
+        return cls.of_rows(np.packbits(votes.reshape(queries, -1), axis=1), voters, labels)
+
+    def votes(self) -> npt.NDArray[np.bool_]:
+        """Return the votes (queries, voters, labels)."""
+        rows = np.ascontiguousarray(self._flat[:, : self.queries].T)
+        cells = self.voters * self.labels
+        flat = np.unpackbits(rows, axis=1, count=cells).view(np.bool_)
+        return flat.reshape(self.queries, self.voters, self.labels)
+
+    @property
+    def _flat(self) -> Bytes:
+        groups, high, wide = self.columns.shape
+        return self.columns.reshape(groups * high, wide)
+
+    @cached_property
+    def _period(self) -> Period:
+        return period_of(self.labels)
+
+    def split(self, queries: int) -> tuple[Bits, Bits]:
+        """Return the first so many queries, and the others."""
+        rows = np.ascontiguousarray(self._flat[:, : self.queries].T)
+        parts = (Bits.of_rows(part, self.voters, self.labels) for part in np.split(rows, [queries]))
+        first, second = parts
+        return first, second
+
+    def against(self, baseline: npt.NDArray[np.bool_]) -> Bits:
+        """Return where votes depart from a baseline (queries, labels): 1 there, 0 elsewhere."""
+        if not baseline.any():
+            return self
+        one = np.packbits(np.tile(baseline, (1, self._period.voters)), axis=1)
+        guess = np.zeros(self.columns.shape[1:], np.uint8)
+        guess[:, : self.queries] = one.T
+        other = replace(self, columns=self.columns ^ guess)
+        return other.only(np.ones(self.voters, np.bool_))
+
+    def only(self, voters: npt.NDArray[np.bool_]) -> Bits:
+        """Return the votes of some of the voters (voters,), and 0 for the others."""
+        seats = np.zeros(len(self.columns) * self._period.voters, np.bool_)
+        seats[: self.voters] = voters
+        kept = np.repeat(seats.reshape(len(self.columns), -1), self.labels, axis=1)
+        return replace(self, columns=self.columns & np.packbits(kept, axis=1)[:, :, None])
+
+    def until(self, ends: Mapping[int, int]) -> Bits:
+        """Return the votes without those that some voters cast from a query on, by voter."""
+        columns = self.columns.copy() if ends else self.columns
+        for voter, query in ends.items():
+            at, place = divmod(voter, self._period.voters)
+            span, mask = self._period.span(place), self._period.masks[place]
+            columns[at, span, query:] &= ~mask[span, None]
+        return replace(self, columns=columns)
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def yes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Return how many voters say yes to each label of each query (queries, labels)."""
+        width: Any = np.uint8 if self.voters < 256 else np.uint32
+        if not self.columns.any():  # as where everybody has run out
+            return np.zeros((self.queries, self.labels), width)
+        counts = np.empty((self.queries, self.labels), width)
+        step = max(_LANE, _SPAN // self._period.bytes // _LANE * _LANE)
+        for start in range(0, self.queries, step):
+            stop = min(start + step, self.queries)
+            planes = _added_up(self.columns[:, :, start : start + step])
+            rows = np.stack([plane[:, : stop - start].T for plane in reversed(planes)])
+            planes_of = np.unpackbits(rows.reshape(-1)).reshape(len(planes), -1)
+            total = planes_of[0].astype(width, copy=False)
+            for plane in planes_of[1:]:
+                total <<= 1
+                total |= plane
+            # Each voter of a period has a sum of its own.
+            by_voter = total.reshape(stop - start, self._period.voters, self.labels)
+            counts[start:stop] = by_voter[:, 0]
+            for voter in range(1, self._period.voters):
+                counts[start:stop] += by_voter[:, voter]
+        return counts
+
+    def totals(self) -> Counts:
+        """Return how many yes-votes each voter casts in all (voters,)."""
+        return self._by_seat([_ones(own).sum(axis=(1, 2), dtype=np.int64) for own in self._own()])
+
+    def speaking(self) -> Counts:
+        """Return on how many queries each voter says yes to anything (voters,)."""
+        spoken = (np.bitwise_or.reduce(own, axis=1) != 0 for own in self._own())
+        return self._by_seat(
+            [_ones(each.view(np.uint8)).sum(axis=1, dtype=np.int64) for each in spoken]
+        )
+
+    def sizes(self) -> Counts:
+        """Return how many yes-votes each ballot has (queries, voters)."""
+        parts = [np.take(_ONES, own).sum(axis=1, dtype=np.int64) for own in self._own()]
+        both = len(self.columns) * self._period.voters
+        seats = np.stack(parts, axis=1).reshape(both, self.columns.shape[2])
+        return np.asarray(seats[: self.voters, : self.queries].T)
+
+    def sizes_of(self, voter: int) -> Counts:
+        """Return how many yes-votes each ballot of a voter has (queries,)."""
+        at, place = divmod(voter, self._period.voters)
+        span, mask = self._period.span(place), self._period.masks[place]
+        own = self.columns[at, span, : self.queries] & mask[span, None]
+        return np.asarray(np.take(_ONES, own).sum(axis=0, dtype=np.int64))
+
+    def _own(self) -> Iterator[Bytes]:
+        """Yield, for each voter of a period, the bytes of its votes: (periods, bytes, queries)."""
+        for place in range(self._period.voters):
+            span, mask = self._period.span(place), self._period.masks[place]
+            own = self.columns[:, span]
+            yield own if (mask[span] == 255).all() else own & mask[span, None]
+
+    def _by_seat(self, parts: list[Counts]) -> Counts:
+        return np.stack(parts, axis=1).reshape(-1)[: self.voters]
+
+
+def _added_up(columns: Bytes) -> list[Bytes]:
+    """Return the bits of sums over the first axis, the lowest first, each (bytes, queries).
+
+    Three bits of one weight make one of it and one of twice the weight, until one is left.
+    """
+    planes: list[Bytes] = []
+    level = list(columns)
+    while level:
+        twice: list[Bytes] = []
+        while len(level) > 2:
+            a, b, c = level.pop(), level.pop(), level.pop()
+            odd = a ^ b
+            carry = odd & c
+            odd ^= c
+            a = a & b
+            carry |= a
+            twice.append(carry)
+            level.append(odd)
+        if len(level) == 2:
+            twice.append(level[0] & level[1])
+            level = [level[0] ^ level[1]]
+        planes.append(level[0])
+        level = twice
+    return planes
+
+
+def _ones(own: Bytes) -> npt.NDArray[Any]:
+    """Return how many bits are 1 in each 64-bit word of the last axis."""
+    words = own.view(np.uint64)
+    if hasattr(np, "bitwise_count"):  # NumPy 2
+        return np.asarray(np.bitwise_count(words))
+    one, two, four, last = (np.uint64(shift) for shift in (1, 2, 4, 56))
+    pairs, nibbles, bytes_, sums = (
+        np.uint64(0x0101010101010101 * byte) for byte in (0x55, 0x33, 0x0F, 0x01)
+    )
+    found = words >> one
+    found &= pairs
+    found = words - found
+    high = found >> two
+    high &= nibbles
+    found &= nibbles
+    found += high
+    high = found >> four
+    found += high
+    found &= bytes_
+    found *= sums
+    found >>= last
+    return found

@@ -1,0 +1,127 @@
+"""Lots: cut by public sizes, read again wherever they are counted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privote import ballots as room
+from privote.ballots import Ballots, SparseBallots
+from privote.blocks import MISSING, DenseBlock
+from privote.errors import BallotError
+from privote.guardian.lots import Lot, Seating, carried, received, registered_blocks
+from privote.votefiles import write_packed
+
+
+def test_empty_seats_are_missing() -> None:
+    votes = np.array([[[1, 0], [0, 1]]], np.int8)
+    (full,) = registered_blocks(Ballots.from_array(votes), np.array([2, 0]), 3)
+    assert isinstance(full, DenseBlock)
+    assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
+    assert full.missing
+    sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
+    (moved,) = registered_blocks(sparse, np.array([2, 0]), 3)
+    assert moved.speakers()[1].tolist() == [0]
+
+
+@given(queries=st.integers(1, 60), present=st.integers(1, 6), step=st.integers(40, 400))
+def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, step: int) -> None:
+    votes = np.random.default_rng(queries).random((queries, present, 2)) < 0.5
+    everybody = np.zeros((queries, 6, 2), bool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_CELLS", step)
+        places = np.arange(present)
+        blocks = list(registered_blocks(Ballots.from_array(votes), places, 6))
+        expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
+    assert [block.queries for block in blocks] == expected
+    assert [block.start for block in blocks] == np.cumsum([0, *expected[:-1]]).tolist()
+    joined = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(joined[:, :present], votes)
+    assert (joined[:, present:] == MISSING).all()
+
+
+VOTES = np.random.default_rng(0).random((40, 4, 2)) < 0.5
+
+
+def rows(seating: Seating, lots: Any) -> list[Any]:
+    found: list[Any] = [seating.block(lot) for lot in lots]
+    assert [block.start for block in found] == [lot.start for lot in lots]
+    return np.concatenate([block.votes for block in found]).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
+@given(sizes=st.lists(st.integers(1, 20), min_size=1))
+def test_any_lot_can_be_read_again_anywhere(
+    kind: str, sizes: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = stored(kind, tmp_path_factory.getbasetemp() / "lots")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_CELLS", 16 * 8)
+        ballots = Ballots.of(path)
+        seating = Seating(ballots, None, 4)
+        whole = list(seating.lots())
+        assert [lot.queries for lot in whole] == [16, 16, 8]
+        cuts = sorted({0, 40, *(int(cut) for cut in np.cumsum(sizes) if cut < 40)})
+        parts = [Lot(a, b - a) for a, b in pairwise(cuts)]
+        sent = seating.sent()
+        assert sent is not None
+        assert len(sent) < 4000
+        for reader in (seating, received(sent)):
+            assert rows(reader, whole) == rows(reader, parts) == VOTES.tolist()
+
+
+def stored(kind: str, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"votes.{kind}"
+    if path.exists():
+        return path
+    if kind == "npy":
+        np.save(path, VOTES)
+    elif kind == "npz":
+        write_packed(path, VOTES)
+    else:
+        zarr = pytest.importorskip("zarr")
+        store = zarr.create_array(str(path), shape=VOTES.shape, chunks=(7, 4, 2), dtype="bool")
+        store[:] = VOTES
+    return path
+
+
+def test_a_lot_is_split_with_its_ballots() -> None:
+    (block,) = Ballots.from_array(VOTES).blocks()
+    for lot in (Lot(0, 40), Lot(0, 40, block)):
+        first, rest = lot.split(15)
+        assert (first.start, first.stop, rest.start, rest.stop) == (0, 15, 15, 40)
+        assert (first.block is None) == (lot.block is None)
+    assert first.block is not None
+    assert first.block.queries == 15
+
+
+def test_ballots_in_memory_go_along_instead() -> None:
+    large = np.zeros((9000, 4, 2), bool)
+    large[:40] = VOTES
+    seating = Seating(Ballots.from_array(large), None, 4)
+    assert seating.sent() is None
+    sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
+    assert Seating(sparse, None, 2).sent() is None
+    (lot,) = (carried(lot, seating) for lot in seating.lots())
+    assert lot.block is not None
+    assert lot.block.votes.tolist() == large.tolist()  # type: ignore[attr-defined]
+
+
+def test_a_file_that_changed_is_not_counted(tmp_path: Path) -> None:
+    path = tmp_path / "votes.npy"
+    np.save(path, VOTES)
+    sent = Seating(Ballots.of(path), None, 4).sent()
+    assert sent is not None
+    np.save(path, np.concatenate([VOTES, VOTES]))
+    with pytest.raises(BallotError, match=r"votes.npy is not the file here"):
+        received(sent)
+    path.unlink()
+    with pytest.raises(BallotError, match=r"votes.npy must be where every worker finds it"):
+        received(sent)
