@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrayfiles import ArrayFile, NpyStream, check_file, check_tree, read_npy, why
-from ...datasets.records import RawTable, few
+from ...datasets.records import RawTable
 from ...datasets.tables import columns_of
 from ...errors import InputError, missing_extra
-from ...sheets import is_frame, is_gap
+from ...sheets import columns_in_words, is_frame, is_gap
 from ...storage import as_place, is_url, open_binary
 from ...streamed import open_array
 from ..rows import count_rows, row_size
@@ -244,7 +244,9 @@ def _check_columns(place: str, wanted: Sequence[str] | None, held: Sequence[str]
     for name in wanted or ():
         if name not in held:
             raise InputError(
-                "columns", f"must be in {Path(place).name}, which has {few(held)}", name
+                "columns",
+                f"must be in {Path(place).name}, which has {columns_in_words(held)[0]}",
+                name,
             )
 
 
