@@ -318,10 +318,11 @@ def main() -> None:
     for voters in arguments.voters:
         show(f"made-up electorate, {voters:,} voters", Votes(voters))
     best = dict(zip((" ".join(h).strip() for h in HEADINGS), np.max(rows, axis=0), strict=True))
-    job, accountant = "queries at epsilon 20, tmc2007, best sigma of five:", ("dp-accounting",)
-    noisy = peer("noisy counts, exact Gaussian", *accountant)
+    # Both peers are formulas of others, computed by privote's own code on scipy.
+    job = "queries at epsilon 20, tmc2007, best sigma of five:"
+    noisy = peer("noisy counts, exact Gaussian", "scipy")
     row(f"{job} allowance", best["allow- ance"], best["Gaus- sian"], "queries", noisy, gain=True)
-    paper = peer("PATE 2018's bound", *accountant)
+    paper = peer("PATE 2018's bound", "scipy")
     sealed = f"{job} by voter, sealed"
     row(sealed, best["PLD by voter"], best["paper's accounting"], "queries", paper, gain=True)
     say("")
