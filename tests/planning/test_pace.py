@@ -96,7 +96,9 @@ def test_later_runs_with_a_ledger_are_never_silently_bad(tmp_path: Path) -> None
         with pytest.raises(pv.BudgetError, match=r"queries were answered from it in earlier runs"):
             pv.label(votes[150:], **BUDGET, **setting)
     with pytest.warns(pv.PrivoteWarning, match="Earlier runs have used up this allowance"):
-        assert pv.label(votes[:5], **BUDGET, **setting, queries="all").answered == 5
+        last = pv.label(votes[:5], **BUDGET, **setting, queries="all")
+    assert last.answered == 5
+    assert last.forecast.lasts is None  # nothing is told about a long life by labels of nobody
 
 
 def test_counts_of_what_was_released_are_not_in_the_published_view(tmp_path: Path) -> None:

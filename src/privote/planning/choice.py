@@ -297,6 +297,8 @@ def expected(
     assert found.forecast is not None
     if why is not None and not paced and release.answered == asked:  # it went on all the same
         told = replace(found.forecast, warnings=(*found.forecast.warnings, f"{why}."))
+        if yes is None:  # labels of voters who ran out do not tell how often they say yes
+            told = replace(told, yes=None, yes_from=None, lasts=None)
         found = replace(found, forecast=told)
     if release.answered < asked or (found.forecast and found.forecast.missed > WORRY):
         said += _better(found, mechanism, asked, quality)
