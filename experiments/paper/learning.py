@@ -117,7 +117,7 @@ def against_adaptive_verdict(facts: Facts) -> Verdict:
         f"AUC at epsilon 8, delta 1e-4: {said}. Adaptive clipping before plain: "
         f"{'yes' if better else 'no, they are alike'}. Binary PATE before adaptive DPSGD: "
         f"{'yes' if ahead else 'no'}. CheXpert's images are not at hand: linear models on public "
-        "features of scenes of digits. The paper, too, trains the last layer only here, on "
-        "features that are frozen; so would a network that must learn its own (see DPSGD and PATE, "
-        "20 labels)."
+        "features of scenes of digits. The paper, too, trains only the last layer here, on frozen "
+        "features. Whole networks are under the other claim on DPSGD and PATE: there, too, DPSGD "
+        "is ahead once its rate is tuned."
     )
