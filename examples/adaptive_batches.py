@@ -7,11 +7,15 @@ better the student, the longer the allowances last. The promise covers all batch
 Run: python examples/adaptive_batches.py
 """
 
+import warnings
+
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 
 import privote as pv
+
+warnings.filterwarnings("ignore", category=pv.PrivoteWarning)  # what they say is printed below
 
 BATCH, BATCHES, VOTERS, LABELS = 150, 4, 100, 8
 MECHANISM = pv.BinaryVoting(sigma=20.0)
@@ -44,6 +48,7 @@ def run(*, with_student: bool) -> pv.Electorate:
         spent = electorate.sealed.spent - before
         print(
             f"  batch {batch + 1}: {(answer.labels == truth[rows]).mean():.3f} of labels right; "
+            f"the allowance should last for {answer.forecast.lasts} queries; "
             f"sealed: {spent.mean():.0f} surprises a voter"
         )
     return electorate

@@ -7,10 +7,15 @@ asked with a share for each label.
 Run: python examples/neighbours.py
 """
 
+import warnings
+
 import numpy as np
 
 import privote as pv
 from privote.learning import NeighbourStudent, balanced_shares
+
+# The student below knows how often noise raises a label; how many records ran out is printed.
+warnings.filterwarnings("ignore", category=pv.PrivoteWarning)
 
 RECORDS, POOL, FEATURES, LABELS = 20_000, 1_000, 10, 6
 

@@ -16,7 +16,7 @@ bench = importlib.util.module_from_spec(SPEC)
 sys.modules["bench_advice"] = bench  # dataclasses look their module up
 SPEC.loader.exec_module(bench)
 
-CELLS = [cell for cell in bench.cells(small=True) if cell.voters <= 250][::2]
+CELLS = [cell for cell in bench.cells(bench.GRID, small=True) if cell.voters <= 250][::2]
 
 
 @pytest.mark.parametrize(("factor", "most"), [(1.0, 0.02), (3.0, 0.05), (1 / 3, 0.05)])

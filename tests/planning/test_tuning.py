@@ -460,7 +460,7 @@ def test_what_does_not_fit_together_is_refused(votes: npt.NDArray[np.bool_]) -> 
     ("changes", "message"),
     [
         ({"thresholds": [0.5, 1.5]}, r"threshold must lie in \[0, 1\]"),
-        ({"probabilities": np.full((60, 15, 3), 1.5)}, "a probability must lie in"),
+        ({"probabilities": np.full((60, 15, 3), 1.5)}, "must be a probability in"),
         ({"probabilities": np.zeros((60, 15))}, "votes must have 3 axes"),
     ],
 )

@@ -109,7 +109,6 @@ def plan(
     the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
     """
     where = (voters, labels, epsilon, delta)
-    _warn_of_budget(where)
     if not mechanism.name:
         if wanted is not None or surprises_per_query is not None:
             raise InputError("--wanted and --surprises-per-query go with --mechanism: give it too")
@@ -124,6 +123,7 @@ def plan(
     else:
         chosen = _solve(mechanism, where, wanted, surprises_per_query)
     numbers = _numbers(chosen, where, surprises_per_query, rule)
+    _warn_of_budget(where)
     if wanted is not None:
         numbers["wanted"] = wanted
     if json:
@@ -153,6 +153,7 @@ def _advise(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
     given |= {name: value for name, value in asdict(votes).items() if value is not None}
     with working("advising"):
         advice = advise(**given, rule=rule)
+    _warn_of_budget(where)
     if json:
         print_json(advice.facts())
     else:

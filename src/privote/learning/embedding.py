@@ -133,12 +133,12 @@ def embedding_for(
     """
     size = _PACE * np.sqrt(records * epsilon / np.sqrt(labels))
     size = int(min(max(size, _LEAST), _MOST, X_public.shape[0] // 4))
-    if scaled and not sparse.issparse(X_public) and X_public.shape[1] > 1 and size:
-        return f"std:{min(size, X_public.shape[1] - 1)}"
     if not 0 < size < X_public.shape[1]:  # so few features need none
         return None
     if sparse.issparse(X_public):
         return f"lsa:{size}"
+    if scaled:
+        return f"std:{size}"
     spread = deviations(X_public)[1]
     varying = spread[spread > 0]
     dwarfed = len(varying) and varying.max() > _DWARFED * np.median(varying)

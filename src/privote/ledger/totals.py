@@ -69,7 +69,7 @@ class Budget:
         that may be kept by publishing somebody whole; the papers' epsilons go up to 20.
         """
         said = []
-        if self.delta * people > 1:
+        if people > 1 / self.delta:
             said.append(
                 f"a delta of {rounded_up(self.delta)} lets each person's part be revealed outright "
                 f"with that chance; it should be well below one over their number"

@@ -202,15 +202,19 @@ def advise(
     )
     if whole("queries", queries) * labels > _MOST_CELLS:
         raise InputError("queries", f"times `labels` must be at most {_MOST_CELLS:,}", queries)
-    for name, value in (("quality", quality), ("false_alarm", false_alarm)):
-        if value is not None and not 0 < finite(name, value) < HALF:
-            raise InputError(name, "must lie strictly between 0 and 1/2", value)
+    quality, false_alarm = _chance("quality", quality), _chance("false_alarm", false_alarm)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
     if guarantee not in (None, "allowance", "worst-case"):
         raise InputError("guarantee", "must be allowance, worst-case or None", guarantee)
     floor = Floor.of(outlook, quality, false_alarm)
     chosen = best_choice(outlook, budget, queries, floor, guarantee)
     return _settled(chosen, outlook, budget, queries, floor, quality)
+
+
+def _chance(name: str, value: float | None) -> float | None:
+    if value is not None and not 0 < finite(name, value) < HALF:
+        raise InputError(name, "must lie strictly between 0 and 1/2", value)
+    return None if value is None else float(value)
 
 
 def _settled(
