@@ -65,14 +65,18 @@ UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text)
 """
 # Taken by every writer for the length of its transaction. At other levels of isolation what is read
 # inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
-# that must have it, when the commit returns, also where a role's default says otherwise.
+# that must have it, when the commit returns, also where a role's default says otherwise; and where
+# somebody ends the wait for that standby, the warning is heard.
 _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL lock_timeout = '{patience}s';
+SET LOCAL client_min_messages = warning;
 SELECT pg_advisory_xact_lock(1886546294);
 SELECT set_config('synchronous_commit', 'on', true)
   WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
+# A commit that wrote nothing waits for no standby; this one waits for all that was written before.
+_WAIT_TOO = "SELECT pg_logical_emit_message(true, 'privote', '')"
 _PATIENCE = 60  # seconds to wait for others who write, and for a server that comes back
 _PASSWORD = 8  # characters of the shortest
 # How both ends learn that the other is gone without a word. The server's matters most: its session
@@ -134,6 +138,7 @@ class PostgresStore:
         role = {} if readonly else {"target_session_attrs": "read-write"}
         self._address = {**_LINE, **role, **given}
         self._warned: list[str] = []
+        self._unsettled = False
         try:
             self._connect()
         except self._error as error:
@@ -245,6 +250,9 @@ class PostgresStore:
             if not self._connection.closed and self._inside:
                 self._run("ROLLBACK")
             self._first(_BEGIN.format(patience=self._patience))
+            if self._unsettled:
+                # Who looks what became of a commit may find it here and not yet with the standby.
+                self._run(_WAIT_TOO)
         except self._error as error:
             raise self._failed("written", error) from None
         try:
@@ -262,6 +270,7 @@ class PostgresStore:
             done = self._run("COMMIT").statusmessage
         except self._error as error:
             if self._connection.closed:  # the answer was lost, and perhaps the question
+                self._unsettled = True
                 raise UnsettledError(self._say(error)) from None
             raise self._failed("written", error) from None
         except BaseException:  # an interrupt while the answer was on its way
@@ -274,6 +283,7 @@ class PostgresStore:
                 f"the charge is written, but the server warns: {self._warned[0]}. Nothing is "
                 "released"
             )
+        self._unsettled = False
 
     def _failed(self, what: str, error: Exception) -> LedgerError:
         kind = LostError if self._connection.closed else LedgerError
