@@ -289,12 +289,27 @@ def test_a_server_that_does_not_write_to_disk_is_refused(
         server.wait_for("SELECT current_setting('fsync')", "on")
 
 
+@pytest.mark.parametrize("said", ["host", "hostaddr", "environment", "service"])
 def test_several_servers_of_which_none_waits_for_another_are_refused(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
+    hosts, ports = "127.0.0.1,127.0.0.1", f"{free_port()},{server.port}"
+    address = "postgresql://privote@/postgres?"
+    if said == "environment":
+        monkeypatch.setenv("PGHOST", hosts)
+        monkeypatch.setenv("PGPORT", ports)
+    elif said == "service":
+        known = tmp_path / "services"
+        known.write_text(f"[ledger]\nhost={hosts}\nport={ports}\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(known))
+        address += "service=ledger"
+    else:
+        address += f"{said}={hosts}&port={ports}"
+    beside = tmp_path / "own" / "site"
+    beside.parent.mkdir()
     with pytest.raises(pv.LedgerError, match="waits for no standby"):
-        pv.Ledger.open(any_of(free_port(), server.port), beside=tmp_path / "site")
-    assert list(tmp_path.iterdir()) == []
+        pv.Ledger.open(address, beside=beside)
+    assert list(beside.parent.iterdir()) == []
 
 
 @pytest.fixture

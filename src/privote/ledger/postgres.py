@@ -134,7 +134,10 @@ class PostgresStore:
                 f"the password in the ledger's address must have at least {_PASSWORD} characters, "
                 "and this one has fewer"
             )
-        self._servers = len(str(given.get("host") or "").split(","))
+        # As libpq finds them, also in the environment and in the service that it names.
+        found = psycopg.pq.Conninfo.get_defaults()
+        usual = {each.keyword.decode(): (each.val or b"").decode() for each in found}
+        self._named = {key: given.get(key) or usual.get(key) for key in ("host", "hostaddr")}
         role = {} if readonly else {"target_session_attrs": "read-write"}
         self._address = {**_LINE, **role, **given}
         self._warned: list[str] = []
@@ -176,7 +179,7 @@ class PostgresStore:
                     "the ledger's server runs with fsync off: a power cut would make it forget "
                     "charges. Set fsync = on"
                 )
-            if self._servers > 1 and not standbys:
+            if self._several and not standbys:
                 raise LedgerError(
                     "the ledger's address names several servers, and the one that answers waits "
                     "for no standby: after a failover charges would be missing. Set "
@@ -185,6 +188,13 @@ class PostgresStore:
         except BaseException:
             self._connection.close()
             raise
+
+    @property
+    def _several(self) -> bool:
+        """Whether more than one server may answer: by the address, or by a service in it."""
+        reached = self._connection.info.get_parameters()
+        names = (known.get(key) for known in (self._named, reached) for key in self._named)
+        return any("," in str(name) for name in names)
 
     def _heard(self, notice: Any) -> None:
         if notice.severity_nonlocalized == "WARNING":
