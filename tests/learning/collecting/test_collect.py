@@ -490,9 +490,9 @@ def test_cut_as_before_unless_told(begun: Path) -> None:
     ("wrong", "message"),
     [
         (lambda said: said[:-1], r"must answer with the shape \(16, 3\), got \(15, 3\)"),
-        (lambda said: np.where(said, np.nan, 0), "query 16, label . is nan; a vote must be 0 or 1"),
-        (lambda said: said * 2, "is 2; a vote must be 0 or 1"),
-        (lambda said: said / 0, "ZeroDivisionError|is nan|is inf"),
+        (lambda said: np.where(said, np.nan, 0), "query 16, label . must be a vote of 0"),
+        (lambda said: said * 2, "must be a vote of 0 or 1"),
+        (lambda said: said / 0, "ZeroDivisionError|must be a vote"),
         (lambda said: said.missing, "AttributeError: "),
     ],
 )
@@ -509,8 +509,9 @@ def test_a_voter_that_errs_is_named(
     output = tmp_path / f"v{suffix}"
     with pytest.raises(
         pv.BallotError, match=f"voter 'cleo' on queries 16 to 31: .*({message}).* 5 of 12 pieces"
-    ):
+    ) as refused:
         collect(output, vote_wrongly)
+    assert (refused.value.sealed is not None) == ("must be a vote" in str(refused.value))
     assert not pieces.Output(str(output)).finished()
     collect(output, force=True)
     assert np.array_equal(read(output), truth())
