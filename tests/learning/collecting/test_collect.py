@@ -517,6 +517,32 @@ def test_a_voter_that_errs_is_named(
     assert np.array_equal(read(output), truth())
 
 
+def fail_late(voter: str, rows: Any) -> Any:
+    if voter == "cleo":
+        raise OSError("the line is dead")
+    return ~vote(voter, rows)
+
+
+def test_what_was_begun_behind_a_link_is_not_taken_for_new(tmp_path: Path) -> None:
+    output, moved = tmp_path / "v.zarr", tmp_path / "large disk.zarr"
+    with pytest.raises(pv.BallotError, match="pieces are done"):
+        collect(moved, fail_late)
+    output.symlink_to(moved.name)
+    collect(output, force=True)
+    assert np.array_equal(read(output), truth())
+    assert output.is_symlink()
+
+
+def test_pieces_that_cannot_be_removed_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(pv.BallotError, match="pieces are done"):
+        collect(tmp_path / "v.zarr", fail_late)
+    monkeypatch.setattr("shutil.rmtree", lambda *args, **more: None)
+    with pytest.raises(pv.InputError, match="pieces that cannot be removed"):
+        collect(tmp_path / "v.zarr", force=True)
+
+
 def test_a_first_piece_that_fails_leaves_nothing(tmp_path: Path) -> None:
     for suffix in (".zarr", ".parquet"):
         with pytest.raises(pv.BallotError, match="voter 'anna' on queries 0 to 15: must answer"):
