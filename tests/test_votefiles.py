@@ -93,6 +93,14 @@ def test_probabilities_with_thresholds(tmp_path: Path) -> None:
     )
 
 
+def test_what_a_parquet_file_holds_is_in_no_message(tmp_path: Path) -> None:
+    parquet(tmp_path / "soft.parquet", np.full((2, 2, 2), 7.25))
+    with pytest.raises(pv.BallotError, match="probability must lie in") as refused:
+        pv.label(tmp_path / "soft.parquet", epsilon=1.0, delta=1e-5, threshold=0.5)
+    assert "7.25" not in str(refused.value)
+    assert refused.value.sealed == "it is 7.25"
+
+
 def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: np.ndarray) -> None:
     rows = np.ones(37 * 5, bool)
     rows[[3, 17, 100]] = False

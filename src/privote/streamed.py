@@ -345,7 +345,8 @@ class _ParquetCube(LazyCube):
             if self._threshold is not None:
                 bad = ~lost & ~((values >= 0) & (values <= 1))
                 if bad.any():
-                    raise BallotError(f"a probability must lie in [0, 1], got {values[bad][0]}")
+                    said = f"it is {values[bad][0]}"
+                    raise BallotError("a probability must lie in [0, 1]", sealed=said)
                 values = (values >= self._threshold).astype(np.float64)
             cube[query[here] - start, voter[here]] = np.where(lost, MISSING, values)
             np.add.at(seen, (query[here] - start, voter[here]), 1)

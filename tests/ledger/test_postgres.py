@@ -11,7 +11,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -289,12 +289,27 @@ def test_a_server_that_does_not_write_to_disk_is_refused(
         server.wait_for("SELECT current_setting('fsync')", "on")
 
 
+@pytest.mark.parametrize("said", ["host", "hostaddr", "environment", "service"])
 def test_several_servers_of_which_none_waits_for_another_are_refused(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
+    hosts, ports = "127.0.0.1,127.0.0.1", f"{free_port()},{server.port}"
+    address = "postgresql://privote@/postgres?"
+    if said == "environment":
+        monkeypatch.setenv("PGHOST", hosts)
+        monkeypatch.setenv("PGPORT", ports)
+    elif said == "service":
+        known = tmp_path / "services"
+        known.write_text(f"[ledger]\nhost={hosts}\nport={ports}\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(known))
+        address += "service=ledger"
+    else:
+        address += f"{said}={hosts}&port={ports}"
+    beside = tmp_path / "own" / "site"
+    beside.parent.mkdir()
     with pytest.raises(pv.LedgerError, match="waits for no standby"):
-        pv.Ledger.open(any_of(free_port(), server.port), beside=tmp_path / "site")
-    assert list(tmp_path.iterdir()) == []
+        pv.Ledger.open(address, beside=beside)
+    assert list(beside.parent.iterdir()) == []
 
 
 @pytest.fixture
@@ -364,33 +379,58 @@ def test_a_standby_that_lagged_is_found_out_by_the_anchor(
         pv.Ledger.open(f"{standby.address}/postgres", beside=beside)
 
 
-def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
-    pair: tuple[Server, Server], tmp_path: Path
-) -> None:
+def _waits_in_vain(
+    pair: tuple[Server, Server], ledger: pv.Ledger, ended: str, *, until: str = ""
+) -> str:
+    """Charge while the standby is down, let somebody end the wait; return what is said of it."""
     primary, standby = pair
-    beside = tmp_path / "site"
-    ledger = pv.Ledger.open(any_of(primary.port, standby.port), beside=beside)
-    pv.label(VOTES, ledger=ledger, **EVERY)
     standby.stop()
     said: list[str] = []
 
-    def try_it(work: Callable[[], Any]) -> None:
+    def try_it() -> None:
         try:
-            work()
+            pv.label(VOTES, ledger=ledger, **EVERY)
+            said.append("released")
         except pv.LedgerError as error:
             said.append(str(error))
 
-    waiting = threading.Thread(
-        target=try_it, args=(lambda: pv.label(VOTES, ledger=ledger, **EVERY),)
-    )
+    waiting = threading.Thread(target=try_it)
     waiting.start()
     asked = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     primary.wait_for(f"SELECT count(*) {asked}", 1)
     assert not said  # it waits
-    primary.execute(f"SELECT pg_cancel_backend(pid) {asked}")
+    first = primary.execute(f"SELECT pid {asked}")[0]
+    primary.execute(f"SELECT {ended}(pid) {asked}")
+    if until:
+        primary.wait_for(f"SELECT count(*) {asked} AND pid <> {first}", 1)
+        assert not said  # it waits again, for the same standby
+        primary.execute(f"SELECT {until}(pid) {asked}")
     waiting.join(60)
-    assert "canceling wait for synchronous replication" in said[0]
-    assert "Nothing is released" in said[0]
+    return said[0]
+
+
+@pytest.mark.parametrize("least", ["notice", "error"])
+def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
+    pair: tuple[Server, Server], tmp_path: Path, least: str
+) -> None:
+    # A role may have been told not to hear of warnings: this one must be heard.
+    pair[0].execute(f"ALTER ROLE privote SET client_min_messages = {least}")
+    ledger = pv.Ledger.open(any_of(*(each.port for each in pair)), beside=tmp_path / "site")
+    pv.label(VOTES, ledger=ledger, **EVERY)
+    said = _waits_in_vain(pair, ledger, "pg_cancel_backend")
+    assert "canceling wait for synchronous replication" in said
+    assert "Nothing is released" in said
+
+
+def test_a_charge_found_after_a_broken_wait_waits_for_the_standby_too(
+    pair: tuple[Server, Server], tmp_path: Path
+) -> None:
+    ledger = pv.Ledger.open(any_of(*(each.port for each in pair)), beside=tmp_path / "site")
+    pv.label(VOTES, ledger=ledger, **EVERY)
+    # The entry is there once the line is back, and the standby has not heard of it.
+    said = _waits_in_vain(pair, ledger, "pg_terminate_backend", until="pg_cancel_backend")
+    assert "canceling wait for synchronous replication" in said
+    assert "Nothing is released" in said
 
 
 # -- the compose file ------------------------------------------------------------------------------

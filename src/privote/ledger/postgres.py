@@ -65,14 +65,18 @@ UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text)
 """
 # Taken by every writer for the length of its transaction. At other levels of isolation what is read
 # inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
-# that must have it, when the commit returns, also where a role's default says otherwise.
+# that must have it, when the commit returns, also where a role's default says otherwise; and where
+# somebody ends the wait for that standby, the warning is heard.
 _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL lock_timeout = '{patience}s';
+SET LOCAL client_min_messages = warning;
 SELECT pg_advisory_xact_lock(1886546294);
 SELECT set_config('synchronous_commit', 'on', true)
   WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
+# A commit that wrote nothing waits for no standby; this one waits for all that was written before.
+_WAIT_TOO = "SELECT pg_logical_emit_message(true, 'privote', '')"
 _PATIENCE = 60  # seconds to wait for others who write, and for a server that comes back
 _PASSWORD = 8  # characters of the shortest
 # How both ends learn that the other is gone without a word. The server's matters most: its session
@@ -130,10 +134,14 @@ class PostgresStore:
                 f"the password in the ledger's address must have at least {_PASSWORD} characters, "
                 "and this one has fewer"
             )
-        self._servers = len(str(given.get("host") or "").split(","))
+        # As libpq finds them, also in the environment and in the service that it names.
+        found = psycopg.pq.Conninfo.get_defaults()
+        usual = {each.keyword.decode(): (each.val or b"").decode() for each in found}
+        self._named = {key: given.get(key) or usual.get(key) for key in ("host", "hostaddr")}
         role = {} if readonly else {"target_session_attrs": "read-write"}
         self._address = {**_LINE, **role, **given}
         self._warned: list[str] = []
+        self._unsettled = False
         try:
             self._connect()
         except self._error as error:
@@ -171,7 +179,7 @@ class PostgresStore:
                     "the ledger's server runs with fsync off: a power cut would make it forget "
                     "charges. Set fsync = on"
                 )
-            if self._servers > 1 and not standbys:
+            if self._several and not standbys:
                 raise LedgerError(
                     "the ledger's address names several servers, and the one that answers waits "
                     "for no standby: after a failover charges would be missing. Set "
@@ -180,6 +188,13 @@ class PostgresStore:
         except BaseException:
             self._connection.close()
             raise
+
+    @property
+    def _several(self) -> bool:
+        """Whether more than one server may answer: by the address, or by a service in it."""
+        reached = self._connection.info.get_parameters()
+        names = (known.get(key) for known in (self._named, reached) for key in self._named)
+        return any("," in str(name) for name in names)
 
     def _heard(self, notice: Any) -> None:
         if notice.severity_nonlocalized == "WARNING":
@@ -245,6 +260,9 @@ class PostgresStore:
             if not self._connection.closed and self._inside:
                 self._run("ROLLBACK")
             self._first(_BEGIN.format(patience=self._patience))
+            if self._unsettled:
+                # Who looks what became of a commit may find it here and not yet with the standby.
+                self._run(_WAIT_TOO)
         except self._error as error:
             raise self._failed("written", error) from None
         try:
@@ -262,6 +280,7 @@ class PostgresStore:
             done = self._run("COMMIT").statusmessage
         except self._error as error:
             if self._connection.closed:  # the answer was lost, and perhaps the question
+                self._unsettled = True
                 raise UnsettledError(self._say(error)) from None
             raise self._failed("written", error) from None
         except BaseException:  # an interrupt while the answer was on its way
@@ -274,6 +293,7 @@ class PostgresStore:
                 f"the charge is written, but the server warns: {self._warned[0]}. Nothing is "
                 "released"
             )
+        self._unsettled = False
 
     def _failed(self, what: str, error: Exception) -> LedgerError:
         kind = LostError if self._connection.closed else LedgerError

@@ -214,13 +214,20 @@ def test_a_probability_at_the_threshold_is_a_yes() -> None:
         (np.zeros(2), None, r"must answer with the shape \(2, 2\), got \(2,\)"),
         (np.array([["a", "b"]] * 2), None, "must answer with numbers, got <U1"),
         (None, None, r"must answer with the shape \(2, 2\), got \(\)"),
-        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1 is -1; a vote must be 0 or 1"),
-        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 is 0.5; .*threshold for prob"),
-        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1 is nan"),
-        (np.array([[0, np.nan], [1, 1]]), 0.5, r"a probability must lie in \[0, 1\]"),
-        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1 is 1.5"),
+        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1 must be a vote of 0 or 1"),
+        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 must .*threshold for prob"),
+        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1 must be a vote"),
+        (np.array([[0, np.nan], [1, 1]]), 0.5, r"must be a probability in \[0, 1\]"),
+        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1 must be a prob"),
     ],
 )
 def test_what_is_no_answer_is_refused(said: Any, bar: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_answer(said, 10, 2, 2, bar)
+
+
+def test_what_a_model_answered_is_in_no_message() -> None:
+    with pytest.raises(InputError) as refused:
+        check_answer(np.array([[0, 0.6875], [1, 1]]), 10, 2, 2, None)
+    assert "0.6875" not in str(refused.value)
+    assert refused.value.sealed == "it is 0.6875"

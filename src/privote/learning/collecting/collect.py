@@ -172,7 +172,8 @@ def _cast(task: _Task) -> Piece:
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_said(error).split())[:300]
                 where = f"voter {name!r:.60} on queries {start} to {stop - 1}"
-                raise BallotError(f"{where}: {why}") from error
+                sealed = getattr(error, "sealed", None)
+                raise BallotError(f"{where}: {why}", sealed=sealed) from error
     task.output.keep(task.grid, task.piece, votes)
     return task.piece
 
@@ -216,7 +217,10 @@ class _Work:
                 self.output.clear()
                 raise
             more = f"{count} of {total} pieces are done; with `resume=True` the others follow"
-            raise type(error)(f"{_said(error)}. {more}") from error
+            again = type(error)(f"{_said(error)}. {more}")
+            if isinstance(again, InputError):
+                again.sealed = getattr(error, "sealed", None)
+            raise again from error
         return lost
 
     def _round(self, done: set[Piece], progress: Progress | None) -> None:

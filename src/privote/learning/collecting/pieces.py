@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -115,8 +116,10 @@ class Output:
 
     @property
     def folder(self) -> Folder:
-        """Where its pieces lie."""
-        return Folder(f"{self.place}.pieces" if self.is_table else self.place)
+        """Where its pieces lie; behind a link, which could not be removed with what is in it."""
+        if self.is_table:
+            return Folder(f"{self.place}.pieces")
+        return Folder(self.place if is_url(self.place) else os.path.realpath(self.place))
 
     @property
     def _own(self) -> Folder:
@@ -180,6 +183,8 @@ class Output:
         else:  # unreadable first: half of it must not be taken for votes
             self.folder.remove(_METADATA)
         self.folder.remove()
+        if (self._own / _DONE).sizes():  # or they would be taken for what is collected next
+            raise InputError("output", f"{self.place!r} has pieces that cannot be removed")
 
     def keep(self, grid: Grid, piece: Piece, votes: Bits) -> None:
         """Write a piece, and then that it is done."""

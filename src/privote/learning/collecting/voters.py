@@ -251,10 +251,11 @@ def check_answer(said: Answer, start: int, rows: int, labels: int, bar: Any) -> 
     good = (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
     if not good.all():
         row, label = (int(at) for at in np.argwhere(~good)[0])
-        rule = "a probability must lie in [0, 1]" if soft else "a vote must be 0 or 1"
+        rule = "must be a probability in [0, 1]" if soft else "must be a vote of 0 or 1"
         hint = "" if soft or array.dtype.kind != "f" else "; give `threshold` for probabilities"
-        where = f"query {start + row}, label {label}"
-        raise BallotError(f"{where} is {array[row, label]}; {rule}{hint}")
+        # A model's answer is private, and messages end up in logs.
+        where, said = f"query {start + row}, label {label}", f"it is {array[row, label]}"
+        raise BallotError(f"{where} {rule}{hint}", sealed=said)
     return np.asarray(array >= bar if soft else array == 1)
 
 
