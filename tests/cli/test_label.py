@@ -153,7 +153,7 @@ def test_clip_cuts_ballots_that_powerset_would_refuse(run: Run, votes_file: Path
 
 BAD: list[tuple[tuple[Any, ...], str]] = [
     (("--mechanism", "borda", "--sigma", 7), "--mechanism must be one of binary, tau"),
-    (("--mechanism", "binary"), "--sigma"),
+    (("--mechanism", "binary"), "--sigma (or --link-cost and --link-order) must be given"),
     (("--mechanism", "binary", "--sigma", -1), "sigma must be finite and positive, got -1.0"),
     (("--mechanism", "tau", "--sigma", 7), "--tau must be given"),
     (("--mechanism", "tau", "--sigma", 7, "--tau", 1, "--norm", 3), "norm must be 1 or 2, got 3"),

@@ -148,3 +148,12 @@ def test_networks_learn_from_images_and_are_saved(images, tmp_path, kind):
         "--output", tmp_path / "p.csv",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
+
+
+def test_a_report_of_a_hopeless_model_says_so(tables, tmp_path):
+    asked = ("--public", tables / "public.csv", "--epsilon", "0.01", "--output", tmp_path / "run")
+    result = invoke(*command(tables, "moments", *asked))
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "less often than always saying no" in page
+    assert "of AUC on average" not in page

@@ -80,8 +80,14 @@ def test_what_to_expect_gets_better_with_more_records():
         (said,) = expected(numbers(records=records), "gradients")
         return float(said.split(" of AUC")[0].split()[-1])
 
-    assert lost(100) > lost(1_000_000)
+    assert lost(200) > lost(1_000_000)
     assert expected(numbers(), "teachers") == ()
+
+
+@pytest.mark.parametrize("method", ["moments", "teachers"])
+def test_a_hopeless_model_is_not_promised_what_others_lost(method):
+    few = numbers(records=35, epsilon=0.5)
+    assert expected(few, method) == choose(method, few).doubts
 
 
 def test_number_of_teachers_and_noise_are_chosen_together():

@@ -125,3 +125,10 @@ def test_what_is_to_be_expected_is_saved_and_said(tmp_path: Path) -> None:
     facts = {**release.facts(), "format": 1}
     with pytest.raises(ValueError, match="its format is 1"):
         pv.Release.of_facts(release.labels, facts)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_much_noise_by_choice_is_told_what_the_budget_could_buy() -> None:
+    loud = pv.label(votes(40, 40, 6, 0.1), **BUDGET, mechanism=pv.BinaryVoting(sigma=200.0))
+    assert loud.answered == 40
+    assert any("Another budget of this size is enough for" in why for why in loud.reasons)

@@ -88,7 +88,16 @@ def test_shares_and_winners_have_one_gap(ballots: Path) -> None:
 def test_a_poll_that_decides_nothing_says_so(tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text("voter,Ada,Bo\na,1,0\nb,1,1\n")
-    assert "more than there are voters, so chance decides" in pv.poll(path, **BUDGET).summary()
+    with pytest.warns(pv.PrivoteWarning, match="Chance decides who wins"):
+        result = pv.poll(path, **BUDGET)
+    assert "more than there are voters, so chance decides" in result.summary()
+
+
+def test_chance_decides_where_no_option_can_be_far_enough_from_the_bar(ballots: Path) -> None:
+    with pytest.warns(pv.PrivoteWarning, match="Chance decides"):
+        result = pv.poll(ballots, epsilon=0.05, delta=1e-6, seed=0)
+    assert 300 < result.plan.gap < 600  # less than there are voters, more than half of them
+    assert pv.poll(ballots, **BUDGET, seed=0).plan.chance is None
 
 
 def test_what_a_ledger_takes_from_a_poll_is_said(ballots: Path, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_winners_alone_show_no_counts(ballots: Path) -> None:
         for count in (431, 317, 209):
             assert str(count) not in page
         assert UNCOUNTED in page
+        assert "Chance decides" not in page
         assert result.digest in page
         assert "&lt;b&gt;Ada" in page
         assert "<b>Ada" not in page

@@ -127,7 +127,7 @@ class MechanismFlags:
         """Return the mechanism, with this sigma or with the one given as a flag."""
         flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
         for first, *others in flags.lacking():
-            more = f" (or {', '.join(map(_spelled, others))})" if others else ""
+            more = f" (or {', '.join(map(spelled, others))})" if others else ""
             raise InputError(
                 f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
             )

@@ -233,7 +233,10 @@ def _private(outcome: Outcome, method: str) -> dict[str, Any]:
     private, public, test = outcome.table
     request = outcome.request
     model = PrivateClassifier(method, request.epsilon, request.delta)
-    model.fit(private.X, private.Y, public.X, groups=private.groups, seed=request.seed)
+    with warnings.catch_warnings():  # of methods that were not advised, the figures say it
+        if method != "auto":
+            warnings.simplefilter("ignore", PrivoteWarning)
+        model.fit(private.X, private.Y, public.X, groups=private.groups, seed=request.seed)
     name = method
     if method == "auto":
         outcome.chosen, name = model, f"by default ({model.method_})"

@@ -141,7 +141,7 @@ def choose(
                 f"must be given with `method={method}`: public rows, which nobody has to protect, "
                 f"that {what}",
             )
-        return Choice(method=method, reasons=("It was asked for.",), doubts=_doubts(numbers))
+        return Choice(method=method, reasons=("It was asked for.",), doubts=doubts_of(numbers))
     ranked, why = rule(numbers), ""
     if images:
         ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
@@ -157,7 +157,7 @@ def choose(
         f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
         "method where noise was as strong as here. "
     )
-    return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=_doubts(numbers))
+    return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=doubts_of(numbers))
 
 
 def rule(numbers: Numbers, power: float = POWER, bar: float = BAR) -> tuple[str, ...]:
@@ -177,8 +177,11 @@ def rule(numbers: Numbers, power: float = POWER, bar: float = BAR) -> tuple[str,
 def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     """Return how good a model may be expected to be, in sentences; from public numbers.
 
-    How well labels can be told from features at all is not among them.
+    How well labels can be told from features at all is not among them. Where the model is expected
+    to be of no use, that is all there is to say: such models are not among those measured.
     """
+    if doubts := doubts_of(numbers):
+        return doubts
     if method not in ("gradients", "moments"):
         return ()
     mean, worst = next(lost for most, *lost in MEASURED if numbers.signal < most)
@@ -188,7 +191,7 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     )
 
 
-def _doubts(numbers: Numbers) -> tuple[str, ...]:
+def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     """Return why a model is expected to be of no use, if it is; from public numbers."""
     if numbers.signal >= HOPELESS:
         return ()
@@ -198,7 +201,7 @@ def _doubts(numbers: Numbers) -> tuple[str, ...]:
         f"{numbers.protected} are few for {numbers.labels:,} labels at epsilon "
         f"{rounded_up(numbers.epsilon)}: on public data sets, models with so much noise were right "
         f"less often than always saying no. {enough:,} would do, or epsilon "
-        f"{rounded_up(budget, 3)}, or fewer labels",
+        f"{rounded_up(budget, 3)}, or fewer labels.",
     )
 
 

@@ -388,8 +388,10 @@ def _reasons(advice: Advice, floor: Floor) -> Iterator[str]:
             "costs hardly a label, in case voters say yes more often than stated."
         )
     else:
-        fit = "the query fits" if advice.asked == 1 else f"all {advice.asked:,} queries fit"
-        yield f"This is about the least noise with which {fit}."
+        many = "the query" if advice.asked == 1 else f"all {advice.asked:,} queries"
+        fit = "fit" if advice.asked > 1 else "fits"
+        fit = "should fit" if advice.guarantee == "allowance" else fit
+        yield f"This is about the least noise with which {many} {fit}."
     if advice.precision < HALF:
         yield (
             f"Of the released ones only about {advice.precision:.0%} will be wanted: few labels "

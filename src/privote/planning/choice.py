@@ -139,7 +139,7 @@ def settled(
     if request.yes is None:
         guess = (
             f"Nobody said how often voters say yes, so {YES:g} of all votes was taken, and the "
-            "noise follows from that: who knows better says so (yes)."
+            "noise follows from that: who knows better says so (yes=, --yes)."
         )
         reasons = (guess, *reasons)
     return Chosen(mechanism=advice.mechanism, guarantee=advice.guarantee, reasons=reasons)
@@ -320,7 +320,9 @@ def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) 
         yes=YES if known is None else min(max(known, 1e-4), 0.9),
     )
     said = []
-    if advice.good and advice.queries > release.answered and advice.mechanism != mechanism:
+    more = advice.queries > release.answered
+    more |= release.forecast is not None and release.forecast.missed > quality
+    if advice.good and more and advice.mechanism != mechanism:
         said.append(
             f"Another budget of this size is enough for {advice.queries:,} queries with "
             f"{advice.mechanism} ({advice.guarantee}), and {advice.missed:.0%} missed of what "

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..accounting.filters import pinned_order
-from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
 from ..errors import InputError, UnavailableError, finite, positive
 from ..ledger import Budget
 from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
@@ -71,6 +71,27 @@ class PollPlan:
     interval: int | None
     considered: Mapping[str, float]
     reason: str
+
+    @property
+    def apart(self) -> str:
+        """From what the gap is measured, in words."""
+        return "from the bar" if isinstance(self.outcome, Quota) else "apart"
+
+    @property
+    def chance(self) -> str | None:
+        """What to say where no ballots could be far enough apart: then noise picks the winners."""
+        outcome, furthest = self.outcome, float(self.size.voters * self.size.each)
+        if isinstance(outcome, Quota):
+            furthest *= max(outcome.share, 1 - outcome.share)
+        unit = "votes" if self.size.each == 1 else "points"
+        if self.gap <= furthest:
+            return None
+        return (
+            f"Chance decides who wins: epsilon {rounded_up(self.asked)} takes so much noise that "
+            f"options would have to be {self.gap:,.0f} {unit} {self.apart}, and with "
+            f"{self.size.voters:,} voters none can be. A larger epsilon helps, and so does a rule "
+            "on how many options one may approve."
+        )
 
 
 def plan_poll(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing, nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS
 from ..entropy import Entropy
-from ..errors import InputError, positive
+from ..errors import InputError, PrivoteWarning, positive
 from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.totals import check_name
@@ -86,6 +87,8 @@ def poll(
         confidence=confidence,
         shared=ledger is not None,
     )
+    if plan.chance:
+        warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
     entropy = Entropy(seed)
     _check_people(people, ledger, budget)
     place, standing = None, None

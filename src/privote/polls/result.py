@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import rounded_up
-from ..mechanisms.outcomes import Quota
 from ..planning.polls import PollPlan
 
 FORMAT = 1
@@ -173,9 +172,8 @@ class PollResult:
         part = f" ({100 * share:.2g} % of the voters)" if plan.size.each == 1 else ""
         if plan.size.each == 1 and share > 1:
             part = " (more than there are voters, so chance decides)"
-        far = "from the bar" if isinstance(plan.outcome, Quota) else "apart"
         return (
-            f"options that are {plan.gap:,.0f} {unit} {far}{part}, all of them in "
+            f"options that are {plan.gap:,.0f} {unit} {plan.apart}{part}, all of them in "
             f"{100 * plan.confidence:g} of 100 polls"
         )
 

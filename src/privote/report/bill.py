@@ -193,9 +193,10 @@ def remark(release: Release) -> str | None:
     if release.allowance is None:
         return None
     so_far = release.so_far or release.answered
+    many = "the one query" if so_far == 1 else f"each of the {so_far:,} queries"
     return (
-        f"The allowance is {min(_each(release)) / so_far:.2g} surprises for each of the "
-        f"{so_far:,} queries answered from it so far. Voters who cast more run out, and then count "
+        f"The allowance is {min(_each(release)) / so_far:.2g} surprises for {many} "
+        "answered from it so far. Voters who cast more run out, and then count "
         "as the baseline; who did is sealed."
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,10 @@ def _released(outcome: Outcome, command: str) -> Section:
             TableBlock(
                 caption="Released labels, compared with the truth.",
                 rows=[{**row, "may it leave?": _may_leave(row)} for row in outcome.rows],
-                columns=[*RELEASED, Column(key="may it leave?")],
+                columns=[
+                    *(replace(column, heading=None) for column in RELEASED),
+                    Column(key="may it leave?"),
+                ],
             ),
             Command(text=command),
         ],

@@ -47,6 +47,8 @@ def poll_page(result: PollResult) -> str:
         )
     )
     notices = [SIMULATED] if result.simulated else []
+    if result.plan.chance:
+        notices.append(result.plan.chance)
     if result.people is None:
         notices.append(UNCOUNTED)
     return render_page(

@@ -15,7 +15,7 @@ from privote.accounting.renyi import rounded_up
 from privote.drafts import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.jobs import Judgement, Outcome
-from privote.learning.methods import expected
+from privote.learning.methods import doubts_of, expected
 from privote.mechanisms import ABSTAIN
 from privote.sheets import write_header
 
@@ -123,13 +123,15 @@ def write_report(path: Path, said: TrainingStatement) -> Path:
             f"{outcome.rows:,} public rows were labelled by private votes, under "
             f"the guarantee {release.guarantee!r}; a student learnt from them."
         )
-    notices = ["SIMULATED: a seed was given, so this protects nobody."]
+    notices = list(doubts_of(numbers))
+    if facts["simulated"]:
+        notices.insert(0, "SIMULATED: a seed was given, so this protects nobody.")
     return write_page(
         path,
         title="A model of private records" if release is None else "A student of private votes",
         intro=intro,
         sections=sections,
-        notices=notices if facts["simulated"] else (),
+        notices=notices,
     )
 
 
