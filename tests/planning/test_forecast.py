@@ -60,7 +60,7 @@ def test_warnings() -> None:
     assert short.lasts == 40
     assert short.warnings == (
         "The allowance should last for 40 of 400 queries: from then on voters run out, and labels "
-        "drift to the baseline.",
+        "fall to the baseline: 0, unless you gave another.",
     )
 
 

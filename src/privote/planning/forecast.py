@@ -366,7 +366,7 @@ def _warnings(found: Forecast, wanted: int) -> list[str]:
     if found.lasts is not None and found.lasts < wanted:
         said.append(
             f"The allowance should last for {found.lasts:,} of {wanted:,} queries: from then on "
-            "voters run out, and labels drift to the baseline."
+            "voters run out, and labels fall to the baseline: 0, unless you gave another."
         )
     return said
 

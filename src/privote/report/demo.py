@@ -109,7 +109,10 @@ def _next(folder: Path, outcome: Outcome) -> list[str]:
     request, labels = outcome.request, ",".join(outcome.table[0].label_names)
     place = {
         name: shlex.quote(str(folder / name))
-        for name in ("records.csv", "public.csv", "test.csv", "votes.npz", "run", "my-labels.csv")
+        for name in (
+            *("records.csv", "public.csv", "test.csv", "votes.npz", "run"),
+            *("my-labels.csv", "my-labels.html"),
+        )
     }
     budget = f"--epsilon {request.epsilon!r} --delta {request.delta!r}"
     return [
@@ -118,9 +121,8 @@ def _next(folder: Path, outcome: Outcome) -> list[str]:
         f"  {budget} --output {place['run']}",
         f"privote predict {place['run']}/student.student {place['test.csv']} \\\n"
         f"  --output {place['run']}/predictions.csv",
-        f"privote label {place['votes.npz']} --mechanism binary \\\n"
-        f"  --sigma {outcome.advice.mechanism.parameters()['sigma']:g} --guarantee worst-case "
-        f"{budget} \\\n  --output {place['my-labels.csv']}",
+        f"privote label {place['votes.npz']} --yes {outcome.advice.outlook.yes:g} {budget} \\\n"
+        f"  --output {place['my-labels.csv']} --report {place['my-labels.html']}",
     ]
 
 
