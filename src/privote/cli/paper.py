@@ -22,7 +22,7 @@ def paper(
         Path, typer.Option(help="A folder for the page, the tables and what was measured.")
     ] = Path("build/paper"),
     profile: Annotated[
-        str, typer.Option(metavar="quick|full", help="Up to an hour on two cores, or a night.")
+        str, typer.Option(metavar="quick|full", help="Minutes on two cores, or about an hour.")
     ] = "quick",
     only: Annotated[
         str | None,
