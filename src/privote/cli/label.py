@@ -16,7 +16,6 @@ from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
 _GUESSES = "Public guesses"
-_WHERE = "Where votes are counted"
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: as many voters without names are taken to be the same "
@@ -139,30 +138,9 @@ def label(
         typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
     ] = None,
     threshold: options.Threshold = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="How many count votes at once; one, or all of a cluster, unless told. Labels and "
-            "bill are the same for any number.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="loky (processes here), dask or ray; threads unless told.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto "
-            "(ray). Without it dask and ray are started here.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
+    workers: options.Workers = None,
+    backend: options.Backend = None,
+    address: options.Address = None,
     seed: options.Seed = None,
     force: options.Force = False,
     resume: options.Resume = False,

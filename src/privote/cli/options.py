@@ -164,3 +164,30 @@ def parse_threshold(text: str | None) -> float | list[float] | None:
 def names(text: str | None) -> tuple[str, ...] | None:
     """Return a comma list of names; None if it was not given."""
     return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+_WHERE = "Where it runs"
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="How many work at once; one, or all of a cluster, unless told. What comes out is the "
+        "same for any number.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="loky (processes here), dask or ray; votes are counted on threads unless told.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray). "
+        "Without it dask and ray are started here.",
+        rich_help_panel=_WHERE,
+    ),
+]

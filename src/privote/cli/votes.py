@@ -11,7 +11,7 @@ import typer
 
 from . import options
 
-_WHERE, _VOTES = "Where the work is done", "What is asked"
+_WHERE, _VOTES = "Where it runs", "What is asked"
 
 
 def votes(
@@ -77,29 +77,9 @@ def votes(
             rich_help_panel=_VOTES,
         ),
     ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="loky (processes here), dask or ray.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="How many work at once; one, or all of a cluster, unless told.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto "
-            "(ray). Without it dask and ray are started here.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
+    backend: options.Backend = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
     chunk: Annotated[
         int | None,
         typer.Option(
