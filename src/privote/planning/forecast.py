@@ -197,7 +197,8 @@ def by_agreement(
     yes = YES if found.yes is None or found.near is not None else found.yes
     rows = []
     for level in AGREEMENTS:
-        strays = (1 - level) * yes / (1 - yes)
+        # Where nearly all votes are a yes, others are said yes to as often as what is wanted.
+        strays = min(level, (1 - level) * yes / max(1 - yes, 1e-9))
         wanted, other = (
             chance_of_one(mechanism, voters, labels, round(share * crowd))
             for share in (level, strays)
