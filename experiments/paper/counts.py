@@ -139,6 +139,18 @@ def drawn(mechanism: Any, some: Electorate, seed: int) -> dict[str, float]:
     return {name: float(found[name]) for name in ("ACC", "BAC", "AUC", "MAP")}
 
 
+def judged(
+    mechanism: Any, electorates: Sequence[Electorate]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return expected ACC and BAC, and MAP of labels drawn once, over electorates: as below."""
+    return over_seeds(
+        [
+            {**utility(mechanism, one), "MAP": drawn(mechanism, one, seed)["MAP"]}
+            for seed, one in enumerate(electorates)
+        ]
+    )
+
+
 def spread(values: Sequence[float]) -> str:
     """Return mean and interval over seeds: mean [lowest, highest]; a single value as it is."""
     digits = 0 if all(float(v).is_integer() for v in values) else 3

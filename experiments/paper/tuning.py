@@ -13,11 +13,10 @@ import privote as pv
 from .counts import (
     answered,
     chances,
-    drawn,
     expected,
     independent,
+    judged,
     over_seeds,
-    spread,
     utility,
     worst_case,
 )
@@ -185,12 +184,7 @@ def _clipping(bench: Bench, norm: int, grid: tuple[float, ...]) -> Measured:
         whole = np.mean([utility(clear, one)["BAC"] for one in all_of_them])
         for tau in grid:
             mech = pv.TauVoting(sigma=0.2, tau=tau, norm=norm)
-            means, shown = over_seeds(
-                [
-                    {**utility(mech, one), "MAP": drawn(mech, one, seed)["MAP"]}
-                    for seed, one in enumerate(all_of_them)
-                ]
-            )
+            means, shown = judged(mech, all_of_them)
             rows.append({"votes": name, "tau": tau, **shown})
             for metric, value in means.items():
                 series[metric][tau] = value
@@ -239,14 +233,12 @@ def noise(bench: Bench) -> Measured:
     rows, plots, facts = [], [], {}
     grid = (1.0, 4.0, 7.0, 9.0, 12.0, 16.0, 20.0, 30.0, 50.0)
     for name in ("voc", "chexpert", "tmc2007"):
-        some = electorate(name).head(600)
+        some = [electorate(name, seed).head(600) for seed in range(bench.seeds)]
         series: dict[str, dict[float, float]] = {"ACC": {}, "BAC": {}, "MAP": {}}
         for sigma in grid:
-            mech = pv.BinaryVoting(sigma=sigma)
-            draws = [drawn(mech, some, seed)["MAP"] for seed in range(bench.seeds)]
-            found = utility(mech, some)
-            rows.append({"votes": name, "sigma": sigma, **found, "MAP, drawn": spread(draws)})
-            for metric, value in {**found, "MAP": float(np.mean(draws))}.items():
+            means, shown = judged(pv.BinaryVoting(sigma=sigma), some)
+            rows.append({"votes": name, "sigma": sigma, **shown})
+            for metric, value in means.items():
                 series[metric][sigma] = value
         facts[name] = [series["BAC"][1.0], series["BAC"][9.0], series["BAC"][50.0]]
         title = f"Labels by noise: {name}, Binary"
