@@ -178,7 +178,6 @@ def test_images_are_learnt_from_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
     assert [row["model"] for row in rows] == [
         images.OPEN,
         images.GRADIENTS,
-        images.UNTUNED,
         images.ALLOWANCE,
         images.WORST,
         images.PAPER,
@@ -189,7 +188,7 @@ def test_images_are_learnt_from_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_line_between_dpsgd_and_pate_follows_the_figures() -> None:
-    names = (images.GRADIENTS, images.UNTUNED, images.ALLOWANCE, images.WORST)
+    names = (images.GRADIENTS, images.ALLOWANCE, images.WORST)
     low = dict.fromkeys((*names, images.PAPER, images.POWERSET, images.OPEN), 0.6)
     facts = {
         f"{seen} {private} {epsilon:g}": dict(low)

@@ -204,6 +204,14 @@ def test_adaptive_clipping_finds_the_middle_of_the_norms():
     assert model.history_["clip"][0] == 10.0
 
 
+def test_layers_below_the_last_make_the_rate_a_third():
+    found = {
+        network: DPSGDClassifier(steps=2, network=network, seed=0).fit(X, Y).learning_rate_
+        for network in ("linear", "mlp")
+    }
+    assert found["mlp"] == pytest.approx(found["linear"] / 3)
+
+
 def test_seeds_govern_what_they_say():
     def weights(**seeds):
         model = DPSGDClassifier(network="mlp", hidden=4, **QUICK, **seeds).fit(X, Y)

@@ -62,7 +62,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         Largest norm of one record's gradient (the first one, if adaptive).
     optimizer, learning_rate, momentum
         ``"sgd"`` or ``"adam"`` on the mean gradient in units of ``clip``. Without a rate: for Adam
-        0.01, else as large as the noise allows, at most 3, from public numbers.
+        0.01, else as large as the noise allows, from public numbers: at most 3 for one layer, a
+        third of that where the layers before it learn, too.
     average
         Answer with the mean of the weights over the second half of the steps.
     hidden, dropout
@@ -159,6 +160,10 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         network, rows, labels, scaling = given
         rate = affordable_rate(plan, self.privacy_.noise_multiplier, len(rows), self.momentum)
         usual = 0.01 if self.optimizer == "adam" else min(3.0, rate)
+        if self.optimizer == "sgd" and not self.frozen and _layers(network) > 1:
+            # Noise in one layer is multiplied by the next: at the rate of a linear model training
+            # may end where all rows are answered alike.
+            usual /= 3
         self.learning_rate_ = float(self.learning_rate or usual)
         # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
         # masks would see more than the price of sampling allows for.
@@ -248,3 +253,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         return TrainingPlan(
             steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
         )
+
+
+def _layers(network: Any) -> int:
+    """Return how many parts of a network have weights of their own."""
+    return sum(any(True for _ in part.parameters(recurse=False)) for part in network.modules())
