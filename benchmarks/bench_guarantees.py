@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import gaussian
 import numpy as np
 import ptr_smooth
 import sanitize2018
 from comparison import peer, row
 
 import privote as pv
-from privote.accounting import gaussian, pld, ptr, sanitize
+from privote.accounting import pld, ptr, sanitize
 from privote.accounting.renyi import divergence
 from privote.blocks import DenseBlock
 from privote.datasets import load_teacher_votes

@@ -16,11 +16,11 @@ import sys
 from typing import Any
 
 import numpy as np
+from comparison import Comparison
 from tasks import load
 
 import privote as pv
 from privote.accounting import ptr
-from privote.learning.comparison import Comparison
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.planning import sigma_for

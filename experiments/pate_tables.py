@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from comparison import FIGURES, Comparison
 from tasks import NAMES, load
 
 from privote.errors import MissingExtraError
-from privote.learning.comparison import FIGURES, Comparison
 
 TEACHERS = {"tmc2007": 250, "yeast": 50, "scene": 50, "scenes": 100}
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from experiments.comparison import Comparison
 
 import privote as pv
 from privote.datasets import load_scenes
 from privote.datasets.landmarks import Landmarks
 from privote.learning import cast, train
-from privote.learning.comparison import Comparison
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.teachers.partition import partition
 

@@ -1,20 +1,8 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import bench_advice as bench
 import numpy as np
 import pytest
-
-# From its file: other packages bring a `benchmarks` of their own.
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "bench_advice.py"
-SPEC = importlib.util.spec_from_file_location("bench_advice", FILE)
-assert SPEC is not None
-assert SPEC.loader is not None
-bench = importlib.util.module_from_spec(SPEC)
-sys.modules["bench_advice"] = bench  # dataclasses look their module up
-SPEC.loader.exec_module(bench)
 
 CELLS = [cell for cell in bench.cells(bench.GRID, small=True) if cell.voters <= 250][::2]
 

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
+import comparison
 import pytest
-
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "comparison.py"
-
-
-@pytest.fixture
-def comparison() -> Any:
-    """Load it from its file: other packages bring a `benchmarks` of their own."""
-    spec = importlib.util.spec_from_file_location("comparison", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_rows_are_collected_from_what_is_kept(
-    comparison: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comparison.row("a job", 2.0, 6.0, "s", comparison.peer("a loop", "numpy"))
     comparison.row("queries", 300, 100, "queries", "somebody", gain=True)

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
+import ptr_smooth
 import pytest
 
 import privote as pv
@@ -14,14 +12,6 @@ from privote.accounting import ptr, sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS, divergence
 from privote.errors import InputError
 
-# From its file: other packages bring a `benchmarks` of their own.
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "ptr_smooth.py"
-SPEC = importlib.util.spec_from_file_location("ptr_smooth", FILE)
-assert SPEC is not None
-assert SPEC.loader is not None
-ptr_smooth = importlib.util.module_from_spec(SPEC)
-sys.modules["ptr_smooth"] = ptr_smooth  # dataclasses look their module up
-SPEC.loader.exec_module(ptr_smooth)
 SmoothProposal = ptr_smooth.SmoothProposal
 
 DELTA = 1e-5

@@ -1,22 +1,12 @@
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
+import sanitize2018
 
 from privote.accounting import sanitize
 from privote.accounting.pate2018 import local_sensitivity
 from privote.errors import InputError
-
-# From its file: other packages bring a `benchmarks` of their own.
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "sanitize2018.py"
-SPEC = importlib.util.spec_from_file_location("sanitize2018", FILE)
-assert SPEC is not None
-assert SPEC.loader is not None
-sanitize2018 = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(sanitize2018)
 
 
 def histogram(votes: np.ndarray, queries: int) -> np.ndarray:

@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def scale(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("scale")
+import scale
 
 
-def job(scale: Any, **changes: Any) -> Any:
+def job(**changes: Any) -> Any:
     small = {"queries": 10**6, "voters": 100, "labels": 10, "machines": 5, "chunks": 200}
     calm = {"spread": 0.0, "slow": 0.0, "between_failures": math.inf}
     return scale.Cluster(**{**small, **calm, **changes})
 
 
-def test_without_faults_it_takes_what_arithmetic_says(scale: Any) -> None:
+def test_without_faults_it_takes_what_arithmetic_says() -> None:
     costs = scale.Costs(byte=1e-9, vote=1e-6, label=1e-12, charge=0.0)
-    whole, found = job(scale), scale.simulated(job(scale), costs)
+    whole, found = job(), scale.simulated(job(), costs)
     once = scale.arithmetic(whole, costs)["count votes, once"]
     assert found.surprises == pytest.approx(once)
     assert found.labels == pytest.approx(2 * once, rel=1e-3)
     assert (found.lost, found.copied > 0) == (0, True)  # the last chunks, while cores are idle
 
 
-def test_a_guardian_that_draws_alone_is_the_bottleneck(scale: Any) -> None:
+def test_a_guardian_that_draws_alone_is_the_bottleneck() -> None:
     costs = scale.Costs(byte=1e-12, vote=1e-9, label=1e-5, charge=0.0)
-    alone = scale.simulated(job(scale), costs)
-    assert alone.labels == pytest.approx(job(scale).cells * costs.label, rel=0.1)
-    spread = scale.simulated(job(scale, spread_draw=True), costs)
+    alone = scale.simulated(job(), costs)
+    assert alone.labels == pytest.approx(job().cells * costs.label, rel=0.1)
+    spread = scale.simulated(job(spread_draw=True), costs)
     assert spread.labels < 0.2 * alone.labels
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_every_chunk_is_done_whatever_fails(scale: Any, copies: bool) -> None:
-    hard = job(scale, spread=0.5, slow=0.1, between_failures=40.0, repair=5.0, copies=copies)
+def test_every_chunk_is_done_whatever_fails(copies: bool) -> None:
+    hard = job(spread=0.5, slow=0.1, between_failures=40.0, repair=5.0, copies=copies)
     stage = scale.Stage(hard, 1.0, np.random.default_rng(3))
     done = stage.run(7.0)
     assert np.isfinite(done).all()
@@ -55,8 +46,8 @@ def test_every_chunk_is_done_whatever_fails(scale: Any, copies: bool) -> None:
     np.testing.assert_array_equal(done, again)
 
 
-def test_faults_only_cost_time(scale: Any) -> None:
+def test_faults_only_cost_time() -> None:
     costs = scale.Costs(byte=1e-9, vote=1e-6, label=1e-12, charge=0.0)
-    calm = scale.simulated(job(scale), costs)
-    hard = replace(job(scale), slow=0.05, between_failures=100.0, repair=10.0)
+    calm = scale.simulated(job(), costs)
+    hard = replace(job(), slow=0.05, between_failures=100.0, repair=10.0)
     assert scale.simulated(hard, costs).labels > 1.1 * calm.labels

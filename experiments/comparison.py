@@ -6,18 +6,17 @@ rows. The private ones make the same promise: (epsilon, delta) for changing one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import metrics
-from ..errors import BudgetError
-from .pate import PATEClassifier
-from .students.classifiers import LinearStudent
-from .teachers.partition import partition, partition_key
+from privote import PATEClassifier, metrics
+from privote.errors import BudgetError
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.students.classifiers import LinearStudent
+from privote.learning.teachers.partition import partition, partition_key
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 Floats = npt.NDArray[np.float64]
@@ -110,8 +109,6 @@ class Comparison:
 
     def dpsgd(self, *, adaptive: bool = False, **settings: Any) -> dict[str, Any]:
         """Return the row of noisy gradient descent on the private records."""
-        from .direct.gradients import DPLinear
-
         model = DPLinear(
             **{
                 "epsilon": self.epsilon,
@@ -123,16 +120,3 @@ class Comparison:
         ).fit(self.X_private, self.Y_private)
         name = "DPSGD, adaptive clipping" if adaptive else "DPSGD"
         return self.judge(name, model.predict_proba(self.X_test), epsilon=self.epsilon)
-
-    def rivals(self) -> Iterator[Callable[[], dict[str, Any]]]:
-        """Yield what PATE is compared with, one row at a call."""
-        yield self.without_privacy
-        yield self.one_teacher
-        yield self.dpsgd
-        yield lambda: self.dpsgd(adaptive=True)
-
-
-def best(rows: list[Mapping[str, Any]], figure: str = "AUC") -> Mapping[str, Any]:
-    """Return the best of the private models by one figure."""
-    private = [row for row in rows if row["epsilon"] is not None and row.get(figure) is not None]
-    return max(private, key=lambda row: float(row[figure]))

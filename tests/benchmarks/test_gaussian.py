@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import gaussian
 import mpmath
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import privote as pv
-from privote.accounting import gaussian, pld
+from privote.accounting import pld
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.errors import InputError
 

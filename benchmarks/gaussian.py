@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from ..errors import InputError, positive
-from .renyi import Orders, check_delta, check_orders
+from privote.accounting.renyi import Orders, check_delta, check_orders
+from privote.errors import InputError, positive
 
 
 def shift_of(rdp: npt.ArrayLike, orders: Orders) -> float:
