@@ -62,7 +62,15 @@ class Command:
     text: str
 
 
-Block = str | Facts | TableBlock | Figure | Command
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A paragraph that begins with what it is about: the lead stands out."""
+
+    lead: str
+    text: str
+
+
+Block = str | Remark | Facts | TableBlock | Figure | Command
 
 
 def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:
@@ -75,10 +83,14 @@ def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Blo
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures."""
+    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures.
+
+    Sections that follow each other with the same ``part`` stand under a heading of its name.
+    """
 
     heading: str
     blocks: Sequence[Block] = ()
+    part: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, str):
