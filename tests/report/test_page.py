@@ -212,3 +212,14 @@ def test_tables_and_figures_go_without_numbers_where_they_are_about_others() -> 
     given = {"title": "T", "intro": "I", "sections": [Section(heading="A", blocks=blocks)]}
     assert "<b>Table 1.</b> Measured.</caption>" in render_page(**given)
     assert '<caption id="table-1">Measured.</caption>' in render_page(**given, numbered=False)
+
+
+def test_a_long_table_may_be_folded() -> None:
+    def page(**given: Any) -> str:
+        table = TableBlock(caption="Measured.", rows=ROWS, **given)
+        return render_page(title="T", intro="I", sections=[Section(heading="A", blocks=[table])])
+
+    said = Reader(page(folded=True))
+    assert len(said.all("details")) == len(said.all("table")) == 1
+    assert "2 rows" in said.said
+    assert "<details>" not in page()

@@ -25,11 +25,15 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class TableBlock:
-    """A table with a caption; rows and columns as in `privote.report.tables`."""
+    """A table with a caption; rows and columns as in `privote.report.tables`.
+
+    One that is ``folded`` shows how many rows it has, and the rows to whoever opens it.
+    """
 
     caption: str
     rows: Sequence[Row]
     columns: Sequence[Column | str] | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

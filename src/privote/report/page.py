@@ -174,10 +174,13 @@ def _table(block: TableBlock, numbers: _Numbers) -> str:
     said = numbers.caption("Table", numbers.tables, block.caption)
     caption = f'<caption id="{label}">{said}</caption>'
     # The frame scrolls on narrow screens; the tab stop lets a keyboard scroll it.
-    return (
+    frame = (
         f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table>'
         f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
+    if block.folded:
+        return f"<details><summary>{len(block.rows)} rows</summary>\n{frame}\n</details>"
+    return frame
 
 
 def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:

@@ -26,7 +26,8 @@ body {
   max-width: 46rem; margin: 0 auto; padding: 3.5rem 1.25rem 4rem;
   font: 1.0625rem/1.6 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif;
 }
-h1, h2, h3, th, dt, caption, figcaption, nav, footer, table, .kicker, .notice, .facts {
+h1, h2, h3, th, dt, caption, figcaption, nav, footer, table, summary, .kicker, .notice,
+.facts {
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
 .kicker {
@@ -85,6 +86,7 @@ tbody tr:last-child > * { border-bottom: 2px solid var(--ink); }
 .mark.open { color: var(--good); background: var(--good-ground); }
 .mark.care { color: var(--care); background: var(--care-ground); }
 .mark.sealed { color: var(--stop); background: var(--stop-ground); font-weight: 600; }
+summary { margin: 0 0 1rem; cursor: pointer; color: var(--link); font-size: .95rem; }
 figure { margin: 1.8rem 0 2.2rem; break-inside: avoid; }
 figure svg { display: block; width: 100%; height: auto; }
 figcaption { margin-top: .6rem; }
