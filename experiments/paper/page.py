@@ -30,8 +30,9 @@ INTRO = (
     "2017, stopping when the budget is used up) and the exact cost."
     "\n\n"
     "Where the paper's data is not at hand an electorate made after its published statistics "
-    'stands in for it; "made" says so. Brackets hold the lowest and highest of the seeds. Queries '
-    "counted by data-dependent cost compare accountants: such a count must not be released."
+    'stands in for it; "made" says so. Brackets hold the lowest and highest of the seeds; hollow '
+    "marks in plots are the paper's own numbers. Queries counted by data-dependent cost compare "
+    "accountants: such a count must not be released."
 )
 
 

@@ -35,6 +35,7 @@ BY_LABELS = {
     "CheXpert": {"Binary, as published": CHEST_BINARY, "Powerset, as published": CHEST_POWERSET},
 }
 CHOSEN = "the paper's choice"
+_BOTH_ROWS = ("queries", "quality")
 
 _LOG = "log10 of "
 
@@ -116,14 +117,18 @@ def _at_the_papers_sigma(measured: Measured, name: str) -> Lines:
 
 
 def _tradeoff(panels: Panels, measured: Measured) -> Panels:
-    names = [f"{data}: {what}" for data in ("VOC", "CheXpert", "Ten voters") for what in "qu"]
-    names = [name.replace(": q", ", queries").replace(": u", ", quality") for name in names]
-    out = []
-    for place, one in enumerate(_titled(panels, *names)):
-        chosen = (9.0, 7.0, 7.0)[place // 2]
-        series = {{"BAC": "Binary", "BAC, Tau": "Tau"}.get(n, n): v for n, v in one.series.items()}
-        out.append(replace(one, series=series, choices={CHOSEN: chosen}, log=place % 2 == 0))
-    told = {"Binary, as published": {9.0: 427.0}, "L2-DI, as published": {9.0: 123.0}}
+    titles = [f"{d}, {what}" for d in ("VOC", "CheXpert", "Ten voters") for what in _BOTH_ROWS]
+    lines = {"BAC": "Binary", "BAC, Tau": "Tau"}
+    out = [
+        replace(
+            one,
+            series={lines.get(name, name): line for name, line in one.series.items()},
+            choices={CHOSEN: chosen},
+            log=one.quantity != "BAC",
+        )
+        for one, chosen in zip(_titled(panels, *titles), (9, 9, 7, 7, 7, 7), strict=True)
+    ]
+    told = {"Binary, as published": {9: 427}, "L2-DI, as published": {9: 123}}
     return [replace(out[0], points=told), *out[1:]]
 
 

@@ -13,6 +13,7 @@ Row = Mapping[str, Any]
 _WORDS = {"sigma": "σ", "tau": "τ", "epsilon": "ε", "voc": "VOC", "chexpert": "CheXpert"}
 _WORDS |= {"mimic": "MIMIC-CXR", "padchest": "PadChest", "padchest-like": "ten voters"}
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
+_SAME = re.compile(r"^(\S+) \[\1, \1\]$")  # what no seed changes
 
 
 def worded(text: str) -> str:
@@ -75,4 +76,4 @@ def _readable(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cell(value: Any) -> Any:
-    return worded(value) if isinstance(value, str) else value
+    return _SAME.sub(r"\1", worded(value)) if isinstance(value, str) else value
