@@ -74,6 +74,8 @@ paper: $(STAMP) ## measure the paper's claims (PROFILE=full: all of them); write
 	$(BIN)/privote paper --output build/paper --profile $(or $(PROFILE),quick)
 	@mkdir -p experiments/paper/results
 	cp build/paper/paper.md docs/paper.md
+	rm -rf docs/pictures/paper
+	cp -r build/paper/pictures/paper docs/pictures/paper
 	cp build/paper/verdicts.csv build/paper/csv/*.csv experiments/paper/results/
 	test ! -d build/paper/slow || cp build/paper/slow/*.json experiments/paper/results/
 

@@ -50,7 +50,7 @@ CLAIMS = (
     Claim(
         key="alg:extended-pate",
         kind="algorithm",
-        title="Algorithm 1: Tau PATE with a gate",
+        title="Tau PATE with a gate",
         says="Clip ballots in l2, add N(0, σ²/2) to both counts of a label, release the larger; a "
         "query costs λτ²/σ².",
         paper="λτ²/σ²; λ/σ² for one label",

@@ -1,4 +1,4 @@
-"""What a run leaves: one page with every claim, a CSV for each, and a summary in Markdown."""
+"""What a run leaves: one page with every claim, the same in Markdown, pictures, and a CSV each."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from privote.report import Command, Section, TableBlock, write_page
+from privote.report import Command, Facts, Figure, Remark, Section, TableBlock, write_page
 from privote.report.blocks import Block, drawn
-from privote.report.plots import by_parameter
 
+from . import markdown
+from .claims import PARTS, PLACES
 from .electorates import match
-from .kinds import Bench, Plot, write_whole
+from .kinds import Bench, write_whole
+from .pictures import drawing
 from .runner import Result, counted, measurement
+from .telling import file_name, first_with, remarks, tables, worded
 
 INTRO = (
     "Every theorem, table, figure and algorithm of Private Multi-Winner Voting for Machine "
@@ -27,26 +30,55 @@ INTRO = (
     "2017, stopping when the budget is used up) and the exact cost."
     "\n\n"
     "Where the paper's data is not at hand an electorate made after its published statistics "
-    "stands in for it; a verdict says so. Brackets hold the lowest and highest of the seeds. "
-    "Queries counted by data-dependent cost compare accountants: such a count must not be released."
+    'stands in for it; "made" says so. Brackets hold the lowest and highest of the seeds; hollow '
+    "marks in plots are the paper's own numbers. Queries counted by data-dependent cost compare "
+    "accountants: such a count must not be released."
 )
 
 
 def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
-    """Write page, CSVs and summary into the folder; return what a caller shows."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sections = [_overview(results), *(_section(result) for result in results), _beyond()]
+    """Write page, Markdown, pictures and CSVs into the folder; return what a caller shows."""
+    sheets, pictures = folder / "csv", folder / markdown.PICTURES
+    for one in (sheets, pictures):
+        one.mkdir(parents=True, exist_ok=True)
+    by_key = {result.claim.key: result for result in results}
+    in_parts = [by_key[key] for keys in PARTS.values() for key in keys if key in by_key]
+    figures = {key: _figure(result) for key, result in by_key.items()}
+    sections = [_overview(in_parts), *_claims(in_parts, figures), _beyond()]
     if any("made" in result.claim.data for result in results):
-        sections.insert(1, _stand_ins())
+        sections.insert(-1, _stand_ins())
     page = write_page(
-        folder / "paper.html", title="The paper, claim by claim", intro=INTRO, sections=sections
+        folder / "paper.html",
+        title="The paper, claim by claim",
+        intro=INTRO,
+        sections=sections,
+        numbered=False,
     )
-    tables = folder / "csv"
-    tables.mkdir(exist_ok=True)
     for result in results:
+        name = file_name(result.claim.key)
         if result.measured is not None and result.measured.rows:
-            _write_csv(tables / f"{file_name(result.claim.key)}.csv", result.measured.rows)
-    facts = {
+            _write_csv(sheets / f"{name}.csv", result.measured.rows)
+        figure = figures[result.claim.key]
+        if isinstance(figure, Figure):
+            (pictures / f"{name}.svg").write_text(figure.svg + "\n", encoding="utf-8")
+    facts = _facts(results, bench, command) | {"page": str(page)}
+    _write_csv(folder / "verdicts.csv", facts["claims"])
+    for result in results:
+        if bench.full and result.claim.slow and result.measured is not None:
+            (folder / "slow").mkdir(exist_ok=True)
+            kept = {"date": facts["date"], "measured": result.measured.plain()}
+            write_whole(folder / "slow" / f"{measurement(result.claim)}.json", kept)
+    shown = [key for key, figure in figures.items() if isinstance(figure, Figure)]
+    text = markdown.page(in_parts, shown, facts, INTRO, beyond())
+    (folder / "paper.md").write_text(text, encoding="utf-8")
+    summary = json.dumps(facts, indent=2, ensure_ascii=False)
+    (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
+    return facts
+
+
+def _facts(results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
+    """Return what a run was, and every verdict."""
+    return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python "
@@ -63,42 +95,23 @@ def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -
             }
             for r in results
         ],
-        "page": str(page),
     }
-    _write_csv(folder / "verdicts.csv", facts["claims"])
-    for result in results:
-        if bench.full and result.claim.slow and result.measured is not None:
-            (folder / "slow").mkdir(exist_ok=True)
-            kept = {"date": facts["date"], "measured": result.measured.plain()}
-            write_whole(folder / "slow" / f"{measurement(result.claim)}.json", kept)
-    (folder / "paper.md").write_text(markdown(results, facts), encoding="utf-8")
-    text = json.dumps(facts, indent=2, ensure_ascii=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
-    return facts
-
-
-def file_name(key: str) -> str:
-    """Return a claim's key as the name of a file."""
-    return key.replace(":", "-").replace("#", "-")
 
 
 def _overview(results: Sequence[Result]) -> Section:
-    number = counted(results)
     return Section(
         heading="All verdicts",
         blocks=[
-            "; ".join(f"{word}: {count}" for word, count in number.items()) + ".",
+            Facts(values=counted(results)),
             TableBlock(
                 caption="Every claim, its verdict, and the processor's seconds. Claims that share "
                 "a measurement show it each; 0 is what an earlier full run measured.",
                 rows=[
                     {
+                        "in the paper": PLACES[r.claim.key],
                         "claim": r.claim.title,
-                        "kind": r.claim.kind,
                         "verdict": r.verdict[0],
-                        "data": r.claim.data,
                         "seconds": round(r.seconds, 1),
-                        "key": r.claim.key,
                     }
                     for r in results
                 ],
@@ -107,14 +120,43 @@ def _overview(results: Sequence[Result]) -> Section:
     )
 
 
+def _claims(results: Sequence[Result], figures: Mapping[str, Block | None]) -> Iterator[Section]:
+    part_of = {key: part for part, keys in PARTS.items() for key in keys}
+    earlier = first_with(results)
+    for result in results:
+        claim = result.claim
+        blocks: list[Block] = [Remark(lead=lead, text=text) for lead, text in remarks(result)]
+        figure = figures[claim.key]
+        blocks += [] if figure is None else [figure]
+        if claim.key in earlier:
+            blocks.append(f"Its table stands under {PLACES[earlier[claim.key]]}.")
+        elif result.measured is not None:
+            blocks += [
+                TableBlock(caption="Measured here.", rows=rows, folded=len(rows) > markdown.MOST)
+                for rows in tables(result.measured.rows)
+            ]
+        blocks.append(Command(text=claim.command))
+        heading = f"{PLACES[claim.key]}: {claim.title}"
+        yield Section(heading=heading, blocks=blocks, part=part_of[claim.key])
+
+
+def _figure(result: Result) -> Block | None:
+    """Return a claim's picture, the sentence that says what drawing it needs, or None."""
+    if result.measured is None:
+        return None
+    draw = drawing(result.claim.key, result.measured)
+    return None if draw is None else drawn(f"{result.claim.title}.", draw)
+
+
 def _stand_ins() -> Section:
     rows = [
-        {"electorate": name, "statistic": what, "published": told, "made": ours}
+        {"electorate": worded(name), "statistic": what, "published": told, "made": ours}
         for name in ("voc", "chexpert")
         for what, (told, ours) in match(name).items()
     ]
     return Section(
         heading="The electorates that stand in",
+        part="Behind it",
         blocks=[
             "Rows of labels have the greatest entropy among those with the published frequencies, "
             "pairs and numbers of labels; votes are signal, noise that all voters share, and noise "
@@ -127,22 +169,6 @@ def _stand_ins() -> Section:
             ),
         ],
     )
-
-
-def _section(result: Result) -> Section:
-    claim, (word, reason) = result.claim, result.verdict
-    blocks: list[Block] = [
-        f"What the paper says: {claim.says}",
-        f"Its figures: {claim.paper}.",
-        f"Measured on: {claim.data}.",
-        f"Verdict: {word}. {reason}",
-    ]
-    if result.measured is not None:
-        if result.measured.rows:
-            blocks.append(TableBlock(caption=f"{claim.title}: ours.", rows=result.measured.rows))
-        blocks += [_figure(plot) for plot in result.measured.plots]
-    blocks.append(Command(text=claim.command))
-    return Section(heading=f"{claim.title} ({claim.kind})", blocks=blocks)
 
 
 def beyond() -> list[dict[str, str]]:
@@ -164,13 +190,10 @@ def beyond() -> list[dict[str, str]]:
 
 def _beyond() -> Section:
     table = TableBlock(caption="Scripts, what they measure, and their last output.", rows=beyond())
-    return Section(heading="Beyond the paper", blocks=["Measured about privote itself.", table])
-
-
-def _figure(plot: Plot) -> Block:
-    return drawn(
-        plot.title + ".",
-        lambda: by_parameter(plot.series, title=plot.title, parameter=plot.x, quantity=plot.y),
+    return Section(
+        heading="Beyond the paper",
+        blocks=["Measured about privote itself.", table],
+        part="Behind it",
     )
 
 
@@ -180,50 +203,3 @@ def _write_csv(path: Path, rows: Sequence[Any]) -> None:
         writer = csv.DictWriter(file, keys, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def markdown(results: Sequence[Result], facts: dict[str, Any]) -> str:
-    """Return the summary that is kept in the repository."""
-    number = "; ".join(f"{word} {count}" for word, count in facts["verdicts"].items())
-    lines = [
-        "# The paper, claim by claim",
-        "",
-        "<!-- Written by `privote paper`; do not edit. -->",
-        "",
-        'Every theorem, table, figure and algorithm of "Private Multi-Winner Voting for Machine '
-        'Learning", and whether it holds here. "Paper\'s accounting" and "exact" stand side by '
-        "side wherever they differ. The command under a title measures that claim alone; the link "
-        "has all of its figures, with the lowest and highest of the seeds in brackets. The page "
-        "that the command writes (`build/paper/paper.html`) has the same as tables and plots, and "
-        "how well the stand-in electorates match.",
-        "",
-        "```text",
-        f"command: {facts['command']}",
-        f"date:    {facts['date']}",
-        f"machine: {facts['machine']}; profile {facts['profile']}, {facts['seconds']} s of work",
-        f"verdicts: {number}",
-        "```",
-        "",
-        "| claim | the paper | verdict | here |",
-        "|---|---|---|---|",
-    ]
-    for r in results:
-        has_rows = r.measured is not None and r.measured.rows
-        link = f"../experiments/paper/results/{file_name(r.claim.key)}.csv"
-        cells = (
-            f"{r.claim.title}<br>`{r.claim.command}`"
-            + (f"<br>[all figures]({link})" if has_rows else ""),
-            f"{r.claim.says} *{r.claim.paper}*",
-            f"**{r.verdict[0]}**",
-            r.verdict[1],
-        )
-        shown = (cell.replace("|", "/").replace("\n", " ") for cell in cells)
-        lines.append(f"| {' | '.join(shown)} |")
-    lines += ["", "Measured beyond the paper, about privote itself:", ""]
-    lines += ["| command | measures | last output |", "|---|---|---|"]
-    lines += [f"| `{b['command']}` | {b['measures']} | {_link(b['kept'])} |" for b in beyond()]
-    return "\n".join(lines) + "\n"
-
-
-def _link(kept: str) -> str:
-    return kept if kept == "–" else f"[{kept.rpartition('/')[2]}](../{kept})"

@@ -98,22 +98,21 @@ def gated_questions(bench: Bench) -> Measured:
 
 def gated_questions_verdict(facts: Facts) -> Verdict:
     good, said = [], []
-    for account in ("paper", "exact"):
+    for account, name in (("paper", "in the paper's accounting"), ("exact", "exactly")):
         every, noisy, gated = (
             facts[f"{way}, {account}"] for way in ("all labels", "more noise", "gated questions")
         )
         good += [gated["queries"] > 1.5 * every["queries"], gated["BAC"] > noisy["BAC"]]
         good.append(gated["BAC"] < every["BAC"])
         said.append(
-            f"{account}: {every['queries']:.0f} queries become {gated['queries']:.0f}; BAC "
-            f"{every['BAC']:.3f} for all labels, {gated['BAC']:.3f} gated, {noisy['BAC']:.3f} with "
-            f"sigma {noisy['sigma']:.1f} instead"
+            f"{name} {every['queries']:.0f} queries become {gated['queries']:.0f}, with BAC "
+            f"{gated['BAC']:.3f} gated and {noisy['BAC']:.3f} with more noise instead "
+            f"({every['BAC']:.3f} for all labels)"
         )
     return (HOLDS if all(good) else PART if any(good) else FAILS), (
-        "On the CheXpert electorate (made after published statistics), five labels, epsilon 8: "
+        "On the CheXpert electorate, five labels, ε = 8: "
         + "; ".join(said)
-        + ". The paper has 35 and 127 queries, BAC .82, .72 and .61. Within a promise, on real "
-        "votes: the rows for tmc2007."
+        + ". What a promise allows, on real votes, is in the rows for tmc2007."
     )
 
 

@@ -108,9 +108,9 @@ def binary_verdict(facts: Facts) -> Verdict:
     if word == FAILS:
         return word, reason
     return PART, (
-        "For functions that treat voters alike: the l1 sensitivities add up, k^(1/p) is attained, "
-        "and the exact joint cost of k labels is k times one label's. In general it rests on a "
-        "lemma with counterexamples. The remark that Binary is not optimal in l2 says nothing "
+        "True of functions that treat voters alike: sensitivities add up, and the exact cost of k "
+        "labels is k times one label's. In general it rests on Lemma A.1, which has "
+        "counterexamples. That Binary is not optimal in l2, as the paper remarks, says nothing "
         "about its cost: squares of l2 sensitivities add up as Rényi costs do."
     )
 
@@ -152,8 +152,7 @@ def norms_verdict(facts: Facts) -> Verdict:
     if facts["l1"] > 6 and facts["binary"] > 6:
         return HOLDS, "Clipping in l2 is more than six times cheaper than both."
     return FAILS, (
-        "In units of λ/σ² at k = 20: with the true cost of replacing a ballot, l2 at τ = 1.8 is "
-        f"{facts['binary']:.2f} times cheaper than Binary, not {facts['paper']:.1f}; and l1 at "
-        f"τ = 3.4 costs {facts['l1']:.2f} of l2, so l2 has no advantage over it. The algorithm "
+        f"With the true cost of replacing a ballot, l2 is {facts['binary']:.2f} times cheaper than "
+        f"Binary, not {facts['paper']:.1f}, and l1 costs {facts['l1']:.2f} of l2. The algorithm "
         "itself is Private-kNN's, and is privote's TauVoting(norm=1)."
     )

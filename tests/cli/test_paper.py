@@ -31,10 +31,17 @@ def test_measures_what_is_named_and_writes_a_page(run: Run, tmp_path: Path) -> N
     assert [claim["verdict"] for claim in summary["claims"]] == ["does not hold", "holds"]
 
 
+def test_claims_are_found_by_their_place_in_the_paper(run: Run) -> None:
+    done = run("paper", "--only", "theorem 5.2, Lemma 2.1", "--seeds", 1, "--output", "mine")
+    assert done.exit_code == 0, done.stderr
+    assert "Lemma 2.1: Numerical integration gives the formula" in done.stdout
+    assert "1/2 thm:pate-rdp-bound" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--only", "fig:absent"), "--only must hold keys of claims; --list shows them"),
+        (("--only", "fig:absent"), "--only must name claims by key or place; --list shows"),
         (("--profile", "slow"), "--profile must be one of quick, full, got 'slow'"),
         (("--kept", "--fresh"), "--kept does not go with --fresh"),
         (("--seeds", 0), "--seeds must be at least 1, got 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments.paper import electorates, images, runner, sensitivity, theory
-from experiments.paper.claims import BY_KEY, CLAIMS
+from experiments.paper import budgets, electorates, images, runner, sensitivity, theory, tuning
+from experiments.paper.claims import BY_KEY, CLAIMS, PARTS, PLACES
 from experiments.paper.counts import fitting
 from experiments.paper.kinds import FAILS, HOLDS, NOT_RUN, PART, Bench
-from experiments.paper.page import file_name, write
+from experiments.paper.page import write
+from experiments.paper.telling import file_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", REPOSITORY.parent / "shared"))
@@ -59,6 +61,19 @@ def _keys_of(source: str) -> list[str]:
     return keys
 
 
+def _statements(source: str) -> dict[str, str]:
+    """Return what the printed paper calls its statements: LaTeX counts them by section."""
+    main, _, appendix = source.partition("\\appendix")
+    found = {}
+    for text, names in ((main, "123456789"), (appendix, "ABCDEFGHI")):
+        parts = re.split(r"\\section\{", text)[1:]
+        for name, part in zip(names, parts, strict=False):
+            for number, one in enumerate(_STATEMENT.finditer(part), 1):
+                kind = {"lemma": "Lemma", "prop": "Proposition", "theorem": "Theorem"}[one[1]]
+                found[_LABEL.findall(one[2])[0]] = f"{kind} {name}.{number}"
+    return found
+
+
 def test_every_caption_and_statement_is_a_claim() -> None:
     assert len(KEYS) == len(set(KEYS)) == 38 + 8
     assert sorted(BY_KEY) == sorted(KEYS)
@@ -74,6 +89,16 @@ def test_the_list_is_that_of_the_papers_source() -> None:
         pytest.skip("the paper's source is absent: put it at ../shared/seed")
     assert found[0].count(r"\caption{") == 38
     assert _keys_of(found[0]) == KEYS == [claim.key for claim in CLAIMS]
+    named = _statements(found[0])
+    assert len(named) == 8
+    assert named == {key: PLACES[key] for key in named}
+
+
+def test_every_claim_has_its_place_in_the_paper_and_on_the_page() -> None:
+    assert sorted(key for keys in PARTS.values() for key in keys) == sorted(KEYS)
+    assert len(set(PLACES.values())) == len(PLACES) == len(KEYS)
+    assert PLACES["fig:tpate"] == "Figure 4"
+    assert PLACES["tab:data-stats-final#2"] == "Table 18"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
@@ -115,12 +140,51 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     facts = write(tmp_path / "out", again, bench, "privote paper")
     page = (tmp_path / "out" / "paper.html").read_text(encoding="utf-8")
     assert all(r.claim.command.replace("&", "&amp;") in page for r in first)
-    assert "does not hold: 2" in page
+    assert "<dt>does not hold</dt><dd>2</dd>" in page
     assert facts["verdicts"] == {HOLDS: 4, PART: 4, FAILS: 2}
     assert (tmp_path / "out" / "csv" / "thm-pate-rdp-bound.csv").is_file()
-    table = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
-    assert table.count("`privote paper --only ") == table.count("[all figures]") == len(THEORY)
-    assert "`python experiments/extreme.py`" in table
+    text = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
+    assert _sections(text) == sorted(map(file_name, THEORY))
+    assert text.count("Measured by `privote paper --only ") == len(THEORY)
+    assert "[Proposition 3.1](#prop-binary-pate)" in text  # Lemma A.1 shares its measurement
+    assert _pictures(text) == ["thm-pate-rdp-bound.svg"]
+    assert (tmp_path / "out" / "pictures" / "paper" / "thm-pate-rdp-bound.svg").is_file()
+    assert "`python experiments/extreme.py`" in text
+
+
+def _sections(text: str) -> list[str]:
+    """Return the names of a page's sections; each is linked from the overview."""
+    named = sorted(re.findall(r'^<a id="([^"]+)"></a>\n\n### ', text, re.MULTILINE))
+    linked = re.findall(r"^\| [^|]+ \| \[[^|]+\]\(#([^)]+)\) \| [^|]+ \|$", text, re.MULTILINE)
+    assert sorted(linked) == named
+    return named
+
+
+def _pictures(text: str) -> list[str]:
+    return sorted(re.findall(r"\]\(pictures/paper/([^)]+)\)", text))
+
+
+def test_the_kept_page_has_every_claim_and_every_figure_a_picture() -> None:
+    docs = REPOSITORY / "docs"
+    text = (docs / "paper.md").read_text(encoding="utf-8")
+    assert _sections(text) == sorted(map(file_name, KEYS))
+    assert "not run" not in text.partition("\n## ")[0]
+    figures = {f"{file_name(c.key)}.svg" for c in CLAIMS if c.kind == "figure"}
+    assert figures <= set(_pictures(text))
+    assert _pictures(text) == sorted(one.name for one in (docs / "pictures" / "paper").iterdir())
+    size = sum(one.stat().st_size for one in (docs / "pictures" / "paper").iterdir())
+    assert size < 1_500_000
+
+
+def test_the_kept_page_says_what_the_kept_verdicts_say() -> None:
+    text = (REPOSITORY / "docs" / "paper.md").read_text(encoding="utf-8")
+    results = REPOSITORY / "experiments" / "paper" / "results"
+    with (results / "verdicts.csv").open(encoding="utf-8", newline="") as file:
+        kept = {row["key"]: row["verdict"] for row in csv.DictReader(file)}
+    assert sorted(kept) == sorted(KEYS)
+    for key, word in kept.items():
+        section = text.partition(f'<a id="{file_name(key)}"></a>')[2].partition("\n### ")[2]
+        assert section.partition("\n### ")[0].count(f"**Verdict: {word}.**") == 1, key
 
 
 def test_another_parameter_measures_anew(tmp_path: Path) -> None:
@@ -140,6 +204,13 @@ def test_verdicts_follow_the_numbers() -> None:
     assert theory.composition_verdict({"ratio": 1.1})[0] == FAILS
     assert theory.theorem_six_verdict({"forth": 0.9, "back": 0.9, "loose": 2})[0] == HOLDS
     assert sensitivity.norms_verdict({"l1": 7.0, "binary": 6.2, "paper": 6.2})[0] == HOLDS
+    gaps = {"binary": [47, 47], "powerset": [47, 18], "BAC": [0.6, 0.7]}
+    assert budgets.gaps_by_labels_verdict(gaps)[0] == HOLDS
+    assert budgets.better_labels_verdict(gaps)[0] == PART
+    noise = {"many": [0.7, 0.7], "few": [0.7, 0.66, 0.6]}
+    adds, takes = ({"paper": [737, after], "exact": [800, 900]} for after in (756, 700))
+    assert tuning.ensemble_noise_verdict({**noise, "gate": adds})[0] == HOLDS
+    assert tuning.ensemble_noise_verdict({**noise, "gate": takes})[0] == PART
 
 
 def test_counting_stops_at_the_first_query_that_does_not_fit() -> None:

@@ -26,7 +26,10 @@ def paper(
     ] = "quick",
     only: Annotated[
         str | None,
-        typer.Option(metavar="KEY[,KEY...]", help="Only these claims; --list shows all keys."),
+        typer.Option(
+            metavar="CLAIM[,...]",
+            help='Only these claims, by key or place ("Figure 4,Table 1"); --list shows all.',
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A folder with VOC2012, CheXpert, MIMIC-CXR or PadChest.")
@@ -47,19 +50,22 @@ def paper(
 
     Example:
 
-        privote paper --output build/paper
+        privote paper --only "Figure 4"
 
     Writes one page with every claim: what the paper says, what is measured here, in the paper's
-    accounting and exactly, and a verdict. What was measured is kept: a run that was broken off
-    goes on, and only what changed is measured again. Needs a checkout of the project, where
-    experiments/ is.
+    accounting and exactly, a plot like the paper's, and a verdict. What was measured is kept: a
+    run that was broken off goes on, and only what changed is measured again. Needs a checkout of
+    the project, where experiments/ is.
     """
     from .output import print_json, print_table, say
     from .progress import stages
 
     claims = _claims()
     if listed:
-        rows = [{"key": c.key, "kind": c.kind, "claim": c.title} for c in claims.CLAIMS]
+        rows = [
+            {"key": c.key, "in the paper": claims.PLACES[c.key], "claim": c.title}
+            for c in claims.CLAIMS
+        ]
         if json:
             print_json({"claims": rows})
         else:
@@ -73,10 +79,7 @@ def paper(
         raise InputError("seeds", "must be at least 1", seeds)
     if data is not None and not data.is_dir():
         raise InputError("data", "must be a folder", str(data))
-    keys = None if only is None else [key.strip() for key in only.split(",")]
-    for key in keys or ():
-        if key not in claims.BY_KEY:
-            raise InputError("only", "must hold keys of claims; --list shows them", key)
+    keys = None if only is None else [_key(claims, name.strip()) for name in only.split(",")]
     runner, page = (import_module(f"experiments.paper.{name}") for name in ("runner", "page"))
     bench = import_module("experiments.paper.kinds").Bench(profile=profile, seeds=seeds, data=data)
     with stages() as tell:
@@ -89,18 +92,36 @@ def paper(
             progress=lambda key, done, total: _tell(tell, key, done, total),
         )
     words = ["privote paper", f"--output {shlex.quote(str(output))}", f"--profile {profile}"]
-    words += [f"--seeds {seeds}"] + ([f"--only {only}"] if only else [])
+    words += [f"--seeds {seeds}"] + ([f"--only {','.join(keys)}"] if keys else [])
     words += [f"--data {shlex.quote(str(data))}"] if data else []
     facts = page.write(output, results, bench, " ".join(words))
     if json:
         print_json(facts)
         return
     print_table(
-        [{"claim": r.claim.key, "verdict": r.verdict[0], "s": round(r.seconds)} for r in results],
+        [
+            {
+                "in the paper": claims.PLACES[r.claim.key],
+                "claim": r.claim.title,
+                "verdict": r.verdict[0],
+                "s": round(r.seconds),
+            }
+            for r in results
+        ],
         title="The paper, claim by claim",
     )
+    for result in results if keys else ():
+        say(f"{claims.PLACES[result.claim.key]}: {result.verdict[1]}\n")
     say("; ".join(f"{word}: {count}" for word, count in facts["verdicts"].items()))
-    say(f"Page: {facts['page']}")
+    say(f"Page: {facts['page']}; the same in Markdown, and CSVs, beside it")
+
+
+def _key(claims: Any, name: str) -> str:
+    """Return the key of a claim that is called by its key or its place in the paper."""
+    found = claims.BY_NAME.get(name.lower())
+    if found is None:
+        raise InputError("only", "must name claims by key or place; --list shows them", name)
+    return str(found.key)
 
 
 def _tell(tell: Any, key: str, done: int, total: int) -> None:

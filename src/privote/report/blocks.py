@@ -25,11 +25,15 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class TableBlock:
-    """A table with a caption; rows and columns as in `privote.report.tables`."""
+    """A table with a caption; rows and columns as in `privote.report.tables`.
+
+    One that is ``folded`` shows how many rows it has, and the rows to whoever opens it.
+    """
 
     caption: str
     rows: Sequence[Row]
     columns: Sequence[Column | str] | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,15 @@ class Command:
     text: str
 
 
-Block = str | Facts | TableBlock | Figure | Command
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A paragraph that begins with what it is about: the lead stands out."""
+
+    lead: str
+    text: str
+
+
+Block = str | Remark | Facts | TableBlock | Figure | Command
 
 
 def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:
@@ -75,10 +87,14 @@ def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Blo
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures."""
+    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures.
+
+    Sections that follow each other with the same ``part`` stand under a heading of its name.
+    """
 
     heading: str
     blocks: Sequence[Block] = ()
+    part: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, str):

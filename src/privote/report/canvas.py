@@ -7,7 +7,7 @@ shown by colour alone: markers, dashes and hatches repeat it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
@@ -50,8 +50,11 @@ _RC: dict[Any, Any] = {
 
 
 @contextmanager
-def sheet(height: float) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure of 700 pixels and its axes, under the settings of this module."""
+def sheets(number: int, height: float) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a figure of 700 pixels and its axes, two in a row, under the settings of this module.
+
+    The last row may hold one that is empty: a place for the legend.
+    """
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -61,23 +64,60 @@ def sheet(height: float) -> Iterator[tuple[Any, Any]]:
 
     # Figure, not pyplot, and the default style first: no window system is needed, and the user's
     # own figures and settings neither change this one nor are changed.
-    with style.context(["default", _RC]):
+    size = {} if number == 1 else {"font.size": 9}
+    with style.context(["default", _RC | size]):
         layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.09)
         figure = Figure(figsize=(_WIDTH, height), layout=layout)
-        axes = figure.add_subplot()
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_axisbelow(True)
-        yield figure, axes
+        every = figure.subplots(-(-number // 2), min(number, 2), squeeze=False).ravel().tolist()
+        for axes in every:
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_axisbelow(True)
+        for axes in every[number:]:
+            axes.set_axis_off()
+        yield figure, every
 
 
-def heading(axes: Any, title: str) -> None:
+@contextmanager
+def sheet(height: float) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure of 700 pixels and its only axes."""
+    with sheets(1, height) as (figure, every):
+        yield figure, every[0]
+
+
+def heading(axes: Any, title: str, *, small: bool = False) -> None:
     """Put the title above the axes, where a text would have it: on the left."""
-    axes.set_title(title, loc="left", fontsize=12.5, fontweight="bold", pad=12)
+    size, pad = (10, 7) if small else (12.5, 12)
+    axes.set_title(title, loc="left", fontsize=size, fontweight="bold", pad=pad)
 
 
-def legend(figure: Any) -> None:
-    """Put the legend below the axes, where it hides nothing."""
-    figure.legend(loc="outside lower left", ncols=3, handlelength=3.2, columnspacing=1.6)
+def legend(figure: Any, marks: Mapping[str, Any] | None = None) -> None:
+    """Put the legend where it hides nothing: into a panel that is empty, or below.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    marks
+        What to show for each name; by default what the panels show, a name of several once.
+    """
+    if marks is None:
+        marks = {}
+        for axes in figure.axes:
+            handles, names = axes.get_legend_handles_labels()
+            marks |= dict(zip(names, handles, strict=True))
+    look = {"handlelength": 3.2, "columnspacing": 1.6}
+    empty = [axes for axes in figure.axes if not axes.axison]
+    if empty:
+        empty[0].legend(marks.values(), marks.keys(), loc="center left", **look)
+        return
+    columns = legend_columns(marks)
+    figure.legend(marks.values(), marks.keys(), loc="outside lower left", ncols=columns, **look)
+
+
+def legend_columns(names: Collection[str]) -> int:
+    """Return how many names stand beside each other below a figure."""
+    longest = max(map(len, names))
+    return 4 if longest < 14 else 3 if longest < 24 else 2
 
 
 def svg_of(figure: Any, alt: str, *, sealed: bool = False) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import groupby
 from pathlib import Path
 
 from privote._version import __version__
 from privote.errors import InputError
 
-from .blocks import Block, Command, Facts, Figure, Section, TableBlock
+from .blocks import Block, Command, Facts, Figure, Remark, Section, TableBlock
 from .inline import inline_svg
 from .style import CSS
 from .tables import OWNER_ONLY, Column, Row, cell, columns_of, is_cost, is_numeric, mark_name
@@ -28,6 +29,7 @@ def write_page(
     sections: Sequence[Section],
     notices: Sequence[str] = (),
     sealed: bool = False,
+    numbered: bool = True,
 ) -> Path:
     """Write the report and return where it is.
 
@@ -44,12 +46,19 @@ def write_page(
     sealed
         Must be True if a table or figure holds numbers for the owner's eyes; the page then says so
         on top.
+    numbered
+        False where tables and figures are about others that have numbers of their own.
     """
     target = Path(path)
-    target.write_text(
-        render_page(title=title, intro=intro, sections=sections, notices=notices, sealed=sealed),
-        encoding="utf-8",
+    text = render_page(
+        title=title,
+        intro=intro,
+        sections=sections,
+        notices=notices,
+        sealed=sealed,
+        numbered=numbered,
     )
+    target.write_text(text, encoding="utf-8")
     return target
 
 
@@ -60,6 +69,7 @@ def render_page(
     sections: Sequence[Section],
     notices: Sequence[str] = (),
     sealed: bool = False,
+    numbered: bool = True,
     one_sheet: bool = False,
 ) -> str:
     """Return the report as HTML text; parameters as in `write_page`.
@@ -80,8 +90,11 @@ def render_page(
             "\N{RIGHT DOUBLE QUOTATION MARK} is about the private data and is covered by no "
             "guarantee: it must not leave."
         )
-    numbers = _Numbers()
-    body = "\n".join(_section(i, section, numbers) for i, section in enumerate(sections, 1))
+    numbers = _Numbers(shown=numbered)
+    body = "\n".join(
+        _part(part) + "\n".join(_section(i, section, numbers) for i, section in inside)
+        for part, inside in _parts(sections)
+    )
     return _DOCUMENT.format(
         title=escape(title),
         css=CSS,
@@ -95,16 +108,33 @@ def render_page(
 
 
 class _Numbers:
-    """Counts tables and figures through the page."""
+    """Counts tables and figures through the page, and names them by that if they are to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
         self.tables = 0
         self.figures = 0
+
+    def caption(self, kind: str, number: int, text: str) -> str:
+        return f"<b>{kind} {number}.</b> {escape(text)}" if self._shown else escape(text)
+
+
+def _parts(sections: Sequence[Section]) -> list[tuple[str | None, list[tuple[int, Section]]]]:
+    """Return sections with their numbers, those of one part together."""
+    numbered = enumerate(sections, 1)
+    return [(part, list(inside)) for part, inside in groupby(numbered, lambda one: one[1].part)]
+
+
+def _part(part: str | None) -> str:
+    return "" if part is None else f'<h2 class="part">{escape(part)}</h2>\n'
 
 
 def _section(number: int, section: Section, numbers: _Numbers) -> str:
     parts = [_block(block, numbers) for block in section.blocks]
-    heading = f'<h2 id="section-{number}">{number}. {escape(section.heading)}</h2>'
+    if section.part is None:
+        heading = f'<h2 id="section-{number}">{number}. {escape(section.heading)}</h2>'
+    else:  # a part names its sections itself
+        heading = f'<h3 id="section-{number}">{escape(section.heading)}</h3>'
     inside = "\n".join(parts)
     return f'<section aria-labelledby="section-{number}">\n{heading}\n{inside}\n</section>'
 
@@ -114,12 +144,14 @@ def _block(block: Block, numbers: _Numbers) -> str:
         return _facts(block)
     if isinstance(block, TableBlock):
         numbers.tables += 1
-        return _table(block, numbers.tables)
+        return _table(block, numbers)
     if isinstance(block, Figure):
         numbers.figures += 1
-        return _figure(block, numbers.figures)
+        return _figure(block, numbers)
     if isinstance(block, Command):
         return f'<pre tabindex="0"><code>{escape(block.text.strip())}</code></pre>'
+    if isinstance(block, Remark):
+        return _paragraphs(block.text, lead=block.lead)
     return _paragraphs(block)
 
 
@@ -131,20 +163,24 @@ def _facts(facts: Facts) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def _table(block: TableBlock, number: int) -> str:
+def _table(block: TableBlock, numbers: _Numbers) -> str:
     columns = columns_of(block.rows, block.columns)
     number_class = {c.key: ' class="number"' for c in columns if is_numeric(block.rows, c.key)}
     head = "".join(
         f'<th scope="col"{number_class.get(c.key, "")}>{escape(c.title)}</th>' for c in columns
     )
     lines = "\n".join(f"<tr>{_line(row, columns, number_class)}</tr>" for row in block.rows)
-    label = f"table-{number}"
-    caption = f'<caption id="{label}"><b>Table {number}.</b> {escape(block.caption)}</caption>'
+    label = f"table-{numbers.tables}"
+    said = numbers.caption("Table", numbers.tables, block.caption)
+    caption = f'<caption id="{label}">{said}</caption>'
     # The frame scrolls on narrow screens; the tab stop lets a keyboard scroll it.
-    return (
+    frame = (
         f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table>'
         f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
+    if block.folded:
+        return f"<details><summary>{len(block.rows)} rows</summary>\n{frame}\n</details>"
+    return frame
 
 
 def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:
@@ -160,23 +196,33 @@ def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) 
     return "".join(cells)
 
 
-def _figure(block: Figure, number: int) -> str:
-    drawing = inline_svg(block.svg, prefix=f"f{number}-", alt=block.alt)
-    caption = f"<figcaption><b>Figure {number}.</b> {escape(block.caption)}</figcaption>"
+def _figure(block: Figure, numbers: _Numbers) -> str:
+    drawing = inline_svg(block.svg, prefix=f"f{numbers.figures}-", alt=block.alt)
+    said = numbers.caption("Figure", numbers.figures, block.caption)
+    caption = f"<figcaption>{said}</figcaption>"
     return f"<figure>{drawing}{caption}</figure>"
 
 
-def _paragraphs(text: str) -> str:
-    blocks = (" ".join(block.split()) for block in text.split("\n\n"))
-    return "\n".join(f"<p>{escape(block)}</p>" for block in blocks if block)
+def _paragraphs(text: str, *, lead: str = "") -> str:
+    shown = [escape(" ".join(block.split())) for block in text.split("\n\n") if block.strip()]
+    if lead:
+        shown[:1] = [f"<b>{escape(lead)}</b> {first}" for first in shown[:1]]
+    return "\n".join(f"<p>{block}</p>" for block in shown)
 
 
 def _contents(sections: Sequence[Section]) -> str:
-    items = "".join(
-        f'<li><a href="#section-{i}">{escape(section.heading)}</a></li>'
-        for i, section in enumerate(sections, 1)
-    )
-    return f'<nav aria-labelledby="contents"><h2 id="contents">Contents</h2><ol>{items}</ol></nav>'
+    lists = []
+    for part, inside in _parts(sections):
+        items = "".join(
+            f'<li><a href="#section-{i}">{escape(section.heading)}</a></li>'
+            for i, section in inside
+        )
+        if part is None:
+            lists.append(f'<ol start="{inside[0][0]}">{items}</ol>')
+        else:
+            lists.append(f"<h3>{escape(part)}</h3><ul>{items}</ul>")
+    heading = '<h2 id="contents">Contents</h2>'
+    return f'<nav aria-labelledby="contents">{heading}{"".join(lists)}</nav>'
 
 
 # The policy makes the promise of the first paragraph binding on the browser.

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 from privote.errors import InputError
 
-from .canvas import DASHES, INK, MARKERS, PALETTE, heading, legend, sheet, svg_of
+from .canvas import DASHES, MARKERS, PALETTE, heading, legend, sheet, svg_of
+from .panels import METRIC_NAMES, Panel, check_number, side_by_side
 from .tables import OWNER_ONLY, cell
-
-_METRIC_NAMES = {
-    "ACC": "accuracy (ACC)",
-    "BAC": "balanced accuracy (BAC)",
-    "AUC": "area under the ROC curve (AUC)",
-    "MAP": "mean average precision (MAP)",
-}
 
 
 def answered_by_guarantee(
@@ -95,29 +88,14 @@ def by_parameter(
     sealed
         True if the numbers are for the owner's eyes.
     """
-    lines = _check_lines(series)
-    whole = all(float(v).is_integer() for points in lines.values() for v in points.values())
-    with sheet(4.4) as (figure, axes):
-        for i, (name, points) in enumerate(lines.items()):
-            places = sorted(points)
-            _line(axes, i, name, places, [points[place] for place in places])
-        for r, (name, value) in enumerate((references or {}).items()):
-            shown = _check_number(f"references[{name!r}]", value)
-            axes.axhline(shown, color=INK, linestyle=DASHES[1 + r % 5], alpha=0.65, label=name)
-        if whole:
-            axes.set_ylim(bottom=0)
-        axes.grid(axis="both")
-        axes.set_xlabel(parameter)
-        axes.set_ylabel(_METRIC_NAMES.get(quantity, quantity))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        if whole:
-            axes.yaxis.set_major_formatter(lambda value, _: cell(round(value)))
-        heading(axes, title)
-        legend(figure)
-        digits = 0 if whole else 3
-        said = "; ".join(_range_of(name, points, digits) for name, points in lines.items())
-        alt = f"{title}. {quantity} against {parameter}. {said}."
-        return svg_of(figure, alt, sealed=sealed)
+    panel = Panel(
+        title=title,
+        parameter=parameter,
+        quantity=quantity,
+        series=series,
+        references=references or {},
+    )
+    return side_by_side([panel], sealed=sealed)
 
 
 def utility_by_answered(
@@ -160,7 +138,16 @@ def utility_by_answered(
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         for i, (name, points) in enumerate(kept.items()):
             if points:
-                _line(axes, i, name, [p[1] for p in points], [p[2] for p in points])
+                axes.plot(
+                    [point[1] for point in points],
+                    [point[2] for point in points],
+                    linestyle=DASHES[i],
+                    linewidth=2,
+                    marker=MARKERS[i],
+                    markersize=6,
+                    color=PALETTE[i],
+                    label=name,
+                )
             for value, queries, merit in (points[0], points[-1]) if len(points) > 1 else points:
                 axes.annotate(
                     value,
@@ -174,7 +161,7 @@ def utility_by_answered(
         axes.margins(x=0.08, y=0.12)
         axes.grid(axis="both")
         axes.set_xlabel("queries answered")
-        axes.set_ylabel(_METRIC_NAMES.get(metric, metric))
+        axes.set_ylabel(METRIC_NAMES.get(metric, metric))
         axes.xaxis.set_major_formatter(lambda value, _: cell(round(value)))
         axes.xaxis.set_minor_formatter(lambda *_: "")
         heading(axes, title)
@@ -188,58 +175,13 @@ def utility_by_answered(
         return svg_of(figure, alt, sealed=sealed)
 
 
-def _line(axes: Any, number: int, name: str, x: Sequence[float], y: Sequence[float]) -> None:
-    """Draw one line in its own colour, dash and marker."""
-    axes.plot(
-        x,
-        y,
-        linestyle=DASHES[number],
-        linewidth=2,
-        marker=MARKERS[number],
-        markersize=6,
-        color=PALETTE[number],
-        label=name,
-    )
-
-
-def _range_of(name: str, points: Mapping[float, float], digits: int) -> str:
-    first, last = min(points), max(points)
-    ends = f"{cell(points[first], digits)} at {first:g}, {cell(points[last], digits)} at {last:g}"
-    return f"{name}: {ends}"
-
-
-def _check_lines(series: Any) -> dict[str, dict[float, float]]:
-    """Return lines without what is NaN; at least one with a point."""
-    if not isinstance(series, Mapping) or not series:
-        raise InputError("series", "must be a dict with at least one line")
-    _check_few("series", "lines", list(series))
-    lines = {
-        name: {
-            _check_number(f"series[{name!r}]", place): _check_number(f"series[{name!r}]", value)
-            for place, value in points.items()
-            if not (isinstance(value, Real) and math.isnan(value))
-        }
-        for name, points in series.items()
-    }
-    drawn = {name: points for name, points in lines.items() if points}
-    if not drawn:
-        raise InputError("series", "must hold at least one number")
-    return drawn
-
-
 def _check_points(name: str, points: Any) -> Mapping[Any, float]:
     if not isinstance(points, Mapping) or not points:
         raise InputError(name, "must be a dict with at least one number", points)
     for key, value in points.items():
-        if _check_number(f"{name}[{key!r}]", value) < 0:
+        if check_number(f"{name}[{key!r}]", value) < 0:
             raise InputError(f"{name}[{key!r}] must not be negative, got {value!r}")
     return points
-
-
-def _check_number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InputError(name, "must be a finite number", value)
-    return float(value)
 
 
 def _check_known(name: str, chosen: Collection[str], known: Collection[str]) -> None:

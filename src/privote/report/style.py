@@ -26,7 +26,8 @@ body {
   max-width: 46rem; margin: 0 auto; padding: 3.5rem 1.25rem 4rem;
   font: 1.0625rem/1.6 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif;
 }
-h1, h2, th, dt, caption, figcaption, nav, footer, table, .kicker, .notice, .facts {
+h1, h2, h3, th, dt, caption, figcaption, nav, footer, table, summary, .kicker, .notice,
+.facts {
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
 .kicker {
@@ -44,11 +45,16 @@ header { padding-bottom: 1.2rem; border-bottom: 2px solid var(--ink); }
 }
 nav { margin: 1.6rem 0 0; font-size: .95rem; }
 nav h2 { margin: 0 0 .3rem; padding: 0; border: 0; font-size: .95rem; }
-nav ol { margin: 0; padding-left: 1.4rem; columns: 2 16rem; column-gap: 2rem; }
+nav ol, nav ul { margin: 0; padding-left: 1.4rem; columns: 2 16rem; column-gap: 2rem; }
+nav ul { padding-left: 0; list-style: none; }
 nav li { padding: .1rem 0; break-inside: avoid; }
 a { color: var(--link); text-underline-offset: .15em; }
 h2 { margin: 3rem 0 .9rem; font-size: 1.35rem; line-height: 1.3; letter-spacing: -.01em;
   break-after: avoid; }
+h2.part { margin: 4.5rem 0 0; padding-top: .8rem; border-top: 2px solid var(--ink);
+  font-size: 1.6rem; }
+h3 { margin: 2.6rem 0 .8rem; font-size: 1.2rem; line-height: 1.3; break-after: avoid; }
+nav h3 { margin: .8rem 0 .2rem; font-size: .95rem; }
 p { margin: 0 0 1rem; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 3px; }
 .facts { display: flex; flex-wrap: wrap; gap: 1px;
@@ -80,6 +86,7 @@ tbody tr:last-child > * { border-bottom: 2px solid var(--ink); }
 .mark.open { color: var(--good); background: var(--good-ground); }
 .mark.care { color: var(--care); background: var(--care-ground); }
 .mark.sealed { color: var(--stop); background: var(--stop-ground); font-weight: 600; }
+summary { margin: 0 0 1rem; cursor: pointer; color: var(--link); font-size: .95rem; }
 figure { margin: 1.8rem 0 2.2rem; break-inside: avoid; }
 figure svg { display: block; width: 100%; height: auto; }
 figcaption { margin-top: .6rem; }
