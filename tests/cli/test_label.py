@@ -369,3 +369,50 @@ def test_workers_are_refused_in_the_words_of_the_command_line(
     done = run("label", votes_file, *BINARY, *BUDGET, *where, "--output", "labels.csv")
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_votes_behind_a_url_are_labelled(
+    run: Run, store: Any, votes_file: Path, tmp_path: Path
+) -> None:
+    secret = f"{store.put(votes_file)}?key=hunter2"
+    store.system().pipe_file(secret, votes_file.read_bytes())
+    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1, "--ledger", "a.db", "--statement", "a.txt")
+    for name, votes in (("near.csv", votes_file), ("far.csv", secret)):
+        done = run("label", votes, *flags, "--output", name, "--force", "--json")
+        assert done.exit_code == 0, done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+    assert (tmp_path / "near.csv").read_text() == (tmp_path / "far.csv").read_text()
+    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_labels_are_written_on_this_machine(run: Run, votes_file: Path) -> None:
+    place = "s3://me:hunter2@bucket/labels.csv"
+    done = run("label", votes_file, *BINARY, *BUDGET, "--output", place)
+    assert done.exit_code == 2
+    assert "--output must be a path on this machine, and no URL" in done.stderr
+    assert "hunter2" not in done.stderr
+    with pytest.raises(pv.InputError, match="output must be a path on this machine"):
+        pv.label(votes_file, epsilon=8.0, delta=1e-5, output="s3://bucket/labels.npz")
+
+
+def test_a_store_that_fails_after_the_charge_is_said(
+    run: Run, store: Any, votes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8)
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=votes.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = votes
+    url, chunks = store.put(tmp_path / "v.zarr"), []
+
+    def fail(name: str) -> None:
+        chunks.append(name)
+        if sum("/c/" in name for name in chunks) > 3:  # the second chunk, the second time
+            raise ConnectionResetError("Connection reset")
+
+    store.fails = fail
+    flags = ("label", url, *BINARY, *BUDGET, *EVERY, "--output", "labels.csv")
+    done = run(*flags)
+    assert done.exit_code == 6, done.stderr
+    assert "labels of 8 queries are safe" in done.stderr
+    assert run(*flags, "--resume").exit_code == 0
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 9

@@ -18,6 +18,7 @@ from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
 from privote.sheets import name_in, open_csv
+from privote.storage import check_here, fetched, name_of
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +39,7 @@ def check_new(
 
     A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
     """
+    check_here(argument, path)
     if suffixes and path.suffix not in suffixes:
         raise InputError(argument, f"must end in {' or '.join(suffixes)}", path.name)
     try:
@@ -187,7 +189,7 @@ _NAME_READERS: dict[str, Callable[[Path], list[Any]]] = {
 
 
 def read_truth(
-    votes: Path,
+    votes: str,
     truth: Path | None,
     queries: int,
     labels: int,
@@ -202,8 +204,11 @@ def read_truth(
     """
     if truth is not None:
         array = read_array(truth, "truth", "truth", queries=names)
-    elif votes.suffix == ".npz" and "truth" in _names(votes):
-        array = read_array(votes, "votes", "truth")
+    elif Path(name_of(votes)).suffix == ".npz":
+        with fetched(votes, "votes") as file:
+            if "truth" not in _names(file):
+                return None
+            array = read_array(file, "votes", "truth")
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
