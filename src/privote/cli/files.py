@@ -116,7 +116,11 @@ def write_labels(release: Release, path: Path) -> None:
         release.save(path)
     else:
         write_label_csv(
-            release.labels, path, queries=release.query_names, names=release.label_names
+            release.labels,
+            path,
+            queries=release.query_names,
+            names=release.label_names,
+            poor_from=release.poor_from,
         )
 
 
@@ -263,12 +267,16 @@ def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
         raise ValueError("it is empty")
     if first[0].strip().strip('"') != "query":
         return np.loadtxt(path, delimiter=",", ndmin=2)
+    from privote.report.tables import EXPECTED, POOR
+
     sheet = open_csv(path)
     parts = list(sheet.blocks())
     called = [name_in(cell.strip()) for _, columns in parts for cell in columns[0]]
     cells = [
         [cell for _, columns in parts for cell in columns[i]] for i in range(1, len(sheet.header))
     ]
+    if cells and sheet.header[-1] in EXPECTED and set(cells[-1]) <= {"", POOR}:
+        cells.pop()  # what is expected of each row, and no label
     table = np.array(cells, np.float64).T
     if queries is None or called in (list(queries), [str(i) for i in range(len(called))]):
         return table

@@ -182,6 +182,7 @@ def label(
     finishes from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
+    Rows by which voters should have run out say so in a last column, "expected": poor.
     Queries and labels are called as in the votes, where these have names (a CSV file has).
     The .npz file also holds the bill; read it with privote.Release.load.
     """
@@ -306,6 +307,7 @@ def _show(
             **release.facts(),
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
+            "expected_poor_from_row": release.poor_from,
             "output": str(output),
             "statement": release.statement(),
         }
