@@ -170,6 +170,8 @@ def label(
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             with _workers(n_jobs, backend, address), _opened(ledger) as book:
                 chosen = settled(request, ballots, book, names)
+                if chosen.warning is not None:
+                    warnings.warn(chosen.warning, PrivoteWarning, stacklevel=2)
                 named = _naming(ballots, chosen.reasons, request.wanted(ballots))
                 if draft is not None:
                     texts = json.dumps(getattr(ballots, "query_names", None))
