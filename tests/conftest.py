@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,3 +58,57 @@ def tmc_votes() -> npt.NDArray[np.bool_]:
 def tmc_truth() -> npt.NDArray[np.bool_]:
     """Return the true labels behind ``tmc_votes``, (4000 queries, 22 labels), read-only."""
     return load_teacher_votes().truth
+
+
+class Store:
+    """An object store whose objects can be refused: ``store.url`` is a folder there.
+
+    ``fails`` is called with the name of every object that is read, and may raise.
+    """
+
+    def __init__(self, system: Any) -> None:
+        self.system, self.url = system, f"failing://{uuid.uuid4().hex}"
+        self.fails: Callable[[str], None] = lambda name: None
+
+    def put(self, path: Path) -> str:
+        """Return the URL of a copy of this file or folder."""
+        url = f"{self.url}/{path.name}"
+        for file in (path, *path.rglob("*")):
+            if file.is_file():
+                rest = "" if file == path else f"/{file.relative_to(path).as_posix()}"
+                self.system().pipe_file(url + rest, file.read_bytes())
+        return url
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Return a store in this process's memory, behind URLs of its own."""
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Failing(MemoryFileSystem):  # type: ignore[misc]
+        protocol = ("failing",)
+
+        @classmethod
+        def _strip_protocol(cls, path: Any) -> Any:
+            return super()._strip_protocol(str(path).replace("failing://", "memory://"))
+
+        def cat_file(self, path: Any, *where: Any, **how: Any) -> Any:
+            made.fails(str(path))
+            return super().cat_file(path, *where, **how)
+
+        def _open(self, path: Any, mode: str = "rb", **how: Any) -> Any:
+            if mode == "rb":
+                made.fails(str(path))
+            return super()._open(path, mode, **how)
+
+        def info(self, path: Any, **how: Any) -> Any:
+            made.fails(str(path))
+            return super().info(path, **how)
+
+    fsspec.register_implementation("failing", Failing, clobber=True)
+    made = Store(Failing)
+    yield made
+    made.fails = lambda name: None
+    if Failing().exists(made.url):
+        Failing().rm(made.url, recursive=True)

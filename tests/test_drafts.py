@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -248,3 +250,43 @@ def test_a_release_that_stopped_early_can_be_resumed(
     assert release.forecast is not None
     assert any(why.startswith("It stopped after") for why in release.reasons)
     assert pv.Release.load(path).facts() == release.facts()
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+@pytest.mark.parametrize("good", [0, 2])
+def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
+    guarantee: str, good: int, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=VOTES.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = VOTES
+    url, chunks = store.put(tmp_path / "v.zarr"), []
+
+    def fail(name: str) -> None:
+        if "/c/" in name:
+            chunks.append(name)
+            if len(chunks) > 4 + good:  # four are read to be checked, before anything is charged
+                raise ConnectionResetError(f"Connection reset: {url}?key=hunter2")
+
+    store.fails = fail
+    path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
+    asked = ASKED | {"guarantee": guarantee, "mechanism": pv.BinaryVoting(sigma=30.0)}
+    asked |= {"queries": 24, "seed": 1}
+    with pytest.raises(ChargedError, match="the budget is charged") as caught:
+        pv.label(url, **asked, output=path, ledger=ledger)
+    assert "Connection reset" in str(caught.value)
+    assert str(caught.value).count("charged") == 1
+    assert "hunter2" not in str(caught.value)
+    store.fails = lambda name: None
+    whole = pv.label(VOTES, **asked, ledger=tmp_path / "b.ledger")
+    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
+        assert a.standing() == b.standing()
+    if not good:
+        assert caught.value.draft is None
+        assert not beside(path).exists()
+        return
+    assert caught.value.draft == beside(path)
+    kept = pv.label(None, **asked, output=path, resume=True)
+    np.testing.assert_array_equal(kept.labels, whole.labels[:16])
+    assert not beside(path).exists()

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from privote.errors import BallotError, ChargedError, InputError, PrivoteError
+from privote.errors import BallotError, ChargedError, InputError, PrivoteError, masked_url
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,26 @@ def test_errors_come_whole_out_of_a_worker(error: PrivoteError) -> None:
     assert type(again) is type(error)
     assert vars(again) == vars(error)
     assert str(again) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket/votes.zarr", "s3://bucket/votes.zarr"),
+        ("https://me:hunter2@host/v.npy", "https://***@host/v.npy"),
+        ("https://me:hun/ter2@host:80/v.npy", "https://***@host:80/v.npy"),
+        ("https://host/v.npy?X-Amz-Signature=hunter2", "https://host/v.npy?***"),
+        ("s3:/me:hunter2@bucket/v.csv", "s3://***@bucket/v.csv"),  # as a path
+        ("zip://v.npy::https://me:hunter2@host/v.zip?s=hunter2", "zip://***@host/v.zip?***"),
+        ("votes?.csv", "votes?.csv"),
+    ],
+)
+def test_no_message_repeats_what_a_url_keeps_secret(url: str, shown: str) -> None:
+    assert masked_url(url) == shown
+    for error in (
+        InputError(f"{url!r} cannot be read"),
+        InputError("votes", f"of {url} cannot be read"),
+        InputError("votes", "must be a path", url),
+    ):
+        assert "hunter2" not in str(error) + str(error.shown)
+        assert shown in str(error)

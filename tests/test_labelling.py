@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -298,3 +299,38 @@ def test_implications_of_other_labels_charge_nothing() -> None:
             implies=[(0, 3)],
         )
     assert ledger.last_entry() is None
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        (
+            None,
+            r"4 voters are too few for 100 queries, .* enough for about 2 of them, and 21 voters",
+        ),
+        ("all", r"4 voters are too few for 100 queries, .* 38% of what every voter wants would be"),
+    ],
+)
+def test_too_few_voters_are_said_before_anything_is_charged(
+    queries: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    votes = np.random.default_rng(0).random((100, 4, 5)) < 0.1
+    monkeypatch.setattr("privote.labelling.Guardian", lambda *_, **__: pytest.fail("it went on"))
+    with (
+        pytest.raises(pytest.fail.Exception),
+        pytest.warns(pv.PrivoteWarning, match=message),
+    ):
+        pv.label(votes, epsilon=8.0, delta=1e-5, queries=queries)
+    monkeypatch.undo()
+    with pytest.warns(pv.PrivoteWarning, match=message) as said:
+        release = pv.label(votes, epsilon=8.0, delta=1e-5, queries=queries)
+    assert str(said[0].message) in release.summary()
+
+
+@pytest.mark.parametrize("voters", [8, 25])
+def test_voters_who_are_enough_for_some_queries_are_not_too_few(voters: int) -> None:
+    votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    assert "too few" not in " ".join([release.summary(), *(str(each.message) for each in said)])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +16,9 @@ import pytest
 import zarr
 
 import privote as pv
-from privote import votefiles
+from privote import streamed, votefiles
 from privote.arrayfiles import ArrayFile, NpyStream
-from privote.storage import open_binary
+from privote.storage import open_binary, size_of
 
 
 @pytest.fixture
@@ -179,11 +182,154 @@ def broken(kind: str, folder: Path) -> Path:
         ("gone.npy", "does not exist"),
     ],
 )
-def test_broken_files_are_refused_by_name(kind: str, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("far", [False, True])
+def test_broken_files_are_refused_by_name(
+    kind: str, message: str, far: bool, tmp_path: Path, store: Any
+) -> None:
     path = tmp_path / kind if kind.startswith("gone") else broken(kind, tmp_path)
     with pytest.raises(pv.InputError) as caught:
-        votefiles.read(path)
+        votefiles.read(store.put(path) if far else path)
     assert message in str(caught.value)
+
+
+# -- behind a URL --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["file", "store"])
+def put(request: pytest.FixtureRequest, store: Any) -> Callable[[Path], str]:
+    """Return what tells the URL of a file or folder: on this machine, or copied to a store."""
+    if request.param == "file":
+        return lambda path: f"file://{path}"
+    return store.put  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_votes_behind_a_url_are_the_same(
+    kind: str, put: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    ballots = pv.Ballots.of(put(write(kind, tmp_path, votes)))
+    np.testing.assert_array_equal(ballots.to_array(), votes)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_sheet_behind_a_url_is_read(put: Any, tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("query,voter,a\n0,x,1\n0,y,0\n")
+    ballots = pv.Ballots.of(put(tmp_path / "v.csv"))
+    assert (ballots.voter_names, ballots.label_names) == (("x", "y"), ("a",))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet"])
+def test_a_store_is_read_block_by_block(
+    kind: str, store: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    ballots = pv.Ballots.of(store.put(write(kind, tmp_path, votes)))
+    read: list[str] = []
+    store.fails = read.append
+    assert isinstance(ballots, pv.Ballots)
+    np.testing.assert_array_equal(ballots.part(8, 16).votes == 1, votes[8:16])
+    assert [name.rpartition("votes.zarr/")[2] for name in read] == (
+        ["c/1/0/0"] if kind == "zarr" else []
+    )
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError("Forbidden"), "access is denied"),
+        (TimeoutError("at https://me:hunter2@host?key=hunter2"), "at https://***@host?***"),
+    ],
+)
+def test_a_store_that_refuses_is_one_sentence(
+    kind: str, error: Exception, message: str, store: Any, tmp_path: Path, votes: np.ndarray
+) -> None:
+    def refuse(name: str) -> None:
+        raise error
+
+    url = store.put(write(kind, tmp_path, votes))
+    store.fails = refuse
+    with pytest.raises(pv.InputError) as caught:
+        pv.Ballots.of(url)
+    asked = f"{url}/zarr.json" if kind == "zarr" else url
+    assert str(caught.value) == f"votes file {asked!r} cannot be reached: {message}"
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".parquet", ".csv", ".xls", ""])
+def test_what_is_not_in_a_store_does_not_exist(suffix: str, store: Any) -> None:
+    with pytest.raises(pv.InputError, match=r"votes file 'failing://.*' does not exist"):
+        pv.Ballots.of(f"{store.url}/votes{suffix}")
+
+
+def test_a_protocol_that_nothing_speaks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pv.InputError) as caught:
+        pv.Ballots.of("nosuch://me:hunter2@bucket/votes.zarr")
+    assert str(caught.value) == (
+        "votes file 'nosuch://***@bucket/votes.zarr' cannot be reached: Protocol not known: nosuch"
+    )
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(
+        ImportError, match=r"votes file 'gs://b/v.npy' needs a library: pip install"
+    ):
+        pv.Ballots.of("gs://b/v.npy")
+    with pytest.raises(pv.InputError, match="without a query string"):
+        pv.Ballots.of("https://host/votes.zarr?key=hunter2")
+
+
+def test_metadata_is_judged_again_when_it_is_opened(
+    store: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may say one thing to who asks first, and another to the library."""
+    url = store.put(zarr_with(tmp_path / "v.zarr", votes, 2))
+    opened = streamed._opened_zarr
+
+    def changed(place: str, *sizes: Any) -> Any:
+        facts = json.loads(store.system().cat_file(f"{url}/.zarray"))
+        facts["filters"] = [{"id": "base64"}]
+        store.system().pipe_file(f"{url}/.zarray", json.dumps(facts).encode())
+        return opened(place, *sizes)
+
+    monkeypatch.setattr(streamed, "_opened_zarr", changed)
+    with pytest.raises(pv.BallotError, match=r"may be packed by .* got 'base64'"):
+        pv.Ballots.of(url)
+
+
+@pytest.mark.parametrize("size", [-1, 1])
+def test_a_file_that_changes_while_it_is_fetched_is_refused(
+    size: int, store: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = store.put(write("npy", tmp_path, votes))
+    told = size_of(url) + size
+    monkeypatch.setattr("privote.storage.size_of", lambda *_: told)
+    with pytest.raises(pv.InputError, match="changed while it was read"):
+        pv.Ballots.of(url)
+
+
+def test_votes_in_an_object_store(tmp_path: Path, votes: np.ndarray) -> None:
+    reason = "an object store on this machine needs moto[server] and s3fs"
+    server = pytest.importorskip("moto.server", reason=reason)
+    s3fs = pytest.importorskip("s3fs", reason=reason)
+    with pytest.MonkeyPatch.context() as patch:
+        running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        running.start()
+        host, port = running.get_host_and_port()
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        try:
+            system = s3fs.S3FileSystem()
+            system.mkdir("bucket")
+            for kind in KINDS:
+                path = write(kind, tmp_path, votes)
+                system.put(str(path), f"bucket/{kind}/{path.name}", recursive=True)
+                ballots = pv.Ballots.of(f"s3://bucket/{kind}/{path.name}")
+                np.testing.assert_array_equal(ballots.to_array(), votes)  # type: ignore[attr-defined]
+            with pytest.raises(pv.InputError, match=r"'s3://bucket/none.npy' does not exist"):
+                pv.Ballots.of("s3://bucket/none.npy")
+        finally:
+            running.stop()
 
 
 # -- names -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError
+from .errors import InputError, masked
 
 Array = npt.NDArray[Any]
 
@@ -72,7 +72,8 @@ def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEE
 
 def why(error: Exception) -> str:
     """Return what a library says of a damaged file: one short line, without the file's bytes."""
-    return " ".join(str(error).partition(" and header ")[0].split())[:200] or type(error).__name__
+    said = " ".join(str(error).partition(" and header ")[0].split())
+    return masked(said)[:200] or type(error).__name__
 
 
 def read_npy(path: str | os.PathLike[str]) -> Array:

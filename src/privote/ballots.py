@@ -100,7 +100,7 @@ class Ballots:
     def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
-        Ballots pass through; arrays and data frames are checked; a path is read
+        Ballots pass through; arrays and data frames are checked; a path or URL is read
         (:func:`privote.votefiles.read`).
         """
         if isinstance(votes, BallotSource):

@@ -162,8 +162,10 @@ class Draft:
         if not kept and not self._finished:  # then the place may be another run's already
             self.path.unlink(missing_ok=True)
         os.close(self._file)
-        if error is None or not kept or isinstance(error, ChargedError):
+        if error is None or not kept or getattr(error, "draft", None) is not None:
             return
+        if isinstance(error, ChargedError) and error.__cause__ is not None:
+            error = error.__cause__  # that it is charged is said below
         if isinstance(error, Exception | KeyboardInterrupt):
             raised = ChargedError if isinstance(error, Exception) else ChargedInterruptError
             why = str(error) or type(error).__name__

@@ -20,6 +20,9 @@ _SHOWN = 60  # letters of a value in a message
 _LEAST, _MOST = 1e-150, 1e150  # a square, or one over it, is still a number
 _UNSAID: Any = object()
 _MENTION = re.compile(r"`(\w+)(?:=([^`]*))?`")  # `argument` or `argument=value` in a rule
+# A URL as people and libraries write it; a path that was made of one has lost a slash.
+_URL = re.compile(r"[a-zA-Z][\w+.-]*:/[^\s'\"<>]*")
+_USER = re.compile(r":/+[^?]*:[^?]*@|:/+[^/?]*@")  # user:password@, even where it has slashes
 
 
 class PrivoteError(Exception):
@@ -58,7 +61,7 @@ class PrivoteError(Exception):
         """Return the message, with each argument as ``spell(name, value or None)`` has it."""
         lead = "" if self.argument is None else spell(self.argument, None) + " "
         rule = _MENTION.sub(lambda mention: spell(mention[1], mention[2]), self.rule)
-        return lead + rule + ("" if self.shown is None else f", got {self.shown}")
+        return masked(lead + rule + ("" if self.shown is None else f", got {self.shown}"))
 
 
 class PrivoteWarning(UserWarning):
@@ -156,7 +159,21 @@ def shown(value: Any) -> str:
         text = repr(value)
     except Exception:  # an integer of more digits than Python prints, or an object's own fault
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else "?"
+    text = masked(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def masked(text: str) -> str:
+    """Return a text without what URLs in it keep secret: ``user:password@`` and query strings."""
+    return _URL.sub(lambda url: masked_url(url[0]), text) if ":/" in text else text
+
+
+def masked_url(url: str) -> str:
+    """Return a URL, whatever characters it has, without what it keeps secret; a path as it is."""
+    if ":/" not in url:
+        return url
+    place, asked, _ = _USER.sub("://***@", url).partition("?")
+    return f"{place}?***" if asked else place
 
 
 def printable(text: str, *, lines: bool = False) -> str:

@@ -10,6 +10,8 @@ UNSEEN = (
     "It cannot see voters who used up their allowance with yeses that nobody shared: their silence "
     "would make more labels be missed."
 )
+#: How the sentences begin that warn of voters who run out: on the way, or before this run.
+LASTS, SPENT = "The allowance should last for", "Earlier runs have used up this allowance"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from .ledger import Budget, Ledger, Location
 from .mechanisms import Mechanism, mechanism_of
 from .planning.choice import AUTO, STOPPED, Request, expected, settled
 from .release import Release
+from .storage import check_here
 from .workers import on_workers
 
 
@@ -59,8 +60,8 @@ def label(
     ----------
     votes
         (queries, voters, labels): bool or 0/1/-1 array, probabilities with ``threshold``, ballots,
-        a data frame, or the path of a votes file. Names of queries and labels, where there are
-        any, go into the release; names of voters serve as ``voter_ids``.
+        a data frame, or the path or URL of a votes file. Names of queries and labels, where there
+        are any, go into the release; names of voters serve as ``voter_ids``.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
     mechanism
@@ -169,6 +170,8 @@ def label(
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             with _workers(n_jobs, backend, address), _opened(ledger) as book:
                 chosen = settled(request, ballots, book, names)
+                if chosen.warning is not None:
+                    warnings.warn(chosen.warning, PrivoteWarning, stacklevel=2)
                 named = _naming(ballots, chosen.reasons, request.wanted(ballots))
                 if draft is not None:
                     texts = json.dumps(getattr(ballots, "query_names", None))
@@ -300,6 +303,7 @@ def _kept(draft: Draft, named: Callable[[Release, int], Release]) -> Callable[[R
 
 def _check_output(output: Any, *, replaced: bool) -> Path:
     """Refuse a place to write to before anything is charged."""
+    check_here("output", output)
     if not isinstance(output, str | os.PathLike) or Path(output).suffix != ".npz":
         raise InputError("output", "must be a file that ends in .npz", output)
     path = Path(output)

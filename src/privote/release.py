@@ -19,7 +19,7 @@ from ._version import __version__
 from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
 from .errors import InputError
-from .forecast import Forecast
+from .forecast import LASTS, SPENT, Forecast
 from .mechanisms import ABSTAIN
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
@@ -214,6 +214,20 @@ class Release:
             f"Release({self.answered} queries x {self.labels.shape[1]} labels, {self.guarantee}, "
             f"epsilon={shown}, delta={rounded_up(self.delta)}{mark})"
         )
+
+    @property
+    def poor_from(self) -> int | None:
+        """The first row whose labels are expected to be poor, as voters run out; None if none is.
+
+        By the forecast: from public numbers and released labels, never from who ran out.
+        """
+        found = self.forecast
+        warned = () if found is None else found.warnings
+        if found is None or not any(text.startswith((LASTS, SPENT)) for text in warned):
+            return None
+        before = 0 if self.so_far is None else self.so_far - self.answered
+        first = 0 if found.lasts is None else max(0, found.lasts - before)
+        return first if first < self.answered else None
 
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON, but labels and query names."""

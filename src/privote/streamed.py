@@ -1,7 +1,9 @@
-"""Votes that stay on disk, Zarr and Parquet, as cubes that give slices.
+"""Votes that stay where they are, Zarr and Parquet, as cubes that give slices.
 
-Metadata is read and judged here before a library acts on it: which values, packed how, how many.
-Whatever a damaged file leads to later is a :class:`BallotError` of one sentence.
+They lie on a disk or behind a URL. Metadata is read and judged here before a library acts on it:
+which values, packed how, how many. Whatever a damaged file, or a connection that breaks off, leads
+to later is a :class:`BallotError` of one sentence. A cube goes to another process by its name, and
+is opened there if it is the same there.
 """
 
 from __future__ import annotations
@@ -12,17 +14,26 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import check_file, check_tree, check_unpacked, why
+from .arrayfiles import check_unpacked, why
 from .ballots import Threshold, check_shape, check_threshold
 from .blocks import MISSING
-from .errors import BallotError, InputError, missing_extra
+from .errors import BallotError, InputError, MissingExtraError, missing_extra
 from .names import Listed, Names, listed
+from .storage import (
+    Folder,
+    as_place,
+    found_elsewhere,
+    is_url,
+    name_of,
+    open_binary,
+    size_of,
+    stamp,
+)
 
 _ZARR, _PARQUET = "Zarr array", "Parquet file"
 _MOST_METADATA, _MOST_NAMES = 1 << 20, 1 << 24
@@ -36,6 +47,8 @@ _TYPES = {"bool": 1, "float16": 2, "float32": 4, "float64": 8} | {
 _V2_CODECS = ("blosc", "zstd", "gzip", "zlib", "lz4", "bz2", "lzma", "shuffle", "delta", "packbits")
 _V3_CODECS = ("bytes", "transpose", "blosc", "zstd", "gzip", "crc32c")
 
+Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk, bytes of a value
+
 
 class LazyCube(ABC):
     """A cube (queries, voters, labels) that gives consecutive queries."""
@@ -43,13 +56,14 @@ class LazyCube(ABC):
     shape: tuple[int, int, int]
     names = Names()
 
-    def __init__(self, name: str, kind: str, shape: tuple[int, int, int]) -> None:
+    def __init__(self, name: str, kind: str, shape: tuple[int, int, int], place: str) -> None:
         self.shape = check_shape(shape)
         if shape[1] * shape[2] > _CELLS:
             raise BallotError(
                 name, f"has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
             )
-        self._name, self._kind = name, kind
+        self._name, self._kind, self._place = name, kind, place
+        self._stamp = stamp(place)
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         with _readable(self._name, self._kind):
@@ -59,44 +73,96 @@ class LazyCube(ABC):
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the queries from ``start`` to before ``stop``."""
 
+    @abstractmethod
+    def _open(self) -> Any:
+        """Return what the library reads slices from."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not found_elsewhere(self._place):
+            raise TypeError("no other process finds it")
+        return {**vars(self), "_opened": None, "names": Names()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        check_same(self._place, self._name, self._stamp)
+        with _readable(self._name, self._kind):
+            self._opened = self._open()
+
+
+def check_same(place: str, name: str, was: tuple[int, str]) -> None:
+    """Refuse a file that is not the one it was where labels are drawn.
+
+    A library would take what is absent from a Zarr array for votes of no.
+    """
+    try:
+        now = stamp(place)
+    except InputError as error:
+        raise BallotError(f"{name} must be where every worker finds it: {error}") from None
+    if now != was:
+        raise BallotError(f"{name} is not the file here that it is where labels are drawn")
+
 
 @contextmanager
 def _readable(name: str, kind: str) -> Iterator[None]:
     """Turn whatever a library makes of a damaged file into one sentence."""
     try:
         yield
-    except InputError:
+    except (InputError, MissingExtraError):
         raise
     except Exception as error:  # zarr and pyarrow have their own error trees, and leave them
         raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
 
 
-def open_zarr(file: Path) -> LazyCube:
+def open_zarr(place: str) -> LazyCube:
     """Open a 3-D array, or the array ``votes`` of a group, with the names that it has."""
-    array = open_array(file, "votes file", "votes")
-    return _ZarrCube(file.name, array, _zarr_names(file.name, dict(array.attrs)))
+    array, metadata, sizes = _open_zarr(place, "votes file", "votes")
+    name = name_of(place)
+    return _ZarrCube(name, array, _zarr_names(name, dict(array.attrs)), metadata, sizes)
 
 
-def open_array(file: Path, what: str, inside: str) -> Any:
+def open_array(place: str, what: str, inside: str) -> Any:
     """Open a Zarr array, or the one called ``inside`` of a group, once its metadata is harmless."""
+    return _open_zarr(place, what, inside)[0]
+
+
+def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str, Sizes]:
+    """Return a Zarr array, the place of its metadata, and the sizes there."""
+    if is_url(place) and "?" in place:
+        raise InputError(what, "that is a Zarr array must be a URL without a query string")
+    name, folder = name_of(place), Folder(as_place(place), what)
+    stored = folder.held()
+    at, kept, facts = _zarr_metadata(folder, inside)
+    shape, chunks, width = sizes = _check(facts)
+    check_unpacked(f"a chunk of {name}", 0, math.prod(chunks) * width)
+    check_unpacked(name, stored, math.prod(shape) * width, _SQUEEZED)
+    with _readable(name, _ZARR):
+        if len(at.read(".zattrs", _MOST_NAMES + 1) if at.exists(".zattrs") else b"") > _MOST_NAMES:
+            raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
+        # The array itself, not through its group, whose copy of the metadata nobody has judged.
+        return _opened_zarr(at.place, sizes), f"{at.place}/{kept}", sizes
+
+
+def _opened_zarr(place: str, sizes: Sizes) -> Any:
+    """Return a Zarr array whose metadata was judged: what was opened must be that, not since."""
+    array = _zarr(place).open_array(place, mode="r")
+    now: Any = (tuple(array.shape), tuple(array.chunks), array.dtype.itemsize)
+    if hasattr(array, "metadata"):  # from version 3 on
+        facts = json.loads(json.dumps(array.metadata.to_dict(), default=str))
+        now = _check(facts if facts["zarr_format"] == 3 else {"zarray": facts})
+    if now != sizes or array.dtype.kind not in "biuf":
+        raise ValueError("it changed while it was read")
+    return array
+
+
+def _zarr(place: str) -> Any:
     try:
         import zarr
     except ImportError:
         raise missing_extra("files", "reading Zarr") from None
-    stored = check_tree(file, what)
-    place, facts = _zarr_metadata(file, inside)
-    shape, chunks, width = _check_v2(facts) if "zarray" in facts else _check_v3(facts)
-    check_unpacked(f"a chunk of {file.name}", 0, math.prod(chunks) * width)
-    check_unpacked(file.name, stored, math.prod(shape) * width, _SQUEEZED)
-    with _readable(file.name, _ZARR):
-        beside = place / ".zattrs"
-        if beside.exists() and check_file(beside).stat().st_size > _MOST_NAMES:
-            raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
-        # The array itself, not through its group, whose copy of the metadata nobody has judged.
-        array = zarr.open_array(str(place), mode="r")
-        if tuple(array.shape) != shape or array.dtype.kind not in "biuf":
-            raise ValueError("it changed while it was read")
-    return array
+    if is_url(place) and zarr.__version__.startswith("2."):
+        # That version takes an object that it may not or cannot read for one that is not there.
+        raise MissingExtraError("reading Zarr behind a URL needs zarr 3: pip install 'zarr>=3'")
+    return zarr
 
 
 def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
@@ -111,48 +177,57 @@ def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
 
 
 class _ZarrCube(LazyCube):
-    def __init__(self, name: str, array: Any, names: Names) -> None:
-        super().__init__(name, _ZARR, tuple(array.shape))
-        self._array, self.names = array, names
+    def __init__(self, name: str, array: Any, names: Names, metadata: str, sizes: Sizes) -> None:
+        super().__init__(name, _ZARR, tuple(array.shape), metadata)
+        self._opened, self.names, self._sizes = array, names, sizes
+
+    def _open(self) -> Any:
+        return _opened_zarr(self._place.rpartition("/")[0], self._sizes)
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
-        return np.asarray(self._array[start:stop])
+        return np.asarray(self._opened[start:stop])
 
 
-def _zarr_metadata(file: Path, inside: str) -> tuple[Path, dict[str, Any]]:
-    """Return where the array lies and what its own metadata says; version 2 under ``zarray``."""
-    for place in (file, file / inside):
-        held = [name for name in ("zarr.json", ".zarray") if (place / name).exists()]
+def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, str, dict[str, Any]]:
+    """Return where the array lies, and the file and content of its own metadata.
+
+    That of version 2 comes under ``zarray``.
+    """
+    name = name_of(folder.place)
+    for at in (folder, folder / inside):
+        held = [kept for kept in ("zarr.json", ".zarray") if at.exists(kept)]
         if len(held) > 1:
-            raise BallotError(f"{file.name} has metadata of two versions of Zarr: keep one")
+            raise BallotError(f"{name} has metadata of two versions of Zarr: keep one")
         if not held:
             continue
-        facts = _json(place / held[0], file.name)
+        facts = _json(at, held[0], name)
         if held == [".zarray"]:
-            return place, {"zarray": facts}
+            return at, held[0], {"zarray": facts}
         if facts.get("node_type") == "array":
-            return place, facts
-    arrays = sorted(f.parent.name for f in (*file.glob("*/.zarray"), *file.glob("*/zarr.json")))
-    if (file / UNFINISHED).exists():
+            return at, held[0], facts
+    if folder.exists(UNFINISHED):
         raise BallotError(
-            file.name, "is not finished: collect the rest of its votes first (privote votes)"
+            name, "is not finished: collect the rest of its votes first (privote votes)"
         )
     raise BallotError(
-        f"{file.name} has no array {inside!r}; it has: {', '.join(arrays[:8])!r:.200}"
+        f"{name} has no array {inside!r}; it has: {', '.join(folder.folders()[:8])!r:.200}"
     )
 
 
-def _json(file: Path, name: str) -> dict[str, Any]:
+def _json(folder: Folder, kept: str, name: str) -> dict[str, Any]:
     with _readable(name, _ZARR):
-        if check_file(file).stat().st_size > _MOST_METADATA:
+        data = folder.read(kept, _MOST_METADATA + 1)
+        if len(data) > _MOST_METADATA:
             raise ValueError(f"its metadata has more than {_MOST_METADATA} bytes")
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = json.loads(data.decode("utf-8"))
         if not isinstance(facts, dict):
             raise ValueError("its metadata is no object")
         return facts
 
 
-Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk, bytes of a value
+def _check(facts: Mapping[str, Any]) -> Sizes:
+    """Return the sizes of an array whose metadata is harmless."""
+    return _check_v2(facts) if "zarray" in facts else _check_v3(facts)
 
 
 def _check_v2(facts: Mapping[str, Any]) -> Sizes:
@@ -212,24 +287,33 @@ def _sides(shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def open_parquet(file: Path, threshold: Threshold) -> LazyCube:
+def open_parquet(place: str, threshold: Threshold) -> LazyCube:
     """Open a table with one row a ballot, after a first pass over ``query`` and ``voter``."""
+    name, stored = name_of(place), size_of(place, "votes file")
+    place = as_place(place)
+    table = _parquet(place, name)
+    with _readable(name, _PARQUET):
+        labels = _label_columns(name, table.schema_arrow)
+        held = table.metadata
+        for group in range(table.num_row_groups):
+            rows = held.row_group(group).num_rows
+            check_unpacked(f"a row group of {name}", stored, rows * (len(labels) + 2) * 8)
+        groups, queries, voters = _places(table)
+        sizes = _public_sizes(table, queries, voters, held.num_rows)
+        cells = sizes[0] * sizes[1] * len(labels)
+        check_unpacked(name, stored, cells * 8, _SQUEEZED)
+        shape = (*sizes, len(labels))
+        return _ParquetCube(name, table, labels, groups, shape, threshold, place)
+
+
+def _parquet(place: str, name: str) -> Any:
     try:
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_extra("files", "reading Parquet") from None
-    with _readable(file.name, _PARQUET):
-        table = pq.ParquetFile(file, page_checksum_verification=True)
-        labels = _label_columns(file.name, table.schema_arrow)
-        stored, held = file.stat().st_size, table.metadata
-        for group in range(table.num_row_groups):
-            rows = held.row_group(group).num_rows
-            check_unpacked(f"a row group of {file.name}", stored, rows * (len(labels) + 2) * 8)
-        groups, queries, voters = _places(table)
-        sizes = _public_sizes(table, queries, voters, held.num_rows)
-        cells = sizes[0] * sizes[1] * len(labels)
-        check_unpacked(file.name, stored, cells * 8, _SQUEEZED)
-        return _ParquetCube(file.name, table, labels, groups, (*sizes, len(labels)), threshold)
+    with _readable(name, _PARQUET):
+        source = open_binary(place, "votes file") if is_url(place) else place
+        return pq.ParquetFile(source, page_checksum_verification=True)
 
 
 def _label_columns(name: str, schema: Any) -> list[str]:
@@ -325,17 +409,21 @@ class _ParquetCube(LazyCube):
         groups: Groups,
         shape: tuple[int, int, int],
         threshold: Threshold,
+        place: str,
     ) -> None:
-        super().__init__(name, _PARQUET, shape)
-        self._table, self._labels, self._groups = table, labels, groups
+        super().__init__(name, _PARQUET, shape, place)
+        self._opened, self._labels, self._groups = table, labels, groups
         self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
         self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
+
+    def _open(self) -> Any:
+        return _parquet(self._place, self._name)
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         cube = np.full((stop - start, *self.shape[1:]), float(MISSING))
         seen = np.zeros((stop - start, self.shape[1]), np.int64)
         for group in (g for g, first, last in self._groups if last >= start and first < stop):
-            part = self._table.read_row_group(group)
+            part = self._opened.read_row_group(group)
             query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
             here = (query >= start) & (query < stop)
             values = np.stack(

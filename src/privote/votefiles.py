@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import ArrayFile, check_file, read_npy
+from .arrayfiles import ArrayFile, read_npy
 from .ballots import Ballots, Threshold, as_votes, block_queries, check_shape, check_threshold
 from .blocks import Votes
-from .errors import BallotError, InputError
+from .errors import BallotError, InputError, masked_url
 from .names import Listed, Names, listed
+from .storage import Folder, as_place, fetched, is_url, name_of
 from .votesheets import of_sheet
 
 if TYPE_CHECKING:
     from .streamed import LazyCube
 
+_FILE = "votes file"
+
 
 def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballots:
-    """Read a votes file as checked ballots, with the names that it has.
+    """Read a votes file, by its path or its URL, as checked ballots, with the names that it has.
+
+    Behind a URL Zarr and Parquet are read block by block, too; any other file is copied once.
 
     ``.csv``, ``.tsv``: a row a ballot (:mod:`privote.votesheets`). ``.npy``: one 3-D array.
     ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``; names, if there are any, in the
@@ -39,29 +44,34 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     from .sheets import open_csv
     from .streamed import open_parquet, open_zarr
 
-    readers: dict[str, Callable[[Path, Threshold], Ballots]] = {
+    files: dict[str, Callable[[Path, Threshold], Ballots]] = {
         ".csv": lambda file, threshold: of_sheet(open_csv(file), threshold),
         ".tsv": lambda file, threshold: of_sheet(open_csv(file), threshold),
         ".npy": _read_npy,
         ".npz": _read_npz,
-        ".zarr": lambda file, threshold: _from_lazy(open_zarr(file), threshold),
-        ".parquet": lambda file, threshold: _from_lazy(open_parquet(file, threshold), None),
     }
-    file = _path(path)
-    if file.suffix not in readers:
-        if not file.exists():
-            raise InputError(f"votes file {str(path)!r} does not exist")
+    places: dict[str, Callable[[str, Threshold], Ballots]] = {
+        ".zarr": lambda place, threshold: _from_lazy(open_zarr(place), threshold),
+        ".parquet": lambda place, threshold: _from_lazy(open_parquet(place, threshold), None),
+    }
+    place = _place(path)
+    suffix = Path(name_of(place)).suffix
+    if suffix not in places and suffix not in files:
+        if not Folder(place, _FILE).exists():
+            raise InputError(_FILE, f"{masked_url(place)!r} does not exist")
         raise InputError(
-            f"votes file must end in one of {', '.join(readers)}, got {file.suffix or file.name!r}"
+            f"votes file must end in one of {', '.join((*files, *places))}, "
+            f"got {suffix or name_of(place)!r}"
         )
-    if file.suffix != ".zarr":
-        check_file(file, "votes file")
     try:
-        return readers[file.suffix](file, threshold)
+        if suffix in places:
+            return places[suffix](place, threshold)
+        with fetched(place, _FILE) as file:
+            return files[suffix](file, threshold)
     except (BallotError, MemoryError):
         raise
     except InputError as error:
-        if error.argument == "threshold":
+        if error.argument in ("threshold", _FILE):
             raise
         raise BallotError(str(error)) from None
 
@@ -71,16 +81,18 @@ def read_probabilities(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], 
     from .sheets import SUFFIXES, open_csv
     from .votesheets import cube_of
 
-    file = check_file(_path(path), "votes file")
-    if file.suffix in SUFFIXES:
-        cube, names = cube_of(open_csv(file), soft=True)
-        return cube, names.queries
-    if file.suffix not in (".npy", ".npz"):
-        known = ", ".join((*SUFFIXES, ".npy", ".npz"))
-        raise InputError(f"probabilities must be in a file that ends in {known}, got {file.name!r}")
-    array = read_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
-    check_shape(array.shape)
-    return array, None
+    with fetched(_place(path), _FILE) as file:
+        if file.suffix in SUFFIXES:
+            cube, names = cube_of(open_csv(file), soft=True)
+            return cube, names.queries
+        if file.suffix not in (".npy", ".npz"):
+            known = ", ".join((*SUFFIXES, ".npy", ".npz"))
+            raise InputError(
+                f"probabilities must be in a file that ends in {known}, got {file.name!r}"
+            )
+        array = read_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
+        check_shape(array.shape)
+        return array, None
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
@@ -90,14 +102,15 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
         raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
     bits, shape = np.packbits(ballots.to_array()), np.array(ballots.shape)
     try:
-        np.savez(_path(path), votes=bits, shape=shape)
+        np.savez(_place(path), votes=bits, shape=shape)
     except OSError as error:
         raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
 
 
-def _path(path: Any) -> Path:
+def _place(path: Any) -> str:
+    """Return a path as it was given, or a URL."""
     try:
-        return Path(path)
+        return as_place(path) if is_url(path) else str(Path(path))
     except TypeError:
         raise InputError("path", "must name a file", path) from None
 

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
+from privote.cli.files import read_baseline
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
@@ -369,3 +370,88 @@ def test_workers_are_refused_in_the_words_of_the_command_line(
     done = run("label", votes_file, *BINARY, *BUDGET, *where, "--output", "labels.csv")
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_votes_behind_a_url_are_labelled(
+    run: Run, store: Any, votes_file: Path, tmp_path: Path
+) -> None:
+    secret = f"{store.put(votes_file)}?key=hunter2"
+    store.system().pipe_file(secret, votes_file.read_bytes())
+    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1)
+    for name, votes in (("near.csv", votes_file), ("far.csv", secret)):
+        also = ("--ledger", f"{name}.db", "--statement", f"{name}.txt", "--json")
+        done = run("label", votes, *flags, "--output", name, *also)
+        assert done.exit_code == 0, done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+    assert (tmp_path / "near.csv").read_text() == (tmp_path / "far.csv").read_text()
+    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_labels_are_written_on_this_machine(run: Run, votes_file: Path) -> None:
+    place = "s3://me:hunter2@bucket/labels.csv"
+    done = run("label", votes_file, *BINARY, *BUDGET, "--output", place)
+    assert done.exit_code == 2
+    assert "--output must be a path on this machine, and no URL" in done.stderr
+    assert "hunter2" not in done.stderr
+    with pytest.raises(pv.InputError, match="output must be a path on this machine"):
+        pv.label(votes_file, epsilon=8.0, delta=1e-5, output="s3://bucket/labels.npz")
+
+
+def test_a_store_that_fails_after_the_charge_is_said(
+    run: Run, store: Any, votes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8)
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=votes.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = votes
+    url, chunks = store.put(tmp_path / "v.zarr"), []
+
+    def fail(name: str) -> None:
+        chunks.append(name)
+        if sum("/c/" in name for name in chunks) > 3:  # the second chunk, the second time
+            raise ConnectionResetError("Connection reset")
+
+    store.fails = fail
+    flags = ("label", url, *BINARY, *BUDGET, *EVERY, "--output", "labels.csv")
+    done = run(*flags)
+    assert done.exit_code == 6, done.stderr
+    assert "labels of 8 queries are safe" in done.stderr
+    assert run(*flags, "--resume").exit_code == 0
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 9
+
+
+def test_rows_that_are_expected_to_be_poor_say_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    many = (rng.random((400, 1, 4)) < 0.3) ^ (rng.random((400, 20, 4)) < 0.02)
+    np.save(tmp_path / "votes.npy", many)
+    flags = ("label", "votes.npy", "--mechanism", "binary", "--sigma", 5, *BUDGET, "--seed", 1)
+    flags += ("--guarantee", "allowance", "--ledger", "a.db")
+    done = run(*flags, "--queries", "all", "--output", "labels.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    first = said["expected_poor_from_row"]
+    assert 0 < first == said["forecast"]["lasts"] < 400
+    lines = (tmp_path / "labels.csv").read_text().splitlines()
+    assert lines[0] == "query,label_0,label_1,label_2,label_3,expected"
+    marks = [line.rpartition(",")[2] for line in lines[1:]]
+    assert marks == [""] * first + ["poor"] * (400 - first)
+    # Who reads it back as labels finds labels.
+    assert read_baseline(tmp_path / "labels.csv").shape == (400, 4)
+    # From an allowance that earlier runs have used up, every row is.
+    done = run(*flags, "--queries", 20, "--output", "more.csv")
+    assert done.exit_code == 0, done.stderr
+    assert "from row 0 on" in done.stdout
+    assert all(
+        line.endswith(",poor") for line in (tmp_path / "more.csv").read_text().splitlines()[1:]
+    )
+
+
+def test_where_all_is_well_there_are_only_labels(
+    run: Run, votes_file: Path, tmp_path: Path
+) -> None:
+    done = run("label", votes_file, *BUDGET, "--output", "labels.csv", "--json")
+    assert json.loads(done.stdout)["expected_poor_from_row"] is None
+    head = (tmp_path / "labels.csv").read_text().splitlines()[0]
+    assert head == "query,label_0,label_1,label_2,label_3"

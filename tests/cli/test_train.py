@@ -106,6 +106,7 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
     command = ["predict", output / "student.student", tables / "test.csv", "--output", target]
     result = invoke(*command)  # columns are found by name
     assert result.exit_code == 0, result.output
+    assert "private votes" in result.stdout
     turned = tmp_path / "turned.csv"
     with (tables / "test.csv").open() as stream:
         lines = [line.strip().split(",")[::-1] for line in stream]

@@ -73,12 +73,27 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
         "--output", tmp_path / "p.csv",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert ("noisy moments" if method == "moments" else "noisy gradients") in done.output
+    said = dict(line.split("  ", 1) for line in done.stdout.splitlines() if "by its file" in line)
+    assert said["student's guarantee, by its file"].strip() == "unconditional"
+    made = "noisy moments" if method == "moments" else "noisy gradients"
+    assert said["student's method, by its file"].strip() == made
     with (tmp_path / "p.csv").open() as stream:
         assert len(list(csv.DictReader(stream))) == 200
     again = invoke(*asked, "--output", tmp_path / "two")
     assert again.exit_code == 3, again.output  # the budget is used
     assert not (tmp_path / "two").exists()
+
+
+def test_it_says_that_a_person_is_taken_to_have_one_record(tables, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    said = "one record a person: whoever has several is protected less"
+    assumed = invoke(*command(tables, "gradients", "--output", tmp_path / "a"))
+    assert said in assumed.stdout, assumed.output
+    named = invoke(
+        *command(tables, "gradients", "--group-column", "who", "--output", tmp_path / "b")
+    )
+    assert named.exit_code == 0, named.output
+    assert "one record a person" not in named.stdout
 
 
 def test_the_promise_is_for_persons_where_they_are_named(tables, tmp_path):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -63,7 +64,7 @@ def test_models_to_labels(
     more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
     labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
     assert labelled.exit_code == 0, labelled.stderr
-    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
+    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold,expected\n")
     assert "their names, whatever their order in the file" in labelled.stdout
 
 
@@ -151,3 +152,13 @@ def test_killed_and_resumed(run: Run, models: object, tmp_path: Path) -> None:
     assert np.array_equal(first, second)
     assert first.any()
     assert not first.all()
+
+
+def test_what_a_url_keeps_secret_is_not_printed(run: Run, models: object, store: Any) -> None:
+    place = f"{store.url}/me:hunter2@bucket/votes.zarr"
+    for more in ((), ("--force", "--json")):
+        done = run("votes", "rows.npy", "models", *LABELS, "--output", place, *more)
+        assert done.exit_code == 0, done.stderr
+        assert "votes.zarr" in done.stdout
+        assert "hunter2" not in done.stdout + done.stderr
+    assert pv.Ballots.of(place).queries == 300

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def rows(seating: Seating, lots: Any) -> list[Any]:
     return np.concatenate([block.votes for block in found]).tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "zarr", "parquet"])
 @given(sizes=st.lists(st.integers(1, 20), min_size=1))
 def test_any_lot_can_be_read_again_anywhere(
     kind: str, sizes: list[int], tmp_path_factory: pytest.TempPathFactory
@@ -73,7 +75,7 @@ def test_any_lot_can_be_read_again_anywhere(
         assert sent is not None
         assert len(sent) < 4000
         for reader in (seating, received(sent)):
-            assert rows(reader, whole) == rows(reader, parts) == VOTES.tolist()
+            assert rows(reader, whole) == rows(reader, parts) == VOTES.astype(int).tolist()
 
 
 def stored(kind: str, folder: Path) -> Path:
@@ -85,6 +87,11 @@ def stored(kind: str, folder: Path) -> Path:
         np.save(path, VOTES)
     elif kind == "npz":
         write_packed(path, VOTES)
+    elif kind == "parquet":
+        query, voter = np.divmod(np.arange(40 * 4), 4)
+        flat = VOTES.reshape(-1, 2)
+        table = {"query": query, "voter": voter, "a": flat[:, 0], "b": flat[:, 1]}
+        pq.write_table(pa.table(table), path, row_group_size=28)
     else:
         zarr = pytest.importorskip("zarr")
         store = zarr.create_array(str(path), shape=VOTES.shape, chunks=(7, 4, 2), dtype="bool")
@@ -114,14 +121,37 @@ def test_ballots_in_memory_go_along_instead() -> None:
     assert lot.block.votes.tolist() == large.tolist()  # type: ignore[attr-defined]
 
 
-def test_a_file_that_changed_is_not_counted(tmp_path: Path) -> None:
-    path = tmp_path / "votes.npy"
-    np.save(path, VOTES)
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_a_file_that_changed_is_not_counted(kind: str, tmp_path: Path) -> None:
+    path = stored(kind, tmp_path / "here")
     sent = Seating(Ballots.of(path), None, 4).sent()
     assert sent is not None
-    np.save(path, np.concatenate([VOTES, VOTES]))
-    with pytest.raises(BallotError, match=r"votes.npy is not the file here"):
+    metadata = path / "zarr.json" if kind == "zarr" else path
+    metadata.write_bytes(metadata.read_bytes() + b" ")
+    with pytest.raises(BallotError, match=rf"votes.{kind} is not the file here"):
         received(sent)
-    path.unlink()
-    with pytest.raises(BallotError, match=r"votes.npy must be where every worker finds it"):
+    # A library would take chunks that are not there for votes of no.
+    metadata.unlink()
+    with pytest.raises(BallotError, match=rf"votes.{kind} must be where every worker finds it"):
         received(sent)
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet"])
+def test_what_is_in_this_memory_only_goes_along_instead(kind: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    place = f"memory://{tmp_path.name}/votes.{kind}"
+    fsspec.filesystem("memory").put(str(stored(kind, tmp_path / "here")), place, recursive=True)
+    ballots = Ballots.of(place)
+    assert Seating(ballots, None, 4).sent() is None
+    assert ballots.to_array().astype(bool).tolist() == VOTES.tolist()  # type: ignore[attr-defined]
+
+
+def test_names_stay_here(tmp_path: Path) -> None:
+    path = stored("zarr", tmp_path / "here")
+    zarr = pytest.importorskip("zarr")
+    zarr.open_array(str(path)).attrs["voter_names"] = ["anna", "bob", "cleo", "dan"]
+    ballots = Ballots.of(path)
+    assert ballots.voter_names == ("anna", "bob", "cleo", "dan")  # type: ignore[attr-defined]
+    sent = Seating(ballots, None, 4).sent()
+    assert sent is not None
+    assert b"anna" not in sent

@@ -18,6 +18,7 @@ from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
 from privote.sheets import name_in, open_csv
+from privote.storage import check_here, fetched, name_of
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +39,7 @@ def check_new(
 
     A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
     """
+    check_here(argument, path)
     if suffixes and path.suffix not in suffixes:
         raise InputError(argument, f"must end in {' or '.join(suffixes)}", path.name)
     try:
@@ -114,7 +116,11 @@ def write_labels(release: Release, path: Path) -> None:
         release.save(path)
     else:
         write_label_csv(
-            release.labels, path, queries=release.query_names, names=release.label_names
+            release.labels,
+            path,
+            queries=release.query_names,
+            names=release.label_names,
+            poor_from=release.poor_from,
         )
 
 
@@ -187,7 +193,7 @@ _NAME_READERS: dict[str, Callable[[Path], list[Any]]] = {
 
 
 def read_truth(
-    votes: Path,
+    votes: str,
     truth: Path | None,
     queries: int,
     labels: int,
@@ -202,8 +208,11 @@ def read_truth(
     """
     if truth is not None:
         array = read_array(truth, "truth", "truth", queries=names)
-    elif votes.suffix == ".npz" and "truth" in _names(votes):
-        array = read_array(votes, "votes", "truth")
+    elif Path(name_of(votes)).suffix == ".npz":
+        with fetched(votes, "votes") as file:
+            if "truth" not in _names(file):
+                return None
+            array = read_array(file, "votes", "truth")
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
@@ -258,12 +267,16 @@ def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
         raise ValueError("it is empty")
     if first[0].strip().strip('"') != "query":
         return np.loadtxt(path, delimiter=",", ndmin=2)
+    from privote.report.tables import EXPECTED, POOR
+
     sheet = open_csv(path)
     parts = list(sheet.blocks())
     called = [name_in(cell.strip()) for _, columns in parts for cell in columns[0]]
     cells = [
         [cell for _, columns in parts for cell in columns[i]] for i in range(1, len(sheet.header))
     ]
+    if cells and sheet.header[-1] in EXPECTED and set(cells[-1]) <= {"", POOR}:
+        cells.pop()  # what is expected of each row, and no label
     table = np.array(cells, np.float64).T
     if queries is None or called in (list(queries), [str(i) for i in range(len(called))]):
         return table

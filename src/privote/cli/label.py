@@ -48,7 +48,10 @@ def label(
     epsilon: options.Epsilon,
     delta: options.Delta,
     output: Annotated[
-        Path, typer.Option(show_default=False, help="Where the labels go: .csv or .npz.")
+        Path,
+        typer.Option(
+            show_default=False, help="Where the labels go, on this machine: .csv or .npz."
+        ),
     ],
     clip: Annotated[
         bool,
@@ -179,6 +182,7 @@ def label(
     finishes from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
+    Rows by which voters should have run out say so in a last column, "expected": poor.
     Queries and labels are called as in the votes, where these have names (a CSV file has).
     The .npz file also holds the bill; read it with privote.Release.load.
     """
@@ -187,6 +191,7 @@ def label(
     from privote.dependencies import Implications
     from privote.drafts import Draft, beside, complete, write_statement
     from privote.report.bill import write_label_page
+    from privote.storage import name_of
 
     from .files import (
         LABEL_FILES,
@@ -214,7 +219,7 @@ def label(
         "quality": quality,
     }
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
-    read = [path for path in (votes, baseline, voter_ids, implies) if path is not None]
+    read = [path for path in (Path(votes), baseline, voter_ids, implies) if path is not None]
     read += account.files
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
@@ -224,14 +229,14 @@ def label(
     asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters(), **guesses}
     asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
     asked |= {"guarantee": guarantee, "queries": wanted}
-    asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": votes.name}
+    asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": name_of(votes)}
     stated = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if stated is None else stated.pairs}
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
         guess = None
         if not resume:
-            with working(f"reading {votes.name}"):
+            with working(f"reading {name_of(votes)}"):
                 ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
             if baseline is not None:
                 guess = read_baseline(baseline, getattr(ballots, "query_names", None))
@@ -302,6 +307,7 @@ def _show(
             **release.facts(),
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
+            "expected_poor_from_row": release.poor_from,
             "output": str(output),
             "statement": release.statement(),
         }

@@ -13,11 +13,12 @@ _MECHANISM, _BUDGET = "Mechanism", "Budget"
 _SIGMA = "Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax."
 
 VotesFile = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="VOTES",
         show_default=False,
-        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet.",
+        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; a path "
+        "or a URL such as s3://bucket/votes.zarr.",
     ),
 ]
 Threshold = Annotated[

@@ -118,13 +118,28 @@ def predict(
         "labels": len(saved.label_names),
         "student's epsilon, by its file": saved.privacy.get("epsilon"),
         "student's delta, by its file": saved.privacy.get("delta"),
-        "student's guarantee, by its file": saved.privacy.get("guarantee"),
+        **_made(saved.privacy.get("guarantee")),
         "thresholds": dict(zip(saved.label_names, bars, strict=True)),
         "written to": str(output),
     }
     if not json:
         facts["thresholds"] = _in_words(facts["thresholds"], own=threshold is None)
     print_result(facts, json=json, title="Predicted")
+
+
+def _made(by: Any) -> dict[str, Any]:
+    """Return what a student's file says of how it was made, and under which guarantee.
+
+    Votes have several guarantees. Training with noise has one, and its file names the method.
+    """
+    from privote.release import GUARANTEES
+    from privote.report.tables import UNCONDITIONAL
+
+    votes = by in GUARANTEES
+    return {
+        "student's guarantee, by its file": by if votes or by is None else UNCONDITIONAL,
+        "student's method, by its file": "private votes" if votes else by,
+    }
 
 
 def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> tuple[str, list[str]] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.errors import InputError, masked_url
 
 from . import options
 from .groups import Group, grouped
@@ -82,7 +82,7 @@ class TuneFlags:
         names = ("epsilon", "delta", "guarantee", "drop", "missed", "by_voter", "beyond")
         return {name: getattr(self, name) for name in names}
 
-    def read(self, votes: Path, *, soft: bool) -> tuple[Any, Any]:
+    def read(self, votes: str, *, soft: bool) -> tuple[Any, Any]:
         """Return the votes, or probabilities, to look at, and true labels or None."""
         from privote.ballots import Ballots
         from privote.labelling import warn_of_axes
@@ -173,7 +173,7 @@ def tune(
     if over not in OVER:
         raise InputError("over", f"must be one of {', '.join(OVER)}", over)
     if report is not None:
-        check_new("report", report, (".html",), force=force, keep=(votes,))
+        check_new("report", report, (".html",), force=force, keep=(Path(votes),))
     for argument, given, owner in (
         ("gate_sigmas", gate_sigmas is not None, "gate"),
         ("refine", refine, "sigma"),
@@ -337,7 +337,7 @@ def _command(context: typer.Context) -> str:
         if value is None or value == parameter.default:
             continue
         if parameter.param_type_name == "argument":
-            words.append(str(value))
+            words.append(masked_url(str(value)))
         elif isinstance(value, bool):
             words.append(parameter.opts[0])
         else:

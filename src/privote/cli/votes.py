@@ -127,6 +127,7 @@ def votes(
     off, the same command with --resume does the rest, and the votes are the same bit for bit, with
     any number of workers. The votes cannot be read before all are there.
     """
+    from privote.errors import masked_url
     from privote.learning.collecting.collect import collect_votes
 
     from .output import print_result, say
@@ -150,7 +151,8 @@ def votes(
             force=force,
             progress=lambda done, pieces: tell("asking", done, pieces),
         )
-    facts = found.facts()
+    place = masked_url(output)
+    facts = found.facts() | {"output": masked_url(found.output)}
     if json:
         print_result(facts, json=True, title="Collected")
         return
@@ -161,10 +163,10 @@ def votes(
         "pieces": found.pieces,
         "of these done before": found.done_before or None,
         "workers that died": found.lost_workers or None,
-        "votes written to": output,
+        "votes written to": place,
     }
     print_result(shown, json=False, title="Collected")
-    say(f"Next: privote label {output} --epsilon E --delta D --output labels.csv")
+    say(f"Next: privote label {place} --epsilon E --delta D --output labels.csv")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from ..mechanisms import ABSTAIN
 from ..release import Release
 from .accounts import Allowance, plain
 from .ahead import Counter
-from .issuer import Issuer, Keep, Pacer
+from .issuer import Issuer, Keep, Pacer, charged
 from .lots import Lot
 from .registry import check_allowance, check_baseline, seats_in_batch
 
@@ -109,14 +109,15 @@ def release(
         pace.start(voters, int(allowance.each.min()), allowance.earlier)
         batches = _paced(counter.lots(), lambda: pace.more(labels[:start], guess[:start]))
     public = None if baseline is None else guess
-    for batch in batches:
-        for lot, weigh in counter.weighed(batch, public, allowance.left):
-            assert lot.start == start
-            tally = allowance.answer(lot.queries, weigh)
-            now = slice(lot.start, lot.stop)
-            labels[now], start = mechanism.draw(tally, issuer.entropy), lot.stop
-            if keep is not None:
-                keep(publish(labels[now], so_far=allowance.answered))
+    with charged():
+        for batch in batches:
+            for lot, weigh in counter.weighed(batch, public, allowance.left):
+                assert lot.start == start
+                tally = allowance.answer(lot.queries, weigh)
+                now = slice(lot.start, lot.stop)
+                labels[now], start = mechanism.draw(tally, issuer.entropy), lot.stop
+                if keep is not None:
+                    keep(publish(labels[now], so_far=allowance.answered))
     labels = labels[:start]
     if pace is not None and not pace.through:
         if not start:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
-from ..errors import InputError
+from ..errors import BallotError, ChargedError, InputError
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
@@ -127,6 +128,20 @@ class Issuer:
             protects=self.protects,
             sealed=sealed or Sealed(),
         )
+
+
+@contextmanager
+def charged() -> Iterator[None]:
+    """Have it said that the budget is charged by now, where votes cannot be read any more.
+
+    Bad votes are found before that; a disk or a connection may still fail after it.
+    """
+    try:
+        yield
+    except BallotError as error:
+        raise ChargedError(
+            f"the budget is charged, but the votes cannot be read to the end: {error}"
+        ) from error
 
 
 def sizes(ballots: BallotSource) -> dict[str, int]:

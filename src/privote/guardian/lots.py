@@ -19,8 +19,9 @@ import numpy as np
 
 from ..ballots import Ballots, BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBlock
-from ..errors import BallotError
 from ..names import Names
+from ..storage import stamp
+from ..streamed import check_same
 
 _LIGHT = 1 << 16  # bytes of an array that goes along with what reads a file
 
@@ -110,7 +111,7 @@ class Seating:
                     file = str(thing.filename)
                     return _mapped, (
                         file,
-                        _age(file),
+                        stamp(file),
                         thing.dtype,
                         thing.offset,
                         thing.shape,
@@ -153,23 +154,10 @@ def _cloudpickle() -> Any:
 
 
 def _mapped(
-    file: str, age: tuple[int, int], dtype: Any, offset: int, shape: Any, order: Any
+    file: str, was: tuple[int, str], dtype: Any, offset: int, shape: Any, order: Any
 ) -> Any:
-    if _age(file) != age:
-        raise BallotError(
-            f"{Path(file).name} is not the file here that it is where labels are drawn"
-        )
+    check_same(file, Path(file).name, was)
     return np.memmap(file, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
-
-
-def _age(file: str) -> tuple[int, int]:
-    try:
-        status = Path(file).stat()
-    except OSError as error:
-        raise BallotError(
-            f"{Path(file).name} must be where every worker finds it: {error.strerror or error}"
-        ) from None
-    return status.st_size, int(status.st_mtime)
 
 
 def registered_blocks(

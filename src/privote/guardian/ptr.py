@@ -8,7 +8,7 @@ from ..ballots import BallotSource
 from ..errors import UnavailableError
 from ..release import Release
 from .consensus import Levels, propose
-from .issuer import Issuer, fixed, sizes
+from .issuer import Issuer, charged, fixed, sizes
 
 
 def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Release:
@@ -26,7 +26,8 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Relea
     issuer.accounts.charge_everything(
         proposal.epsilon, proposal.delta, {"queries": ballots.queries, **sizes(ballots)}
     )
-    labels = issuer.draw(ballots, lambda tally, _: levels.add(tally))
+    with charged():
+        labels = issuer.draw(ballots, lambda tally, _: levels.add(tally))
     passed = levels.passes(proposal, issuer.entropy)
     return issuer.publish(
         labels if passed else np.zeros((0, ballots.labels), np.int8),

@@ -6,7 +6,7 @@ from functools import partial
 
 from ..ballots import BallotSource
 from ..release import Release
-from .issuer import Issuer, Keep, sizes
+from .issuer import Issuer, Keep, charged, sizes
 
 
 def release(
@@ -19,4 +19,5 @@ def release(
     fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=sizes(ballots))
     publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
     kept = None if keep is None else lambda labels: keep(publish(labels))
-    return publish(issuer.draw(ballots.head(fit), keep=kept))
+    with charged():
+        return publish(issuer.draw(ballots.head(fit), keep=kept))

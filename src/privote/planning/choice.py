@@ -30,6 +30,8 @@ AUTO, ALL = "auto", "all"
 STOPPED = "It stopped after"  # begins the sentence that says so
 
 _QUALITY = 0.1
+# A budget for so few queries, and so few of those asked, or for such labels, is hardly worth it.
+_HANDFUL, _SMALL, _NOISE = 10, 0.1, 0.25
 _LITTLE = 0.01  # of a budget: what is left is nothing
 
 
@@ -92,6 +94,7 @@ class Chosen:
     mechanism: Mechanism
     guarantee: str
     reasons: tuple[str, ...] = ()
+    warning: str | None = None  # of what is not worth its budget, to be said before it is charged
 
     def pace(self, request: Request, voters: int, labels: int) -> Pace | None:
         """Return what says when to stop; None where nobody can run out, or nothing tells."""
@@ -142,7 +145,29 @@ def settled(
             "noise follows from that: who knows better says so (yes=, --yes)."
         )
         reasons = (guess, *reasons)
-    return Chosen(mechanism=advice.mechanism, guarantee=advice.guarantee, reasons=reasons)
+    warning = _too_few(advice)
+    return Chosen(
+        mechanism=advice.mechanism,
+        guarantee=advice.guarantee,
+        reasons=reasons if warning is None else (warning, *reasons),
+        warning=warning,
+    )
+
+
+def _too_few(advice: Advice) -> str | None:
+    """Return that there are too few voters, where next to nothing comes of the budget; or None."""
+    few = advice.queries <= _HANDFUL and advice.queries < _SMALL * advice.asked
+    if not few and advice.missed <= _NOISE:
+        return None
+    comes = f"this budget is enough for about {advice.queries:,} of them"
+    if not few:
+        comes = f"{advice.missed:.0%} of what every voter wants would be missed"
+    enough = advice.needed.get("voters")
+    more = "" if enough is None else f", and {enough:,} voters would be enough"
+    return (
+        f"{advice.outlook.voters:,} voters are too few for {advice.asked:,} queries, by public "
+        f"numbers: {comes}{more}. Before a budget is spent, `privote plan` says what it buys."
+    )
 
 
 def _guaranteed(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..errors import InputError
-from ..forecast import Forecast
+from ..forecast import LASTS, Forecast
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release
@@ -366,7 +366,7 @@ def _warnings(found: Forecast, wanted: int) -> list[str]:
         )
     if found.lasts is not None and found.lasts < wanted:
         said.append(
-            f"The allowance should last for {found.lasts:,} of {wanted:,} queries: from then on "
+            f"{LASTS} {found.lasts:,} of {wanted:,} queries: from then on "
             "voters run out, and labels fall to the baseline: 0, unless you gave another."
         )
     return said

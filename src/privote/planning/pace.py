@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.allowance import MOST
+from ..forecast import SPENT
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from .budget import chance_of_one
@@ -92,7 +93,7 @@ class Pace:
         done = self._earlier.queries + len(released)
         if self.through:
             if done and (self.out or self._left(released, baseline) <= 0):
-                self._stopped("Earlier runs have used up this allowance, as far as can be told")
+                self._stopped(f"{SPENT}, as far as can be told")
             return MOST
         if self.out or self._allowance < 1:
             return self._stopped("released labels say that voters have used up their allowance")

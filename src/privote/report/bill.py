@@ -67,9 +67,19 @@ def _expected(release: Release) -> dict[str, Any]:
         "missed, if all want it": f"{found.missed:.2g}",
         "false alarms": f"{found.false_alarm:.2g}",
         "allowance lasts for": None if lasts is None else f"{lasts:,} queries",
+        "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
+
+
+def _poor(release: Release) -> str | None:
+    first = release.poor_from
+    if first is None:
+        return None
+    names = release.query_names
+    which = f"row {first:,}" if names is None else f"query {names[first]!r:.60}"
+    return f"labels from {which} on, marked in a CSV file: voters should have run out by then"
 
 
 def forecast_section(release: Release) -> Section | None:

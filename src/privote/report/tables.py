@@ -30,6 +30,8 @@ Row = Mapping[str, Any]
 UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
 OWNER_ONLY = "for the owner's eyes"
+#: The column of a labels' CSV that says so of rows expected to be poor; the first that is no label.
+EXPECTED, POOR = ("expected", "expected of the row", "what to expect of the row"), "poor"
 NOTHING = "–"
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
@@ -241,11 +243,21 @@ def write_label_csv(
     *,
     queries: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    poor_from: int | None = None,
 ) -> None:
-    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
-    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else names
+    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN.
+
+    Where rows from ``poor_from`` on are expected to be poor, a last column says so of each. A
+    word, which nobody takes for a label; without such rows there is no such column.
+    """
+    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else list(names)
     called = range(len(labels)) if queries is None else map(cell_of, queries)
+    marks: list[list[str]] = [[]] * len(labels)
+    if poor_from is not None:
+        heads = [*heads, next(name for name in EXPECTED if name not in heads)]
+        marks = [[POOR if row >= poor_from else ""] for row in range(len(labels))]
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["query", *heads])
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([query, *row] for query, row in zip(called, labels.tolist(), strict=True))
+        rows = zip(called, labels.tolist(), marks, strict=True)
+        writer.writerows([query, *row, *mark] for query, row, mark in rows)

@@ -83,18 +83,22 @@ def _write_sealed(folder: Path, found: Judgement) -> list[str]:
 def shown(outcome: Outcome) -> dict[str, Any]:
     """Return what was promised, for a table; None where there is nothing to say."""
     facts, release = outcome.promise.facts(), outcome.release
+    assumed = None
+    if not outcome.persons and outcome.job.id_column is None:
+        assumed = "one record a person: whoever has several is protected less (--group-column)"
     if release is None:
         names = ("records", "steps", "sample_rate", "noise_multiplier", "delta", "protects")
         return {
             "method": outcome.fitted.method_,
             "epsilon": float(facts["epsilon"]),
             **{_shown_as(name, outcome): facts[name] for name in names if name in facts},
+            "assumed": assumed,
             "SIMULATED": "a seed was given" if facts["simulated"] else None,
         }
     many = release.answered if release.answered != outcome.rows else None
     own = {"method": outcome.fitted.method_, "public rows labelled": outcome.rows}
     own["answers in all"] = many
-    return {**own, **bill(release), "protects": release.protects}
+    return {**own, **bill(release), "protects": release.protects, "assumed": assumed}
 
 
 def _shown_as(name: str, outcome: Outcome) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from privote.errors import BudgetError, InputError
 from privote.learning.direct.account import begin
 from privote.learning.direct.base import one_each
 from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.moments import DPMoments
 from privote.learning.direct.noise import Noise, TrainingPlan
 from privote.ledger import Budget, Ledger
 
@@ -106,3 +108,25 @@ def test_one_record_of_every_person_takes_part():
     same = DPLinear(8.0, DELTA, steps=3, seed=1).fit(changed, Y, groups=people)
     other = DPLinear(8.0, DELTA, steps=3, seed=1).fit(X, Y, groups=people)
     np.testing.assert_array_equal(same.coef_, other.coef_)
+
+
+@pytest.mark.parametrize("kind", [DPLinear, DPMoments])
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"epsilon": 50.0, "delta": DELTA}, "an epsilon of 50 promises next to nothing"),
+        ({"epsilon": 4.0, "delta": 0.01}, "a delta of 0.01 lets each person's part be revealed"),
+    ],
+)
+def test_a_budget_that_promises_little_is_warned_of(kind, budget, message):
+    with pytest.warns(pv.PrivoteWarning, match=message):
+        kind(**budget).fit(X, Y, X[:50])
+
+
+def test_a_budget_that_promises_something_is_not_warned_of():
+    plan = TrainingPlan(steps=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        begin(plan, 4.0, DELTA, records=300, labels=2, simulated=True)
+    with pytest.warns(pv.PrivoteWarning, match="an epsilon of 30 promises next to nothing"):
+        begin(plan, 30.0, DELTA, records=300, labels=2, simulated=True)

@@ -285,7 +285,7 @@ def _array(place: str, digest: str) -> Any:
             )
         array: Any = arrays.read("X", mapped=True)
     elif suffix == ".zarr":
-        array = open_array(Path(place), "rows", "X")
+        array = open_array(place, "rows", "X")
     else:
         far = is_url(place)
         array = None if far else read_npy(place)

@@ -118,6 +118,7 @@ def begin(
     ledger, dataset, consumer
         A ledger or its place, and the names in it; see :func:`privote.label`.
     """
+    Budget(epsilon=epsilon, delta=delta).warn(records)
     protects = PERSON if persons else RECORD
     place: dict[str, Any] | None = None
     if ledger is None:
