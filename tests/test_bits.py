@@ -62,7 +62,11 @@ def test_sums_of_many_voters_do_not_wrap_around(shape: tuple[int, int, int]) -> 
     assert (everyone.totals() == shape[0] * shape[2]).all()
 
 
-def test_long_runs_are_added_up_in_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    votes = votes_of((100, 9, 5), 1)
-    monkeypatch.setattr(room, "_SPAN", 64)
+@pytest.mark.parametrize("shape", [(100, 9, 5), (3, 99, 8), (9, 1000, 3), (2, 5, 1001)])
+@pytest.mark.parametrize("span", [64, 100, 1 << 15])
+def test_votes_are_added_up_in_spans(
+    shape: tuple[int, int, int], span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    votes = votes_of(shape, 1)
+    monkeypatch.setattr(room, "_SPAN", span)
     assert Bits.of_votes(votes).yes().tolist() == votes.sum(axis=1).tolist()

@@ -148,23 +148,47 @@ class Bits:
         width: Any = np.uint8 if self.voters < 256 else np.uint32
         if not self.columns.any():  # as where everybody has run out
             return np.zeros((self.queries, self.labels), width)
-        counts = np.empty((self.queries, self.labels), width)
-        step = max(_LANE, _SPAN // self._period.bytes // _LANE * _LANE)
+        rows, seats = self._beside()
+        high, counts = len(rows[0]), np.empty((self.queries, self.labels), width)
+        step = max(_LANE, _SPAN // high // _LANE * _LANE)
+        across = max(1, _SPAN // step)
         for start in range(0, self.queries, step):
             stop = min(start + step, self.queries)
-            planes = _added_up(self.columns[:, :, start : start + step])
-            rows = np.stack([plane[:, : stop - start].T for plane in reversed(planes)])
-            planes_of = np.unpackbits(rows.reshape(-1)).reshape(len(planes), -1)
-            total = planes_of[0].astype(width, copy=False)
-            for plane in planes_of[1:]:
-                total <<= 1
-                total |= plane
-            # Each voter of a period has a sum of its own.
-            by_voter = total.reshape(stop - start, self._period.voters, self.labels)
-            counts[start:stop] = by_voter[:, 0]
-            for voter in range(1, self._period.voters):
-                counts[start:stop] += by_voter[:, voter]
+            places = range(0, high, across)
+            parts = (
+                _numbers(_added_up([row[at : at + across, start:stop] for row in rows]), width)
+                for at in places
+            )
+            if len(places) == 1:
+                flat = next(parts)
+            else:
+                flat = np.empty((stop - start, 8 * high), width)
+                for at, part in zip(places, parts, strict=True):
+                    flat[:, 8 * at : 8 * (at + across)] = part
+            # Each voter of a row has a sum of its own: the latter half is added to the former.
+            by_seat, left = flat.reshape(stop - start, seats, self.labels), seats
+            while left > 1:
+                by_seat[:, : left // 2] += by_seat[:, left - left // 2 : left]
+                left -= left // 2
+            counts[start:stop] = by_seat[:, 0]
         return counts
+
+    def _beside(self) -> tuple[list[Bytes], int]:
+        """Return rows to add up, each (bytes, queries), and how many voters one has.
+
+        Rows of few queries are short, and an operation on a short row is little but its start: so
+        periods stand side by side in a row where there are many.
+        """
+        groups, high, wide = self.columns.shape
+        beside = max(1, min(groups // _LANE, _SPAN // (high * wide)))
+        whole = groups // beside
+        level = list(self.columns[: whole * beside].reshape(whole, beside * high, wide))
+        if beside * whole < groups:
+            rest = np.zeros((beside * high, wide), np.uint8)
+            last = self.columns[whole * beside :]
+            rest[: len(last) * high] = last.reshape(-1, wide)
+            level.append(rest)
+        return level, beside * self._period.voters
 
     def totals(self) -> Counts:
         """Return how many yes-votes each voter casts in all (voters,)."""
@@ -202,13 +226,12 @@ class Bits:
         return np.stack(parts, axis=1).reshape(-1)[: self.voters]
 
 
-def _added_up(columns: Bytes) -> list[Bytes]:
-    """Return the bits of sums over the first axis, the lowest first, each (bytes, queries).
+def _added_up(level: list[Bytes]) -> list[Bytes]:
+    """Return the bits of sums over rows, the lowest first, each as large as a row.
 
     Three bits of one weight make one of it and one of twice the weight, until one is left.
     """
     planes: list[Bytes] = []
-    level = list(columns)
     while level:
         twice: list[Bytes] = []
         while len(level) > 2:
@@ -226,6 +249,18 @@ def _added_up(columns: Bytes) -> list[Bytes]:
         planes.append(level[0])
         level = twice
     return planes
+
+
+def _numbers(planes: list[Bytes], width: Any) -> npt.NDArray[Any]:
+    """Return the numbers whose bits these are: (queries, 8 times the bytes)."""
+    queries = planes[0].shape[1]
+    rows = np.stack([plane.T for plane in reversed(planes)])
+    bits = np.unpackbits(rows.reshape(-1)).reshape(len(planes), queries, -1)
+    total: npt.NDArray[Any] = bits[0].astype(width, copy=False)
+    for bit in bits[1:]:
+        total <<= 1
+        total |= bit
+    return total
 
 
 def _ones(own: Bytes) -> npt.NDArray[Any]:
