@@ -25,7 +25,6 @@ def test_sums_are_those_of_the_votes(shape: tuple[int, int, int], seed: int) -> 
     assert packed.yes().tolist() == votes.sum(axis=1).tolist()
     assert packed.totals().tolist() == votes.sum(axis=(0, 2)).tolist()
     assert packed.speaking().tolist() == votes.any(axis=2).sum(axis=0).tolist()
-    assert packed.sizes().tolist() == votes.sum(axis=2).tolist()
     last = shape[1] - 1
     assert packed.sizes_of(last).tolist() == votes[:, last].sum(axis=1).tolist()
 
