@@ -104,7 +104,10 @@ class DenseBlock:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
             return _count(self.votes == 1) - _count(self.votes == 0)
-        return 2 * self.yes() - self.voters
+        margins = self.yes()
+        margins *= 2
+        margins -= self.voters
+        return margins
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""

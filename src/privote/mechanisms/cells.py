@@ -9,7 +9,8 @@ follows from those log-probabilities: :class:`VoteMechanism`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from ..accounting.exact import shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..blocks import Block, Counts, DenseBlock
-from ..entropy import Entropy
+from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from .base import ABSTAIN, Bools, Labels, Mechanism, check_electorate
 
@@ -111,13 +112,26 @@ class CellMechanism(Mechanism):
 
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
-        levels, index = self._levels(tally)
-        vote = self.vote_log_probs(levels, tally.voters)
-        drawn = entropy.bernoulli(vote[:, 1], vote[:, 0], index).astype(np.int8)
+        drawn = self._coins(self.vote_log_probs, tally, entropy).astype(np.int8)
         if self.gate is not None:
-            gate = self.gate_log_probs(levels, tally.voters)
-            drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0], index)] = ABSTAIN
+            drawn[~self._coins(self.gate_log_probs, tally, entropy)] = ABSTAIN
         return drawn
+
+    def _coins(
+        self,
+        log_probs: Callable[[npt.NDArray[Any], int], Floats],
+        tally: CellTally,
+        entropy: Entropy,
+    ) -> Bools:
+        """Draw yes or no for every cell; distinct margins are looked for in few cells at a time."""
+        cells = tally.margins.reshape(-1)
+
+        def chances(at: slice) -> Chances:
+            levels, index = self._levels(replace(tally, margins=cells[at]))
+            found = log_probs(levels, tally.voters)
+            return found[:, 1], found[:, 0], index
+
+        return entropy.coins(cells.size, chances).reshape(tally.margins.shape)
 
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         """Return the distinct margins and each cell's place among them."""
