@@ -9,7 +9,7 @@ Yes-votes are then added up as full adders of hardware do it, a bit of the sum a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -23,6 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 _ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 _LANE = 8  # queries are padded to whole 64-bit words
+_BLOCK = 1 << 20  # bytes of a block that is not large for its few queries
 _PIECE = 1 << 19  # votes that are weighed at a time: unpacked, they stay in the cache
 _PLACES = 512  # ballots of a query that are weighed one by one rather than sorted into sizes
 _SPAN = 1 << 15  # bytes of a row that are added up at a time: sums stay in the cache
@@ -171,7 +172,8 @@ class Bits:
             if len(places) == 1:
                 flat = next(parts)
             else:
-                flat = np.empty((stop - start, 8 * high), width)
+                one = seats == 1  # then its sum is the count
+                flat = counts[start:stop] if one else np.empty((stop - start, 8 * high), width)
                 for at, part in zip(places, parts, strict=True):
                     flat[:, 8 * at : 8 * (at + across)] = part
             # Each voter of a row has a sum of its own: the latter half is added to the former.
@@ -226,14 +228,16 @@ class Bits:
 
     def totals(self) -> Counts:
         """Return how many yes-votes each voter casts in all (voters,)."""
-        return self._by_seat([_ones(own).sum(axis=(1, 2), dtype=np.int64) for own in self._own()])
+        return self._by_voter(lambda own: _ones(own).sum(axis=(1, 2), dtype=np.int64))
 
     def speaking(self) -> Counts:
         """Return on how many queries each voter says yes to anything (voters,)."""
-        spoken = (np.bitwise_or.reduce(own, axis=1) != 0 for own in self._own())
-        return self._by_seat(
-            [_ones(each.view(np.uint8)).sum(axis=1, dtype=np.int64) for each in spoken]
-        )
+
+        def spoken(own: Bytes) -> Counts:
+            said = np.bitwise_or.reduce(own, axis=1) != 0
+            return np.asarray(_ones(said.view(np.uint8)).sum(axis=1, dtype=np.int64))
+
+        return self._by_voter(spoken)
 
     def sizes_of(self, voter: int) -> Counts:
         """Return how many yes-votes each ballot of a voter has (queries,)."""
@@ -242,15 +246,25 @@ class Bits:
         own = self.columns[at, span, : self.queries] & mask[span, None]
         return np.asarray(np.take(_ONES, own).sum(axis=0, dtype=np.int64))
 
-    def _own(self) -> Iterator[Bytes]:
+    def _by_voter(self, sums: Callable[[Bytes], Counts]) -> Counts:
+        """Return sums over the bytes of each voter (periods, bytes, queries): (voters,).
+
+        Of a few periods at a time: what is worked out on the way is then no larger than a block.
+        """
+        groups, high, wide = self.columns.shape
+        step = max(1, _BLOCK // (high * wide))
+        parts: list[Counts] = []
+        for start in range(0, groups, step):
+            own = self._own(self.columns[start : start + step])
+            parts.append(np.stack([sums(each) for each in own], axis=1).reshape(-1))
+        return np.concatenate(parts)[: self.voters]
+
+    def _own(self, columns: Bytes) -> Iterator[Bytes]:
         """Yield, for each voter of a period, the bytes of its votes: (periods, bytes, queries)."""
         for place in range(self._period.voters):
             span, mask = self._period.span(place), self._period.masks[place]
-            own = self.columns[:, span]
+            own = columns[:, span]
             yield own if (mask[span] == 255).all() else own & mask[span, None]
-
-    def _by_seat(self, parts: list[Counts]) -> Counts:
-        return np.stack(parts, axis=1).reshape(-1)[: self.voters]
 
 
 def _added_up(level: list[Bytes]) -> list[Bytes]:

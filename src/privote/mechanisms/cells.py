@@ -112,7 +112,7 @@ class CellMechanism(Mechanism):
 
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
-        drawn = self._coins(self.vote_log_probs, tally, entropy).astype(np.int8)
+        drawn = self._coins(self.vote_log_probs, tally, entropy).view(np.int8)
         if self.gate is not None:
             drawn[~self._coins(self.gate_log_probs, tally, entropy)] = ABSTAIN
         return drawn
