@@ -41,6 +41,20 @@ class CellTally:
     voters: int
     missing: bool
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to another process: whole margins in no more bits than they need."""
+        state = dict(vars(self))
+        if self.margins.dtype == np.int64:
+            # All voters may say yes, and an integer reaches one further down than up.
+            state["margins"] = self.margins.astype(np.min_scalar_type(-self.voters - 1))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # As they were: an int8 that stayed one would wrap around in the next sum.
+        if state["margins"].dtype.kind == "i":
+            state = {**state, "margins": state["margins"].astype(np.int64)}
+        vars(self).update(state)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellMechanism(Mechanism):
