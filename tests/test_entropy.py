@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privote import entropy as room
 from privote.entropy import Entropy
 from privote.errors import InputError
 
@@ -137,3 +138,20 @@ def test_discrete_gaussian_is_whole_numbers_of_any_size() -> None:
     for sigma in (0.0, -1.0, float("nan"), 1e16):
         with pytest.raises(InputError):
             Entropy().discrete_gaussian(sigma, 1)
+
+
+@pytest.mark.parametrize("run", [2, 6, 1 << 16])
+@pytest.mark.parametrize("zeros", [False, True])  # zeros tie with what is rarer than 2^-16
+def test_draws_do_not_depend_on_how_many_are_worked_out_at_a_time(
+    run: int, zeros: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p = np.tile([0.3, 1e-6, 0.999, 1e-5], 500)
+
+    def drawn() -> tuple[list[bool], bytes]:
+        source = Bits(bytes(2 * len(p)) + Entropy(3).bytes(9000)) if zeros else Entropy(3)
+        return source.bernoulli(np.log(p), np.log1p(-p)).tolist(), source.bytes(8)
+
+    wanted = drawn()
+    monkeypatch.setattr(room, "_RUN", run)
+    assert drawn() == wanted
+    assert len(set(wanted[0])) == 2

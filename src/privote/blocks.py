@@ -104,30 +104,14 @@ class DenseBlock:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
             return _count(self.votes == 1) - _count(self.votes == 0)
-        return 2 * self.yes() - self.voters
-
-    def sizes(self) -> Counts:
-        """Return how many yes-votes each ballot has (queries, voters)."""
-        return np.asarray((self.votes == 1).sum(axis=2, dtype=np.int64))
+        margins = self.yes()
+        margins *= 2
+        margins -= self.voters
+        return margins
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-        sizes, yes = self.sizes(), (self.votes == 1).reshape(-1, self.labels)
-        tally = np.zeros((self.queries, self.labels))
-        small = np.uint8 if self.voters < 256 else np.int64  # a count of equal ballots fits
-        short = sizes.astype(np.uint16) if self.labels < 2**16 else sizes  # sorted by its digits
-        order = np.argsort(short, axis=None, kind="stable")
-        ends = np.flatnonzero(np.diff(sizes.ravel()[order], append=-1)) + 1
-        # Sum by size, not by voter: equal ballots in another order give the same bits. Each ballot
-        # is visited once, however many sizes there are.
-        for ballots in np.split(order, ends[:-1]) if order.size else []:
-            query, voter = np.divmod(ballots, self.voters)
-            first = np.flatnonzero(np.diff(query, prepend=-1))
-            counts = yes[ballots].view(np.uint8)
-            if len(first) < len(ballots):
-                counts = np.add.reduceat(counts, first, axis=0, dtype=small)
-            tally[query[first]] += weights[sizes[query[0], voter[0]]] * counts
-        return tally
+        return self.bits().weighted(weights)
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
         """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
@@ -187,10 +171,6 @@ class PackedBlock(DenseBlock):
     def yes(self) -> Counts:
         """Return the number of yes-votes (queries, labels)."""
         return self.held.yes().astype(np.int64)
-
-    def sizes(self) -> Counts:
-        """Return how many yes-votes each ballot has (queries, voters)."""
-        return self.held.sizes()
 
 
 @dataclass(frozen=True)

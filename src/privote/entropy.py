@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,9 +20,12 @@ import numpy.typing as npt
 from .errors import InputError
 
 Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.integer[Any]]
+Chances = tuple[Floats, Floats, Index | None]  # log-probabilities of 1 and of 0, and rows of them
 
 _WORD = 62  # bits of a first draw: fits an int64 and converts to float64 without overflow
 _MANTISSA = 53
+_RUN = 1 << 16  # draws that are worked out at a time; even, as a seeded word has bits for two
 _WIDEST = 1e15  # standard deviations of integer noise: sums with counts stay within an int64
 
 
@@ -95,7 +98,7 @@ class Entropy:
         self,
         log_one: Floats,
         log_zero: Floats,
-        index: npt.NDArray[np.integer[Any]] | None = None,
+        index: Index | None = None,
     ) -> npt.NDArray[np.bool_]:
         """Draw yes/no with the probabilities ``exp(log_one)`` and ``exp(log_zero)``.
 
@@ -109,20 +112,44 @@ class Entropy:
         index
             If given, ``log_one`` and ``log_zero`` are tables and draw ``i`` uses row ``index[i]``.
         """
-        rare = np.ldexp(np.exp(np.minimum(log_one, log_zero)), 16)
-        whole = np.floor(rare)
-        rest = rare - whole
-        one_is_rare = log_one < log_zero
-        bar = whole.astype(np.uint16)  # the rarer outcome has at most 1/2: it fits
-        if index is not None:
-            bar, one_is_rare = bar[index], one_is_rare[index]
-        bits = np.frombuffer(self.bytes(2 * bar.size), dtype=np.uint16).reshape(bar.shape)
-        hit = bits < bar
-        ties = np.flatnonzero(bits == bar)
-        if ties.size:
-            fraction = rest.reshape(-1)[ties] if index is None else rest[index.reshape(-1)[ties]]
-            hit.reshape(-1)[ties] = self.uniform(ties.size) < fraction
-        return np.asarray(hit == one_is_rare)
+        shape = log_one.shape if index is None else index.shape
+        one, zero = log_one.reshape(-1), log_zero.reshape(-1)
+        rows = None if index is None else index.reshape(-1)
+
+        def chances(at: slice) -> Chances:
+            return (one[at], zero[at], None) if rows is None else (one, zero, rows[at])
+
+        return self.coins(math.prod(shape), chances).reshape(shape)
+
+    def coins(self, count: int, chances: Callable[[slice], Chances]) -> npt.NDArray[np.bool_]:
+        """Draw as :meth:`bernoulli` does, where ``chances`` tells what it takes for a run of draws.
+
+        A few draws are worked out at a time. What is drawn does not depend on how many: first come
+        sixteen bits for every draw, then more for those that need them.
+        """
+        drawn = np.empty(count, np.bool_)
+        ties: list[tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.bool_]]] = []
+        for start in range(0, count, _RUN):
+            at = slice(start, min(start + _RUN, count))
+            log_one, log_zero, index = chances(at)
+            rare = np.ldexp(np.exp(np.minimum(log_one, log_zero)), 16)
+            floor = np.floor(rare)
+            bar = floor.astype(np.uint16)  # the rarer outcome has at most 1/2: it fits
+            rest, one_is_rare = rare - floor, log_one < log_zero
+            if index is not None:
+                bar, one_is_rare = bar[index], one_is_rare[index]
+            bits = np.frombuffer(self.bytes(2 * bar.size), dtype=np.uint16)
+            np.equal(bits < bar, one_is_rare, out=drawn[at])
+            tied = np.flatnonzero(bits == bar)
+            if tied.size:
+                part = rest[tied] if index is None else rest[index[tied]]
+                ties.append((tied + start, part, one_is_rare[tied]))
+        if ties:
+            place, fraction, one_is_rare = (
+                np.concatenate(parts) for parts in zip(*ties, strict=True)
+            )
+            drawn[place] = (self.uniform(place.size) < fraction) == one_is_rare
+        return drawn
 
     def categorical(self, log_p: Floats) -> npt.NDArray[np.intp]:
         """Draw one column index per row of ``log_p`` (rows, outcomes); ``-inf`` is impossible.

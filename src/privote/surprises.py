@@ -125,7 +125,8 @@ def _effective_bits(
         ends[voter] = end = int(np.searchsorted(summed, left[voter], side="right"))
         spent[voter] = summed[end - 1] if end else 0
         refused[voter] = np.count_nonzero(size[end:])
-    kept = departs.only(fits | (left > 0)).until(ends).against(baseline)
+    some = fits | (left > 0)
+    kept = (departs if some.all() else departs.only(some)).until(ends).against(baseline)
     return PackedBlock(kept, block.start), spent, refused
 
 

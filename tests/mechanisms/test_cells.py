@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from scipy.special import log_ndtr
 
 import privote as pv
-from privote.mechanisms.cells import Ladder
+from privote.mechanisms.cells import CellTally, Ladder
 
 ORDERS = np.array([1.5, 4.0, 32.0])
 GATE = pv.Gate(threshold=7, sigma=2.0)
@@ -70,3 +71,19 @@ def test_levels_are_counts_or_margins() -> None:
 def test_too_many_voters_to_look_at_are_refused_at_once() -> None:
     with pytest.raises(pv.UnavailableError, match="says worst_case_rdp itself"):
         Plain(sigma=2.0, quota=0.3).worst_case_rdp(10**9, 1, ORDERS)
+
+
+@pytest.mark.parametrize("voters", [1, 127, 128, 129, 32_767, 32_768, 2**31])
+def test_margins_arrive_as_they_were_sent(voters: int) -> None:
+    whole = CellTally(np.array([[-voters, 0, voters]]), voters, False)
+    real = CellTally(np.array([[-0.1, voters / 3]]), voters, True)
+    for tally in (whole, real):
+        found = pickle.loads(pickle.dumps(tally))
+        assert (found.voters, found.missing) == (voters, tally.missing)
+        assert found.margins.dtype == tally.margins.dtype
+        assert found.margins.tolist() == tally.margins.tolist()
+
+
+def test_margins_of_few_voters_travel_as_bytes() -> None:
+    tally = CellTally(np.zeros((1000, 20), np.int64), 100, False)
+    assert len(pickle.dumps(tally)) < 21_000

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote import bits
 from privote.accounting.renyi import two_sided
 from privote.blocks import DenseBlock
 
@@ -138,12 +139,22 @@ def test_grids_that_make_no_sense_are_refused() -> None:
         pv.TauVoting(sigma=1.0, tau=1.0).grid_weights(2)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 7, 3), (3, 2, 40), (4, 0, 3)])
-def test_a_ballot_counts_by_its_size_whatever_the_order(shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("piece", [40, 1 << 19])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (5, 7, 3), (3, 2, 40), (4, 0, 3), (3, 300, 5), (2, 9, 100), (2, 600, 700)]
+)
+def test_a_ballot_counts_by_its_size_whatever_the_order(
+    shape: tuple[int, int, int], piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bits, "_PIECE", piece)
     votes = np.random.default_rng(0).random(shape) < 0.3
     weights = pv.TauVoting(sigma=1.0, tau=1.3).weights(shape[2])
     tally = DenseBlock(votes, missing=False).weighted(weights)
     by_hand = (votes * weights[votes.sum(axis=2)][:, :, None]).sum(axis=1)
     np.testing.assert_allclose(tally, by_hand, atol=1e-12)
+    by_size = np.zeros(tally.shape)
+    for size in range(shape[2] + 1):  # to the last bit: sizes in order, counts before weights
+        by_size += weights[size] * (votes & (votes.sum(axis=2) == size)[:, :, None]).sum(axis=1)
+    np.testing.assert_array_equal(tally, by_size)
     turned = DenseBlock(votes[:, ::-1], missing=False).weighted(weights)
     np.testing.assert_array_equal(tally, turned)

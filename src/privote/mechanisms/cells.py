@@ -9,7 +9,8 @@ follows from those log-probabilities: :class:`VoteMechanism`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from ..accounting.exact import shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..blocks import Block, Counts, DenseBlock
-from ..entropy import Entropy
+from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from .base import ABSTAIN, Bools, Labels, Mechanism, check_electorate
 
@@ -39,6 +40,20 @@ class CellTally:
     margins: npt.NDArray[Any]
     voters: int
     missing: bool
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to another process: whole margins in no more bits than they need."""
+        state = dict(vars(self))
+        if self.margins.dtype == np.int64:
+            # All voters may say yes, and an integer reaches one further down than up.
+            state["margins"] = self.margins.astype(np.min_scalar_type(-self.voters - 1))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # As they were: an int8 that stayed one would wrap around in the next sum.
+        if state["margins"].dtype.kind == "i":
+            state = {**state, "margins": state["margins"].astype(np.int64)}
+        vars(self).update(state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +126,26 @@ class CellMechanism(Mechanism):
 
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
-        levels, index = self._levels(tally)
-        vote = self.vote_log_probs(levels, tally.voters)
-        drawn = entropy.bernoulli(vote[:, 1], vote[:, 0], index).astype(np.int8)
+        drawn = self._coins(self.vote_log_probs, tally, entropy).view(np.int8)
         if self.gate is not None:
-            gate = self.gate_log_probs(levels, tally.voters)
-            drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0], index)] = ABSTAIN
+            drawn[~self._coins(self.gate_log_probs, tally, entropy)] = ABSTAIN
         return drawn
+
+    def _coins(
+        self,
+        log_probs: Callable[[npt.NDArray[Any], int], Floats],
+        tally: CellTally,
+        entropy: Entropy,
+    ) -> Bools:
+        """Draw yes or no for every cell; distinct margins are looked for in few cells at a time."""
+        cells = tally.margins.reshape(-1)
+
+        def chances(at: slice) -> Chances:
+            levels, index = self._levels(replace(tally, margins=cells[at]))
+            found = log_probs(levels, tally.voters)
+            return found[:, 1], found[:, 0], index
+
+        return entropy.coins(cells.size, chances).reshape(tally.margins.shape)
 
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         """Return the distinct margins and each cell's place among them."""
