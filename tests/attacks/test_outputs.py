@@ -26,24 +26,36 @@ from privote.cli import app
 from privote.guardian import Guardian
 
 # Imports once, then one process a run, which counts its calls inside privote and may end at one.
+# A call is inside the guardian while any frame of the guardian is open.
 DRIVER = """
 import json, os, signal, sys, threading
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
-import privote.learning.jobs, privote.report.training
+import privote.cli.files, privote.cli.progress, privote.learning.jobs, privote.report.training
+import privote.statements, privote.votefiles, typer._adapters
 
 def run(job):
-    calls = [0]
+    calls, where, guarding = [0, 0], {}, set()
+    def place(code):
+        file = code.co_filename
+        where[code] = found = ("/privote/" in file) + ("/privote/guardian/" in file)
+        return found
     def count(frame, event, argument):
-        if event != "call" or "/privote/" not in frame.f_code.co_filename:
+        if event not in ("call", "return"):
             return
-        inside, above = False, frame
-        while above is not None:
-            inside |= "/privote/guardian/" in above.f_code.co_filename
-            above = above.f_back
+        code = frame.f_code
+        found = where[code] if code in where else place(code)
+        if not found:
+            return
+        if found == 2:
+            (guarding.add if event == "call" else guarding.discard)(frame)
+        if event != "call":
+            return
+        inside = bool(guarding)
+        calls[0] += 1
+        calls[1] += not inside
         if inside and not job["inside"]:
             return
-        calls[0] += 1
-        if calls[0] == job["at"]:
+        if calls[not job["inside"]] == job["at"]:
             with open(job["mark"], "w") as stream:
                 stream.write("window" if inside else "outside")
             os.kill(os.getpid(), job["signal"])
@@ -58,7 +70,7 @@ def run(job):
     finally:
         sys.setprofile(None)
     with open(job["calls"], "w") as stream:
-        stream.write(str(calls[0]))
+        json.dump(calls, stream)
     os._exit(code)
 
 for line in sys.stdin:
@@ -74,7 +86,8 @@ class Runs:
     """Runs of privote, each in a process of its own that may be made to die."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.made = folder, 0
+        self.folder = folder
+        self._moments: dict[Any, list[tuple[int, bool]]] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-c", DRIVER],
             stdin=subprocess.PIPE,
@@ -85,8 +98,8 @@ class Runs:
 
     def go(
         self, *arguments: object, at: int = -1, signal: int = 9, inside: bool = True
-    ) -> tuple[int, str, int]:
-        """Return the exit code, what was printed, and how many calls were made if it ended.
+    ) -> tuple[int, str]:
+        """Return the exit code, and what was printed.
 
         The process is ended at one of its calls inside privote; ``inside`` False leaves out those
         inside the guardian.
@@ -102,9 +115,23 @@ class Runs:
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._process.stdout.readline())
-        calls = Path(files["calls"])
-        log = Path(files["log"]).read_text()
-        return code, log, int(calls.read_text()) if calls.exists() else 0
+        return code, Path(files["log"]).read_text()
+
+    def moments(self, command: Any) -> list[tuple[int, bool]]:
+        """Return calls spread over a whole run: over all, and over those outside the guardian."""
+        if command not in self._moments:
+            whole = self.folder / command.__name__
+            whole.mkdir()
+            code, log = self.go(*command(whole))
+            assert code == 0, log
+            assert finished(whole)
+            counts = json.loads((self.folder / "driver.calls").read_text())
+            self._moments[command] = [
+                (at, inside)
+                for inside, calls in zip((True, False), counts, strict=True)
+                for at in np.linspace(1, calls, scaled(2, 25) + 2)[1:-1].astype(int).tolist()
+            ]
+        return self._moments[command]
 
     @property
     def in_window(self) -> bool:
@@ -177,41 +204,29 @@ def finished(folder: Path) -> bool:
     return not left and all(file.exists() and file.stat().st_size for file in files)
 
 
-def _moments(calls: int) -> list[int]:
-    return np.linspace(1, calls, scaled(2, 25) + 2)[1:-1].astype(int).tolist()
-
-
 @pytest.mark.parametrize("signal", [9, 2], ids=["SIGKILL", "SIGINT"])
 @pytest.mark.parametrize("command", [label_command, train_command], ids=["label", "train"])
 def test_killed_at_any_moment(
     tmp_path: Path, runs: Runs, outcome: Outcome, command: Any, signal: int
 ) -> None:
-    moments: list[tuple[int, bool]] = []
-    for inside in (True, False):
-        whole = tmp_path / f"whole {inside}"
-        whole.mkdir()
-        code, log, calls = runs.go(*command(whole), inside=inside)
-        assert code == 0, log
-        assert finished(whole)
-        moments += [(at, inside) for at in _moments(calls)]
     tried, through = 0, []
-    for turn, (at, inside) in enumerate(moments):
+    for turn, (at, inside) in enumerate(runs.moments(command)):
         folder = tmp_path / f"{turn}"
         folder.mkdir()
         arguments, ledger = command(folder), folder / "a.ledger"
-        code, log, _ = runs.go(*arguments, at=at, signal=signal, inside=inside)
+        code, log = runs.go(*arguments, at=at, signal=signal, inside=inside)
         window = runs.in_window
         charged = entries(ledger)
         tried += 1
         if signal == 2 and charged and not window and not finished(folder) and code != 6:
             through.append((at, "does not say that it is charged", code, log))
         if not charged:  # nothing stands in the way of the next run
-            code, log, _ = runs.go(*arguments)
+            code, log = runs.go(*arguments)
             good = code == 0 and finished(folder)
         elif finished(folder):
             good = True
         else:
-            code, log, _ = runs.go(*arguments, "--resume")
+            code, log = runs.go(*arguments, "--resume")
             good = (code == 0 and finished(folder)) or (window and code == 2)
             good = good and entries(ledger) == charged
         if not good:
@@ -239,7 +254,7 @@ def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:
         tried += 1
         charged = entries(folder / "a.ledger")
         if charged and not finished(folder):
-            code, _, _ = runs.go(*arguments, "--resume")
+            code, _ = runs.go(*arguments, "--resume")
             kept = code == 0 and finished(folder) and entries(folder / "a.ledger") == charged
             through += not (kept and result.returncode == 6)
         elif not charged:
