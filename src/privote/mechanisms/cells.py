@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import shift_costs
+from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..blocks import Block, Counts, DenseBlock
@@ -333,10 +333,8 @@ class Ladder:
         return self.mechanism.level_costs(margins, self.voters, self.missing, orders)
 
 
-def directed_costs(
-    mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-) -> Floats:
-    """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
+def _distributions(mech: VoteMechanism, voters: int) -> LogProbs:
+    """Return the log-probabilities of a cell by its margin, checked: they add up to one."""
 
     def log_probs(at: npt.NDArray[Any]) -> Floats:
         found = mech.log_probs(at, voters)
@@ -346,6 +344,15 @@ def directed_costs(
             raise InputError(f"the probabilities of {mech} must add up to 1 at every margin")
         return found
 
+    return log_probs
+
+
+def directed_costs(
+    mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
+) -> Floats:
+    """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
+
+    log_probs = _distributions(mech, voters)
     if not missing:
         up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
         return np.stack([up, down, np.zeros_like(up)], axis=1)
@@ -380,10 +387,12 @@ def worst_of_all(
             f"the worst case of {mech} is looked for at every count, and {voters} voters are more "
             f"than {_MOST_SCANNED}: a mechanism for so many says worst_case_rdp itself"
         )
-    step = 1 if missing else 2
-    for start in range(-last, last + 1, step * _SCANNED):
+    step, shifts = (1, (2, 1)) if missing else (2, (2,))
+    # Upwards is enough: both directions are priced, and every move down is one up from below.
+    first = max(-last - 2, -voters)
+    for start in range(first, last + 1, step * _SCANNED):
         margins = np.arange(start, min(start + step * _SCANNED, last + 1), step)
-        costs = directed_costs(mech, margins, voters, missing, array)
+        costs = shift_costs(_distributions(mech, voters), margins, shifts, voters, array)
         worst = np.maximum(worst, costs.max(axis=(0, 1, 2)))
     worst.setflags(write=False)
     return worst
