@@ -40,9 +40,11 @@ check: $(STAMP) ## lint, format, types and layers; changes nothing
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports --no-logo
 
-# One thread per worker: many workers with many threads each are slower than either.
+# One thread per worker: many workers with many threads each are slower than either. Bytecode is
+# kept even where the machine says no: tests start hundreds of processes, which would each compile
+# all of privote.
 pytest: $(STAMP) ## the tests alone, short profile, in parallel
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" \
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" \
 	  -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 wheel: $(STAMP) ## build the wheel and try it in a new environment, without pins
