@@ -48,16 +48,16 @@ def check_orders(orders: Orders | None) -> Floats:
     return array
 
 
-def _expm2(x: Floats) -> Floats:
-    """Return e^x - 1 - x without cancellation."""
-    x = np.asarray(x, np.float64)
-    value = np.asarray(np.expm1(x) - x)
+def _expm2(x: Floats, expm1: Floats) -> Floats:
+    """Return e^x - 1 - x without cancellation, where e^x - 1 is known."""
+    value = np.asarray(expm1 - x)
     near = np.nonzero(np.abs(x) <= 0.5)
     if near[0].size:
         small = x[near]
         tail = np.full_like(small, 1 / math.factorial(_SERIES_TERMS))
         for j in range(_SERIES_TERMS - 1, 1, -1):
-            tail = tail * small + 1 / math.factorial(j)
+            tail *= small
+            tail += 1 / math.factorial(j)
         value[near] = small * small * tail
     return value
 
@@ -68,9 +68,11 @@ def _excess(ratio: Floats, order: Floats) -> Floats:
     This is Rényi's sum in the form of an f-divergence with a non-negative integrand, so a cost of
     1e-30 keeps its digits: nothing is lost in a sum that is almost 1.
     """
-    value = np.asarray(_expm2(order * ratio) - order * _expm2(ratio))
+    scaled = np.asarray(order * ratio)
+    high, low = np.asarray(np.expm1(scaled)), np.asarray(np.expm1(ratio))
+    value = np.asarray(_expm2(scaled, high) - order * _expm2(ratio, low))
     if (ratio < -1.0).any():  # where x itself would be large, or infinite, and nothing cancels
-        value = np.where(ratio < -1.0, np.expm1(order * ratio) - order * np.expm1(ratio), value)
+        value = np.where(ratio < -1.0, high - order * low, value)
     # For |r| near 1e-161 the squares are subnormal, and their difference may round below 0.
     return np.maximum(value, 0.0)
 

@@ -351,7 +351,6 @@ def directed_costs(
     mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
 ) -> Floats:
     """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
-
     log_probs = _distributions(mech, voters)
     if not missing:
         up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
