@@ -129,7 +129,7 @@ def client_of(
     return Client(peer, made, role=role, log=log)
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for something that must come true."""
     end = time.monotonic() + seconds
     while not condition():

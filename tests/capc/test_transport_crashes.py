@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,7 +93,7 @@ def test_an_answering_party_killed_in_its_session_is_left_out(coalition: Any) ->
     with Rehearsal(sites, terms) as programs:
         asking = Asking(sites["east"], rows, rows.parent / "out")
         until(logged(programs, "south", "to east: willing"), 60)
-        time.sleep(0.5)
+        until(lambda: workers(programs, "south") > 0, 60)
         programs.kill("south")
         code, said, log = asking.end()
     assert code == 0, log
@@ -115,9 +114,9 @@ def test_an_answering_party_stopped_in_its_session_leaves_nothing_behind(coaliti
         south = programs.processes["south"]
         started = psutil.Process(south.pid).children(recursive=True)
         south.terminate()
-        assert south.wait(20) == 0
+        assert south.wait(60) == 0
         assert "south has stopped" in programs.log("south")
-        until(lambda: not any(process.is_running() for process in started), 20)
+        until(lambda: not any(process.is_running() for process in started), 60)
         code, said, log = asking.end()
     assert code == 0, log
     assert said["parties"] == ["north", "west"]
@@ -128,7 +127,7 @@ def test_a_querying_party_killed_in_a_session_can_ask_again(coalition: Any) -> N
     with Rehearsal(sites, terms) as programs:
         asking = Asking(sites["east"], rows, rows.parent / "out")
         until(logged(programs, "north", "to east: willing"), 60)
-        time.sleep(0.5)
+        until(lambda: workers(programs, "north") > 0, 60)
         asking.process.kill()
         asking.end()
         until(logged(programs, "north", "broke"), 60)

@@ -18,7 +18,7 @@ from privote.errors import PeerError
 
 
 @contextlib.contextmanager
-def pair(most_bytes: int = 1 << 30, patience: float = 10.0) -> Iterator[tuple[Tunnel, Tunnel]]:
+def pair(most_bytes: int = 1 << 30, patience: float = 60.0) -> Iterator[tuple[Tunnel, Tunnel]]:
     there, back = Outbox(4 * PIECE), Outbox(4 * PIECE)
     querier = Tunnel(there, back, first=True, patience=patience, most_bytes=most_bytes)
     peer = Tunnel(back, there, first=False, patience=patience)
@@ -33,13 +33,13 @@ def listening(channel: Tunnel) -> socket.socket:
     end = socket.socket(socket.AF_UNIX)
     end.bind(str(channel.folder / "self.sock"))
     end.listen(8)
-    end.settimeout(10)
+    end.settimeout(60)
     return end
 
 
 def connected(channel: Tunnel) -> socket.socket:
     end = socket.socket(socket.AF_UNIX)
-    end.settimeout(10)
+    end.settimeout(60)
     end.connect(str(channel.folder / "peer.sock"))
     return end
 
@@ -58,7 +58,7 @@ def both(querier: Tunnel, peer: Tunnel, ours: bytes, theirs: bytes) -> tuple[byt
     other = threading.Thread(target=lambda: got.append(peer.exchange(theirs)))
     other.start()
     mine = querier.exchange(ours)
-    other.join(10)
+    other.join(60)
     return mine, got[0]
 
 
@@ -91,14 +91,14 @@ def test_connections_in_both_directions_at_once() -> None:
         for thread in threads:
             thread.start()
         for end in ends:
-            end.settimeout(10)
+            end.settimeout(60)
         assert {read(ends[0], len(data) - 1)[:9], read(ends[1], len(data) - 1)[:9]} == {
             data[:9],
             data[1:10],
         }
         assert read(ends[2], len(data) - 2) == data[2:]
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         one.close()
         two.close()
         assert querier.sent >= 2 * len(data) - 1
@@ -116,7 +116,7 @@ def test_an_engine_that_listens_late_still_gets_everything() -> None:
         assert both(querier, peer, b"a", b"b") == (b"b", b"a")
         with listening(peer) as at_peer:
             end, _ = at_peer.accept()
-            end.settimeout(10)
+            end.settimeout(60)
             assert read(end, 23) == b"before anybody listened"
             assert end.recv(1) == b""
             end.close()

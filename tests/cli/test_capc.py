@@ -269,10 +269,10 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         assert last.endswith("(lost south (answering): nobody listens there)")
         guardian = programs.processes["guardian"]
         guardian.send_signal(signal.SIGTERM)
-        assert guardian.wait(15) == 0
+        assert guardian.wait(60) == 0
         north = programs.processes["north"]
         north.send_signal(signal.SIGINT)
-        assert north.wait(15) == 0
+        assert north.wait(60) == 0
     assert "guardian has stopped" in programs.log("guardian")
     assert "Traceback" not in programs.log("guardian") + programs.log("north")
 

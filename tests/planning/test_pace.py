@@ -85,7 +85,7 @@ def test_nothing_that_only_votes_know_decides(monkeypatch: pytest.MonkeyPatch) -
 
 def test_later_runs_with_a_ledger_are_never_silently_bad(tmp_path: Path) -> None:
     votes, truth = ward(0)
-    setting = {"mechanism": NARROW, "ledger": tmp_path / "l.db"}
+    setting = {"mechanism": NARROW, "ledger": tmp_path / "l.db", "seed": 0}
     first = pv.label(votes[:40], **BUDGET, **setting)
     assert first.answered == 40
     second = pv.label(votes[40:], **BUDGET, **setting)
