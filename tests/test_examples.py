@@ -2,54 +2,53 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
-#: Seconds for each script on a slow machine, and a line it must print.
+#: A line that each script must print.
 EXPECTED = {
-    "first_release.py": (60, r"epsilon: 7\.99508 \(asked for: 8\)\.\ndelta: 1e-05\."),
-    "adaptive_batches.py": (60, r"epsilon=8\.00 for all 600 queries, past and future"),
-    "who_pays_what.py": (60, r"Two half batches add up to the whole: True"),
-    "sparse_records.py": (90, r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27"),
-    "neighbours.py": (120, r"epsilon=1\.98 a record, allowance 61 for life"),
-    "poll.py": (120, r"Fresh noise is refused: the budget of data set 'the quarter'"),
-    "coalition/run.py": (240, r"Sites that took part: south, west; registered: 2"),
-    "departures.py": (120, r"formula 6\.79; true 20\.30"),
-    "language_model.py": (120, r"resumed: 2 of 6 pieces were done before\n(.*\n)*.*epsilon"),
-    "own_mechanism.py": (60, r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries"),
-    "headline.py": (240, r"tmc2007: 4000 queries"),
+    "first_release.py": r"epsilon: 7\.99508 \(asked for: 8\)\.\ndelta: 1e-05\.",
+    "adaptive_batches.py": r"epsilon=8\.00 for all 600 queries, past and future",
+    "who_pays_what.py": r"Two half batches add up to the whole: True",
+    "sparse_records.py": r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27",
+    "neighbours.py": r"epsilon=1\.98 a record, allowance 61 for life",
+    "poll.py": r"Fresh noise is refused: the budget of data set 'the quarter'",
+    "coalition/run.py": r"Sites that took part: south, west; registered: 2",
+    "departures.py": r"formula 6\.79; true 20\.30",
+    "language_model.py": r"resumed: 2 of 6 pieces were done before\n(.*\n)*.*epsilon",
+    "own_mechanism.py": r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries",
+    "headline.py": r"tmc2007: 4000 queries",
 }
 
 
-@cache
-def run(script: str, seconds: int, shared: str | None = None) -> str:
-    environment = {} if shared is None else {"PRIVOTE_SHARED": shared}
+#: Scripts with a test of their own: run once, whichever worker gets it.
+OWN = {"departures.py", "headline.py"}
+
+
+def run(script: str) -> str:
+    """Return what a script prints; it says nothing else."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / script)],
-        env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=600,  # on the busiest machine: a hang takes for ever
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
+    assert re.search(EXPECTED[script], done.stdout), done.stdout
     return done.stdout
 
 
-@pytest.mark.parametrize("script", sorted(EXPECTED))
+@pytest.mark.parametrize("script", sorted(EXPECTED.keys() - OWN))
 def test_example_runs(script: str) -> None:
-    seconds, line = EXPECTED[script]
-    printed = run(script, seconds)
-    assert re.search(line, printed), printed
+    run(script)
 
 
 def test_every_example_is_tested() -> None:
@@ -58,7 +57,7 @@ def test_every_example_is_tested() -> None:
 
 
 def test_departures_are_violations_by_number() -> None:
-    printed = run("departures.py", 120)
+    printed = run("departures.py")
     pairs = [
         r"claimed order/sigma\^2 = (\S+); true, as drawn = (\S+)",
         r"claimed (\S+); enumerated (\S+)",
@@ -76,7 +75,7 @@ def test_departures_are_violations_by_number() -> None:
 
 def test_headline_figures() -> None:
     """The figures that the README leads with."""
-    printed = run("headline.py", 240)
+    printed = run("headline.py")
     rows = {
         int(row[0]): [int(n) for n in row[1:]]
         for row in re.findall(
