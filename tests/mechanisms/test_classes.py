@@ -85,7 +85,7 @@ def test_a_contest_adds_up(profile: tuple[int, ...], classes: int) -> None:
 
 def test_more_votes_never_hurt() -> None:
     wins = [Contest(2.0, (count, 3), 16).win_log_probs()[0] for count in range(4, 30)]
-    assert (np.diff(wins) >= 0).all()
+    assert (np.diff(wins) >= -1e-15).all()  # near certainty only rounding is left
     assert (np.diff(wins)[:10] > 0).all()
 
 
