@@ -290,7 +290,7 @@ def contest_verdict(facts: Facts) -> Verdict:
     said = ", ".join(f"{name} {learnt[model]:.3f}" for name, model in names.items())
     return (HOLDS if first and second else PART if first or second else FAILS), (
         f"Binary PATE is {'ahead of' if second else 'behind'} Powerset PATE and "
-        f"{'ahead of' if first else 'behind'} tuned DPSGD. AUC at ε = 20, {most:,} private scenes, "
+        f"{'ahead of' if first else 'behind'} DPSGD. AUC at ε = 20, {most:,} private scenes, "
         f"networks that learn to see: not private {facts[f'learnt {most} 0'][OPEN]:.3f}, {said} "
         "(PATE in the paper's accounting).\n\n" + _line(facts)
     )

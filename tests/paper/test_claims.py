@@ -269,7 +269,7 @@ def test_the_line_between_dpsgd_and_pate_follows_the_figures() -> None:
     }
     word, reason = images.contest_verdict(facts)
     assert word == FAILS
-    assert "ahead of tuned DPSGD nowhere" in reason
+    assert "ahead of DPSGD nowhere" in reason
     facts[f"learnt {images.SIZES[-1]} 20"][images.PAPER] = 0.8
     word, reason = images.contest_verdict(facts)
     assert word == HOLDS
