@@ -5,12 +5,12 @@ Prices depend on voters and labels and not on votes: they are worked out before,
 query, and are not timed. Processor time in one thread, the least of some runs: at least two, and
 more until they take a second in all.
 
-The exponent is that of the closest fixed + each * size^exponent, by relative error over all sizes.
-At small sizes nearly all of the time is fixed: they say what is fixed and next to nothing about the
-exponent, which the sizes decide whose time is at least twice that of the smallest. All of them
-count, and how many they are stands next to the exponent.
+The exponent says how time grows once there is something to do: of every time that of the smallest
+size is taken off, which is what is fixed, and a line is fitted to the logarithms at all sizes whose
+time is at least five times as long. How many they are stands next to the exponent.
 
-Sizes go up tenfold to 10^7, or to the first that takes longer than ten seconds; Powerset's to 10^5.
+Sizes go up by the square root of ten to 10^7, or to the first that takes longer than ten seconds;
+Powerset's to 10^5.
 
 Writes a plot if asked to: python benchmarks/bench_curves.py --plot docs/pictures/curves.svg
 """
@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
 
 import privote as pv
@@ -38,6 +37,7 @@ MECHANISMS: dict[str, Callable[[int], pv.Mechanism]] = {
     "Powerset": lambda voters: pv.PowersetVoting(sigma=max(2.0, voters / 20)),
 }
 ENOUGH = 1.0  # seconds of runs at one size
+TELLING = 5.0  # times the smallest time: from there on a size tells the exponent
 LONGEST = 10.0  # seconds; a larger size is not tried after one that takes as long
 
 
@@ -90,21 +90,14 @@ def curve(name: str, axis: str, sizes: list[int]) -> Iterator[tuple[int, float]]
             return
 
 
-def exponent(points: list[tuple[int, float]]) -> float:
-    """Return e of the closest fixed + each * size^e, by relative error."""
-    sizes, times = (np.array(column, float) for column in zip(*points, strict=True))
-
-    def misses(guess: np.ndarray) -> np.ndarray:
-        fixed, each, power = guess
-        return np.log(np.exp(fixed) + np.exp(each) * sizes**power) - np.log(times)
-
-    start = [np.log(times[0]), np.log(times[-1] / sizes[-1]), 1.0]
-    return float(least_squares(misses, start, loss="soft_l1", f_scale=0.05).x[2])
-
-
-def telling(points: list[tuple[int, float]]) -> int:
-    """Return at how many sizes what grows takes at least as long as what is fixed."""
-    return sum(took >= 2 * points[0][1] for _, took in points)
+def exponent(points: list[tuple[int, float]]) -> tuple[float, int]:
+    """Return the slope of what grows, and from how many sizes."""
+    fixed = points[0][1]
+    grown = [(size, took - fixed) for size, took in points if took >= TELLING * fixed]
+    if len(grown) < 2:
+        return float("nan"), len(grown)
+    sizes, times = np.log(np.array(grown)).T
+    return float(np.polyfit(sizes, times, 1)[0]), len(grown)
 
 
 def plot(found: dict[tuple[str, str], list[tuple[int, float]]], path: Path) -> None:
@@ -119,7 +112,7 @@ def plot(found: dict[tuple[str, str], list[tuple[int, float]]], path: Path) -> N
     for panel, axis in zip(panels, AXES, strict=True):
         for (name, along), points in found.items():
             if along == axis:
-                label = f"{name}: exponent {exponent(points):.2f}"
+                label = f"{name}: exponent {exponent(points)[0]:.2f}"
                 panel.loglog(*zip(*points, strict=True), "o-", markersize=4, label=label)
         rest = " × ".join(f"{BASE[other]} {other}" for other in AXES if other != axis)
         panel.set_xlabel(f"{axis} ({rest})")
@@ -135,7 +128,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=7, help="10 to this power at the most")
     parser.add_argument("--plot", type=Path, help="write a picture of the curves there")
     arguments = parser.parse_args()
-    sizes = [10**power for power in range(2, arguments.largest + 1)]
+    sizes = [round(10 ** (half / 2)) for half in range(4, 2 * arguments.largest + 1)]
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     warnings.simplefilter("ignore")
     threadpool_limits(1)
@@ -145,8 +138,8 @@ def main() -> None:
             points = list(curve(name, axis, [size for size in sizes if size <= limit]))
             found[name, axis] = points
             line = ", ".join(f"{size:,}: {took:.3g} s" for size, took in points)
-            says = f"exponent {exponent(points):.3f}, told by {telling(points)} sizes"
-            print(f"{name} in {axis}: {says} ({line})", flush=True)
+            power, told = exponent(points)
+            print(f"{name} in {axis}: exponent {power:.3f} by {told} sizes ({line})", flush=True)
     if arguments.plot is not None:
         plot(found, arguments.plot)
 

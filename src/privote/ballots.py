@@ -330,7 +330,11 @@ def _outside(array: npt.NDArray[Any], bound: int) -> int:
 
 def block_queries(voters: int, labels: int) -> int:
     """Return how many queries of a dense cube come in one block: by public sizes only."""
-    return max(8, _BLOCK_CELLS // (voters * labels) // 8 * 8)
+    cells = voters * labels
+    # Eight queries end on a whole byte of packed votes. Where their tallies alone would fill a
+    # block one comes by itself, if its votes are whole bytes.
+    fewest = 1 if 8 * labels >= _BLOCK_CELLS and cells % 8 == 0 else 8
+    return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
 
 
 def check_head(queries: int, available: int) -> int:

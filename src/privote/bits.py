@@ -47,8 +47,8 @@ class Period:
 
     def span(self, voter: int) -> slice:
         """Return the bytes in which a voter of the period has votes."""
-        held = np.flatnonzero(self.masks[voter])
-        return slice(int(held[0]), int(held[-1]) + 1)
+        labels = 8 * self.bytes // self.voters
+        return slice(voter * labels // 8, -(-(voter + 1) * labels // 8))
 
 
 @lru_cache(maxsize=64)
@@ -68,7 +68,8 @@ class Bits:
     Attributes
     ----------
     columns
-        (periods, bytes of a period, queries, up to a multiple of 8) Cells that do not exist are 0.
+        (periods, bytes of a period, queries, up to a multiple of 8 if there are several) Cells that
+        do not exist are 0.
     queries, voters, labels
         How many there are.
     """
@@ -83,7 +84,11 @@ class Bits:
         """Take the votes of each query in bytes of its own, first bit first: (queries, bytes)."""
         period, (queries, held) = period_of(labels), rows.shape
         groups = -(-voters // period.voters)
-        wide, long = groups * period.bytes, -(-queries // _LANE) * _LANE
+        # A lone query has rows long enough without.
+        wide, long = (
+            groups * period.bytes,
+            queries if queries == 1 else -(-queries // _LANE) * _LANE,
+        )
         columns = np.empty((wide, long), np.uint8)
         columns[:held, :queries] = rows.T
         columns[held:] = 0
@@ -137,10 +142,12 @@ class Bits:
 
     def only(self, voters: npt.NDArray[np.bool_]) -> Bits:
         """Return the votes of some of the voters (voters,), and 0 for the others."""
-        seats = np.zeros(len(self.columns) * self._period.voters, np.bool_)
-        seats[: self.voters] = voters
-        kept = np.repeat(seats.reshape(len(self.columns), -1), self.labels, axis=1)
-        return replace(self, columns=self.columns & np.packbits(kept, axis=1)[:, :, None])
+        seats = np.zeros((len(self.columns), self._period.voters), np.bool_)
+        seats.reshape(-1)[: self.voters] = voters
+        kept = np.zeros(self.columns.shape[:2], np.uint8)
+        for place, mask in enumerate(self._period.masks):
+            kept |= np.where(seats[:, place, None], mask, np.uint8(0))
+        return replace(self, columns=self.columns & kept[:, :, None])
 
     def until(self, ends: Mapping[int, int]) -> Bits:
         """Return the votes without those that some voters cast from a query on, by voter."""
@@ -372,7 +379,9 @@ def _sizes(ballots: Bytes) -> npt.NDArray[Any]:
 
 
 def _ones(own: Bytes) -> npt.NDArray[Any]:
-    """Return how many bits are 1 in each 64-bit word of the last axis."""
+    """Return how many bits are 1 in each 64-bit word of the last axis, or in each of its bytes."""
+    if own.shape[-1] % _LANE:
+        return np.take(_ONES, own)
     words = own.view(np.uint64)
     if hasattr(np, "bitwise_count"):  # NumPy 2
         return np.asarray(np.bitwise_count(words))

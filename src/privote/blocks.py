@@ -18,6 +18,7 @@ from .bits import Bits
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int64]
+Margins = npt.NDArray[np.signedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 
 _FEW = 1 << 14  # votes that are added up sooner than they are packed
@@ -49,8 +50,8 @@ class Block(Protocol):
     def split(self, queries: int) -> tuple[Block, Block]:
         """Return the first so many queries, and the others."""
 
-    def margins(self, *, missing_is_no: bool) -> Counts:
-        """Return yes minus no (queries, labels)."""
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
@@ -96,18 +97,15 @@ class DenseBlock:
         """Return the yes-votes as bits; a missing vote is none."""
         return Bits.of_votes(np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_))
 
-    def yes(self) -> Counts:
-        """Return the number of yes-votes (queries, labels)."""
-        return _count(self.votes if not self.missing else self.votes == 1)
-
-    def margins(self, *, missing_is_no: bool) -> Counts:
+    def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
-            return _count(self.votes == 1) - _count(self.votes == 0)
-        margins = self.yes()
-        margins *= 2
-        margins -= self.voters
-        return margins
+            yes, no = (_signed(_count(self.votes == vote), self.voters) for vote in (1, 0))
+            return yes - no
+        return _margins(self._yes(), self.voters)
+
+    def _yes(self) -> npt.NDArray[Any]:
+        return _count(self.votes if not self.missing else self.votes == 1)
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
@@ -168,9 +166,8 @@ class PackedBlock(DenseBlock):
         """Return the votes as they are held."""
         return self.held
 
-    def yes(self) -> Counts:
-        """Return the number of yes-votes (queries, labels)."""
-        return self.held.yes().astype(np.int64)
+    def _yes(self) -> npt.NDArray[Any]:
+        return self.held.yes()
 
 
 @dataclass(frozen=True)
@@ -215,14 +212,10 @@ class SparseBlock:
             ),
         )
 
-    def yes(self) -> Counts:
-        """Return the number of yes-votes (queries, labels)."""
-        return self._sum(None).astype(np.int64)
-
-    def margins(self, *, missing_is_no: bool) -> Counts:
+    def margins(self, *, missing_is_no: bool) -> Margins:
         """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
         del missing_is_no
-        return 2 * self.yes() - self.voters
+        return _margins(self._sum(None), self.voters)
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
@@ -241,10 +234,22 @@ class SparseBlock:
         return self.query, self.voter, self.votes
 
 
-def _count(cells: npt.NDArray[Any]) -> Counts:
+def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
     if cells.size > _FEW:
-        return Bits.of_votes(cells).yes().astype(np.int64)
+        return Bits.of_votes(cells).yes()
     voters = cells.shape[1]
     width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
-    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width).astype(np.int64))
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width))
+
+
+def _signed(yes: npt.NDArray[Any], voters: int) -> Margins:
+    """Return counts in the fewest bits that hold twice as many as there are voters, and minus."""
+    return yes.astype(np.min_scalar_type(-2 * voters - 1))
+
+
+def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:
+    margins = _signed(yes, voters)
+    margins *= 2
+    margins -= voters
+    return margins

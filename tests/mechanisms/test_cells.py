@@ -11,7 +11,8 @@ import pytest
 from scipy.special import log_ndtr
 
 import privote as pv
-from privote.mechanisms.cells import CellTally, Ladder
+from privote.blocks import DenseBlock, PackedBlock
+from privote.mechanisms.cells import Ladder
 
 ORDERS = np.array([1.5, 4.0, 32.0])
 GATE = pv.Gate(threshold=7, sigma=2.0)
@@ -73,17 +74,20 @@ def test_too_many_voters_to_look_at_are_refused_at_once() -> None:
         Plain(sigma=2.0, quota=0.3).worst_case_rdp(10**9, 1, ORDERS)
 
 
-@pytest.mark.parametrize("voters", [1, 127, 128, 129, 32_767, 32_768, 2**31])
-def test_margins_arrive_as_they_were_sent(voters: int) -> None:
-    whole = CellTally(np.array([[-voters, 0, voters]]), voters, False)
-    real = CellTally(np.array([[-0.1, voters / 3]]), voters, True)
-    for tally in (whole, real):
-        found = pickle.loads(pickle.dumps(tally))
-        assert (found.voters, found.missing) == (voters, tally.missing)
-        assert found.margins.dtype == tally.margins.dtype
-        assert found.margins.tolist() == tally.margins.tolist()
+@pytest.mark.parametrize("voters", [1, 2, 63, 64, 65, 127, 128, 255, 256, 16_383, 16_384, 40_000])
+@pytest.mark.parametrize("missing", [False, True])
+def test_margins_are_held_in_few_bits_and_computed_in_many(voters: int, missing: bool) -> None:
+    votes = np.zeros((3, voters, 1), np.int8 if missing else np.bool_)
+    votes[1], votes[2, : voters // 2] = 1, 1
+    block = DenseBlock(votes, missing)
+    for one in (block, PackedBlock(block.bits())):
+        tally = pv.BinaryVoting(sigma=2.0).tally(one)
+        assert tally.margins.dtype == np.int64
+        assert tally.margins[:, 0].tolist() == [-voters, voters, 2 * (voters // 2) - voters]
+        assert (tally.counted.itemsize == 1) == (voters < 64)
+        assert (tally.counted + voters).min() >= 0  # a sum that must not wrap around
 
 
 def test_margins_of_few_voters_travel_as_bytes() -> None:
-    tally = CellTally(np.zeros((1000, 20), np.int64), 100, False)
+    tally = pv.BinaryVoting(sigma=2.0).tally(DenseBlock(np.zeros((1000, 50, 20), np.bool_), False))
     assert len(pickle.dumps(tally)) < 21_000

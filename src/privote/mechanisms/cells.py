@@ -35,25 +35,22 @@ SEARCHED_VOTERS = 1 << 30
 
 @dataclass(frozen=True)
 class CellTally:
-    """Margins (queries, labels), integer for Binary and real for Tau, and who was registered."""
+    """Margins (queries, labels), integer for Binary and real for Tau, and who was registered.
 
-    margins: npt.NDArray[Any]
+    Attributes
+    ----------
+    counted
+        The margins; whole ones in no more bits than they need, to be stored and sent.
+    """
+
+    counted: npt.NDArray[Any]
     voters: int
     missing: bool
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what travels to another process: whole margins in no more bits than they need."""
-        state = dict(vars(self))
-        if self.margins.dtype == np.int64:
-            # All voters may say yes, and an integer reaches one further down than up.
-            state["margins"] = self.margins.astype(np.min_scalar_type(-self.voters - 1))
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # As they were: an int8 that stayed one would wrap around in the next sum.
-        if state["margins"].dtype.kind == "i":
-            state = {**state, "margins": state["margins"].astype(np.int64)}
-        vars(self).update(state)
+    @property
+    def margins(self) -> npt.NDArray[Any]:
+        """The margins to compute with: whole ones in 64 bits, where no sum wraps around."""
+        return self.counted.astype(np.int64) if self.counted.dtype.kind == "i" else self.counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,19 +135,19 @@ class CellMechanism(Mechanism):
         entropy: Entropy,
     ) -> Bools:
         """Draw yes or no for every cell; distinct margins are looked for in few cells at a time."""
-        cells = tally.margins.reshape(-1)
+        cells = tally.counted.reshape(-1)
 
         def chances(at: slice) -> Chances:
-            levels, index = self._levels(replace(tally, margins=cells[at]))
+            levels, index = self._levels(replace(tally, counted=cells[at]))
             found = log_probs(levels, tally.voters)
             return found[:, 1], found[:, 0], index
 
-        return entropy.coins(cells.size, chances).reshape(tally.margins.shape)
+        return entropy.coins(cells.size, chances).reshape(tally.counted.shape)
 
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         """Return the distinct margins and each cell's place among them."""
         flat, index = np.unique(tally.margins, return_inverse=True)
-        return flat, index.reshape(tally.margins.shape)
+        return flat, index.reshape(tally.counted.shape)
 
     def _theorem6(
         self, margins: npt.NDArray[Any], voters: int, sigma: float, orders: Floats

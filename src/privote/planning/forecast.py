@@ -31,6 +31,7 @@ _DEVIATIONS = 1.0  # by which the share of released ones may be too small by cha
 _FEW = 0.2  # of the voters
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
 _STATED = 200  # released labels that a stated share counts as
+_CELLS = 1 << 22  # labels that are counted at a time
 LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
 
 Labels = npt.NDArray[np.int8]
@@ -261,6 +262,20 @@ def queries_left(
     return max(0, lasts - len(known))
 
 
+def _counted(
+    released: Labels, baseline: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many labels were released, and how many as 1, where the baseline is 0 and 1."""
+    answered, ones = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    step = max(1, _CELLS // max(1, released.shape[1]))
+    for start in range(0, len(released), step):
+        part, guess = released[start : start + step], baseline[start : start + step]
+        for found, which in ((answered, part >= 0), (ones, part == 1)):
+            above = np.count_nonzero(which & guess)
+            found += np.count_nonzero(which) - above, above
+    return answered, ones
+
+
 def _released_share(
     mechanism: Mechanism,
     voters: int,
@@ -277,20 +292,18 @@ def _released_share(
     labels = released.shape[1]
     q = chance_of_one(mechanism, voters, labels, 0)
     p = chance_of_one(mechanism, voters, labels, math.ceil(LIKELY * voters))
-    known = released >= 0
-    if p - q < _TELLING or not known.any() or few_suffice(mechanism, voters, labels):
+    answered, ones_of = _counted(released, baseline)
+    if p - q < _TELLING or not answered.any() or few_suffice(mechanism, voters, labels):
         return None
     departs, variance = 0.0, 0.0
-    for side in (False, True):
-        here = known & (baseline == side)
-        seen = np.count_nonzero(here)
+    for side, seen in enumerate(answered.tolist()):
         if not seen:
             continue
-        ones = np.count_nonzero(here & (released == 1)) / seen
+        ones = ones_of[side] / seen
         wanted = min(max((ones - q) / (p - q), 0.0), 1.0)
         departs += seen * (1 - wanted if side else wanted)
         variance += seen * max(ones * (1 - ones), 1 / seen) / (p - q) ** 2
-    cells = float(known.sum())
+    cells = float(answered.sum())
     if stated is not None:
         departs, cells = departs + _STATED * stated, cells + _STATED
     share = (departs + _DEVIATIONS * math.sqrt(variance)) / cells
