@@ -334,3 +334,17 @@ def test_voters_who_are_enough_for_some_queries_are_not_too_few(voters: int) -> 
         warnings.simplefilter("always")
         release = pv.label(votes, epsilon=8.0, delta=1e-5)
     assert "too few" not in " ".join([release.summary(), *(str(each.message) for each in said)])
+
+
+def test_the_statement_says_what_epsilon_means() -> None:
+    votes = np.random.default_rng(0).random((5, 60, 3)) < 0.2
+    mechanism = pv.BinaryVoting(sigma=40.0)
+    asked = {"mechanism": mechanism, "epsilon": 8.0, "delta": 1e-5}
+    for guarantee in ("allowance", "worst-case"):
+        said = pv.label(votes, guarantee=guarantee, **asked).statement()
+        assert "What that means: had the ballots of one voter been different" in said
+        assert ", plus 1e-05.\n" in said
+    seeded = pv.label(votes, guarantee="allowance", seed=1, **asked)
+    assert "What that means" not in seeded.statement()  # it protects nobody
+    about = pv.label(votes, guarantee="data-dependent", queries=5, **asked)
+    assert "What that means" not in about.statement()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
 from importlib import metadata
@@ -118,6 +119,8 @@ def statement(release: Release) -> str:
         ("Ledger", place),
         ("Software", software),
     ]
+    if _unconditional(release):
+        lines.insert(-5, ("What that means", _meaning(release)))
     if release.terms:
         lines.insert(-5, ("Terms", _terms(release)))
     if "price_2018" in release.terms:
@@ -142,6 +145,22 @@ def statement(release: Release) -> str:
     if release.abstained:
         lines.insert(1, ("Held back", f"{release.abstained} labels, by the confidence gate"))
     return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
+
+
+def _unconditional(release: Release) -> bool:
+    """Return whether a number may be said to bound what one voter's ballots change."""
+    known = release.epsilon is not None and not release.simulated
+    return known and release.protects == VOTER and release.guarantee != "data-dependent"
+
+
+def _meaning(release: Release) -> str:
+    epsilon = release.epsilon or 0.0
+    factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if epsilon < 700 else ""
+    return (
+        "had the ballots of one voter been different, on any or all queries, the probability of "
+        f"any outcome would have changed by at most a factor e^{rounded_up(epsilon, 4)}{factor}, "
+        f"plus {rounded_up(release.delta)}"
+    )
 
 
 def _protected(release: Release) -> str:

@@ -26,9 +26,9 @@ def tables(tmp_path_factory):
         Y = (X[:, :2] > 0.4).astype(int)
         with (folder / f"{name}.csv").open("w", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerow(["who", "a", "b", "c", "flu", "cold"])
+            writer.writerow(["visit", "who", "a", "b", "c", "flu", "cold"])
             writer.writerows(
-                [f"p{i // 2}", *map(float, x), *map(int, y)]
+                [f"v{i}", f"p{i // 2}", *map(float, x), *map(int, y)]
                 for i, (x, y) in enumerate(zip(X, Y, strict=True))
             )
     return folder
@@ -89,6 +89,10 @@ def test_it_says_that_a_person_is_taken_to_have_one_record(tables, tmp_path, mon
     said = "one record a person: whoever has several is protected less"
     assumed = invoke(*command(tables, "gradients", "--output", tmp_path / "a"))
     assert said in assumed.stdout, assumed.output
+    records = invoke(
+        *command(tables, "gradients", "--id-column", "visit", "--output", tmp_path / "c")
+    )
+    assert said in records.stdout, records.output  # a name of a record is none of a person
     named = invoke(
         *command(tables, "gradients", "--group-column", "who", "--output", tmp_path / "b")
     )

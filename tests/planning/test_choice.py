@@ -132,3 +132,13 @@ def test_much_noise_by_choice_is_told_what_the_budget_could_buy() -> None:
     loud = pv.label(votes(40, 40, 6, 0.1), **BUDGET, mechanism=pv.BinaryVoting(sigma=200.0))
     assert loud.answered == 40
     assert any("Another budget of this size is enough for" in why for why in loud.reasons)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_what_would_be_enough_says_if_it_goes_by_released_labels() -> None:
+    stopped = pv.label(votes(120, 30, 6, 0.5), **BUDGET)
+    assert stopped.answered < 120
+    place = [why.startswith("What follows goes by released") for why in stopped.reasons].index(True)
+    assert "is enough for" in " ".join(stopped.reasons[place + 1 :])
+    stated = pv.label(votes(120, 30, 6, 0.5), **BUDGET, yes=0.5)
+    assert not any("goes by released" in why for why in stated.reasons)

@@ -90,6 +90,24 @@ def test_released_labels_say_when_to_stop(sigma: float, yes: float, agreement: f
             assert left == 0 or seen + left >= 0.25 * allowance / mean
 
 
+@pytest.mark.parametrize("yes", [0.18, 0.4, 0.5])
+def test_rows_of_voters_who_ran_out_do_not_stretch_the_forecast(yes: float) -> None:
+    mechanism = pv.BinaryVoting(sigma=15.0)
+    votes, _ = electorate(yes, 0.9)
+    allowance = allowance_for(mechanism, VOTERS, LABELS, 8.0, 1e-5)
+    spent = np.cumsum(votes.sum(axis=2), axis=0) > allowance
+    first = int(spent.any(axis=1).argmax())  # the first query on which somebody has run out
+    assert 0 < first < 200
+    silent = np.where(spent[:, :, None], False, votes)
+    found = forecast(
+        mechanism, VOTERS, LABELS, allowance=allowance, released=mechanism.release(silent, seed=1)
+    )
+    assert found.lasts is not None
+    assert found.lasts <= first
+    assert found.yes is not None
+    assert found.yes >= 0.9 * votes.mean()
+
+
 def test_a_stated_share_steadies_a_first_batch() -> None:
     mechanism = pv.BinaryVoting(sigma=12.0)
     few, many = np.zeros((5, 1), np.int8), np.zeros((5000, 1), np.int8)

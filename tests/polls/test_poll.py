@@ -137,6 +137,15 @@ def test_a_seed_is_said_and_noise_is_fresh_without(ballots: Path) -> None:
     assert "protects nobody" not in one.statement()
 
 
+@pytest.mark.filterwarnings("ignore:an epsilon of")
+@pytest.mark.parametrize(("epsilon", "times"), [(1.0, "2.7"), (8.0, "2,9"), (1000.0, "e^epsilon")])
+def test_the_statement_says_how_much_an_epsilon_lets_through(
+    ballots: Path, epsilon: float, times: str
+) -> None:
+    said = pv.poll(ballots, epsilon=epsilon, delta=1e-6).statement()
+    assert f"no outcome becomes more than {times}" in said
+
+
 def test_polls_of_the_same_people_add_up(ballots: Path, tmp_path: Path) -> None:
     place = {"people": "club", "ledger": tmp_path / "ledger.db"}
     first = pv.poll(ballots, **BUDGET, **place, budget=1.3)

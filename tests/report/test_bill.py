@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.report.bill import forecast_section, write_label_page
+from privote.report.bill import bill, forecast_section, write_label_page
 from privote.report.blocks import Facts, TableBlock
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
@@ -68,3 +68,17 @@ def test_the_page_of_labels_has_bill_forecast_and_statement(tmp_path: Path) -> N
     assert "SIMULATED" in page
     assert "7.98302" in page  # rounded up
     assert f"{release.answered} of 120" in page
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_the_bill_says_why_more_was_answered_than_an_allowance_should_last_for() -> None:
+    release = released(60.0, queries=20)
+    assert release.forecast is not None
+    calm = replace(release.forecast, yes=0.2, yes_from="stated", warnings=())
+    short = bill(replace(release, forecast=replace(calm, lasts=1)))["allowance lasts for"]
+    assert short.startswith(
+        "1 query, at 0.2 of all votes a yes (stated); 20 were answered, as long"
+    )
+    assert bill(replace(release, forecast=replace(calm, lasts=20)))["allowance lasts for"] == (
+        "20 queries"
+    )

@@ -51,6 +51,11 @@ def test_the_example_is_what_epsilon_allows():
     assert true <= stated < 1.01 * true
 
 
+def test_a_factor_that_no_number_holds_is_not_given_as_another():
+    text = said(facts={"epsilon": 1000.0}).statement()
+    assert "at most a factor e^1000, plus 1e-06." in text
+
+
 def test_records_are_not_said_to_be_persons():
     text = said(persons=False).statement()
     assert "each of 1,234 records" in text

@@ -10,7 +10,10 @@ import typer
 from privote.errors import InputError
 
 _MECHANISM, _BUDGET = "Mechanism", "Budget"
-_SIGMA = "Noise: every count gets its own N(0, sigma^2), as PATE's sigma_GNMax."
+_SIGMA = (
+    "Noise: every count is moved by about sigma votes, by its own N(0, sigma^2), as PATE's "
+    "sigma_GNMax."
+)
 
 VotesFile = Annotated[
     str,
@@ -103,7 +106,8 @@ Epsilon = Annotated[
     typer.Option(
         show_default=False,
         help="The budget: for replacing all of one voter's ballots; in train, one record or "
-        "person; in a poll, one ballot.",
+        "person; in a poll, one ballot. Smaller protects more: what comes out is at most e^epsilon "
+        "times as likely as without the replacement.",
         rich_help_panel=_BUDGET,
     ),
 ]
@@ -111,7 +115,8 @@ Delta = Annotated[
     float,
     typer.Option(
         show_default=False,
-        help="The probability that is left out of the promise, e.g. 1e-5.",
+        help="The probability that is left out of the promise: well below one over the number of "
+        "voters or persons, e.g. 1e-5.",
         rich_help_panel=_BUDGET,
     ),
 ]

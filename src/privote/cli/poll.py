@@ -54,7 +54,11 @@ Typical = Annotated[
 Confidence = Annotated[float, typer.Option(help="Of intervals and of what is called decided.")]
 PollDelta = Annotated[
     float,
-    typer.Option(help="The probability that is left out of the promise.", rich_help_panel=_PEOPLE),
+    typer.Option(
+        help="The probability that is left out of the promise: well below one over the number of "
+        "people.",
+        rich_help_panel=_PEOPLE,
+    ),
 ]
 
 

@@ -133,9 +133,11 @@ class Advice:
                 said.append(f"No number of {name} would be small enough for {goal}.")
             elif name == "epsilon":
                 said.append(f"An epsilon of {rounded_up(float(value), 3)} is enough for {goal}.")
+            elif name == "labels":
+                many = "one label" if value == 1 else f"at most {value:,} labels"
+                said.append(f"With {many} this epsilon is enough for {goal}.")
             else:
-                most = "at most " if name == "labels" else ""
-                said.append(f"With {most}{value:,} {name} this epsilon is enough for {goal}.")
+                said.append(f"With {value:,} {name} this epsilon is enough for {goal}.")
         return tuple(said)
 
     def facts(self) -> dict[str, Any]:
@@ -377,10 +379,11 @@ def _reasons(advice: Advice, floor: Floor) -> Iterator[str]:
             f"every voter wants is missed {advice.missed:.0%} of the time."
         )
     elif advice.queries < advice.asked:
+        few = "one does not" if advice.queries == 1 else f"{advice.queries:,} do not"
         yield (
             f"All {advice.asked:,} queries would need so much noise that a label every voter wants "
             f"is missed more than {floor.missed:.0%} of the time, or one that nobody wants comes "
-            f"out more than {floor.false_alarm:.1%} of the time; {advice.queries:,} do not."
+            f"out more than {floor.false_alarm:.1%} of the time; {few}."
         )
     elif advice.lasts > _RESERVED * advice.asked:
         yield (

@@ -353,4 +353,8 @@ def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) 
             f"{advice.mechanism} ({advice.guarantee}), and {advice.missed:.0%} missed of what "
             "every voter wants."
         )
-    return [*said, *advice.changes]
+    found = [*said, *advice.changes]
+    if found and known is not None and release.forecast and release.forecast.yes_from == "released":
+        by = f"up to {known:.2g} of all votes are a yes"
+        found.insert(0, f"What follows goes by released labels, which say that {by}.")
+    return found

@@ -84,12 +84,24 @@ def forecast(
     share, source = yes, None if yes is None else "stated"
     if share is None and known is not None:
         before = _share_before(mechanism, voters, labels, past, None)
-        share = crowd.share(known, _check_baseline(baseline, known), before)
+        guess = _check_baseline(baseline, known)
+        share = crowd.share(known, guess, before)
         source = None if share is None else "released"
     lasts = None
     if allowance is not None and share is not None:
         rest = allowance - used(mechanism, voters, labels, past, busiest=busiest)
         lasts = past.told + lasts_for(mechanism, voters, labels, rest, share, busiest)
+        # Rows after that are of voters who ran out, and would say that they say yes less often.
+        while source == "released" and known is not None and crowd.everybody:
+            rows = max(1, lasts - past.queries)
+            if rows >= len(known):
+                break
+            known, guess = known[:rows], guess[:rows]
+            fewer = crowd.share(known, guess, before)
+            if fewer is None or fewer <= share:
+                break
+            share = fewer
+            lasts = past.told + lasts_for(mechanism, voters, labels, rest, share, busiest)
     found = Forecast(
         missed=crowd.missed,
         false_alarm=crowd.chance(0),

@@ -338,7 +338,7 @@ def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool
     if len(considered) == 1:
         return "nothing else releases this outcome"
     others = ", ".join(
-        f"with {other} it would have to be {gap / considered[name]:.2g} times as wide"
+        f"with {other} the gap would have to be {gap / considered[name]:.2g} times as wide"
         for other, gap in considered.items()
         if other != name
     )

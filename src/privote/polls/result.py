@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -191,10 +192,14 @@ class PollResult:
     def statement(self) -> str:
         """Return the promise in plain words, one paragraph a line."""
         promise = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})"
+        times = "e^epsilon"  # for an epsilon whose factor no number holds
+        if self.epsilon < 700:
+            times = f"{float(rounded_up(math.exp(self.epsilon), 3)):,.4g}"
         lines = [
             f"What is published here is {promise}-differentially private: replace any one person's "
-            "ballot by any other, and nobody can tell much better than before which of the two was "
-            f"cast. The number of voters, {self.voters:,}, and the options are public.",
+            f"ballot by any other, and no outcome becomes more than {times} times as likely, plus "
+            f"{rounded_up(self.delta)}: it tells no more than that of which of the two was cast. "
+            f"The number of voters, {self.voters:,}, and the options are public.",
             f"Winners: {self.plan.outcome.describe()}, by noisy counting. {self._wrong()}",
         ]
         if self.shares is not None:

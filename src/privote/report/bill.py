@@ -66,11 +66,28 @@ def _expected(release: Release) -> dict[str, Any]:
     return {
         "missed, if all want it": f"{found.missed:.2g}",
         "false alarms": f"{found.false_alarm:.2g}",
-        "allowance lasts for": None if lasts is None else f"{lasts:,} queries",
+        "allowance lasts for": None if lasts is None else _lasts(found, lasts),
         "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
+
+
+def _lasts(found: Forecast, lasts: int) -> str:
+    many = f"{lasts:,} {'query' if lasts == 1 else 'queries'}"
+    if not _paced(found):
+        return many
+    taken = f"at {found.yes:.2g} of all votes a yes ({found.yes_from})"
+    return (
+        f"{many}, {taken}; {found.answered:,} were answered, as long as released labels showed no "
+        "drift"
+    )
+
+
+def _paced(found: Forecast) -> bool:
+    """Return whether more was answered than was forecast, because released labels allowed it."""
+    warned = any("last for" in text for text in found.warnings)
+    return found.lasts is not None and found.answered > found.lasts and not warned
 
 
 def _poor(release: Release) -> str | None:
@@ -109,8 +126,7 @@ def _said(found: Forecast) -> list[Block]:
     ]
     if found.lasts is None:
         return said
-    paced = found.answered > found.lasts and not any("last for" in text for text in found.warnings)
-    more = ", as long as released labels showed no drift" if paced else ""
+    more = ", as long as released labels showed no drift" if _paced(found) else ""
     return [
         *said,
         f"At {found.yes:.2g} of all votes a yes ({found.yes_from}), a voter's allowance of "

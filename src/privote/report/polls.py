@@ -153,11 +153,17 @@ def owner_view(result: PollResult) -> str:
 def _winners(result: PollResult) -> TableBlock | str:
     if not result.winners:
         return f"No option won. Who wins: {result.plan.outcome.describe()}."
+    several = result.shares is None and len(result.winners) > 1
+    unranked = " In the poll's order: who of them has more is not published." if several else ""
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}."
+        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}.{unranked}"
+    ranked = result.shares is not None
     return TableBlock(
-        caption=f"Who won: {result.plan.outcome.describe()}.",
-        rows=[{"": place, "option": name} for place, name in enumerate(result.winners, 1)],
+        caption=f"Who won: {result.plan.outcome.describe()}.{unranked}",
+        rows=[
+            {"": place, "option": name} if ranked else {"option": name}
+            for place, name in enumerate(result.winners, 1)
+        ],
     )
 
 

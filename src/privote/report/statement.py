@@ -91,11 +91,12 @@ class TrainingStatement:
                 "nothing that differential privacy would: this guarantee is about these votes only."
             )
         epsilon, delta = rounded_up(facts["epsilon"], 4), rounded_up(facts["delta"])
-        factor = rounded_up(math.exp(min(facts["epsilon"], 700.0)), 3)
+        known = facts["epsilon"] < 700  # beyond that no number is large enough
+        factor = f", which is {rounded_up(math.exp(facts['epsilon']), 3)}" if known else ""
         return (
             f"epsilon {epsilon} and delta {delta}. If the data of one {self._one} had been "
             "different, the probability of any outcome would have changed by at most a factor "
-            f"e^{epsilon}, which is {factor}, plus {delta}."
+            f"e^{epsilon}{factor}, plus {delta}."
         )
 
     def _example(self) -> str:

@@ -84,7 +84,7 @@ def shown(outcome: Outcome) -> dict[str, Any]:
     """Return what was promised, for a table; None where there is nothing to say."""
     facts, release = outcome.promise.facts(), outcome.release
     assumed = None
-    if not outcome.persons and outcome.job.id_column is None:
+    if not outcome.persons:
         assumed = "one record a person: whoever has several is protected less (--group-column)"
     if release is None:
         names = ("records", "steps", "sample_rate", "noise_multiplier", "delta", "protects")
