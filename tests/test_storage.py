@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from privote.errors import InputError
-from privote.storage import Folder, as_place, is_url, open_binary
+from privote.storage import Folder, as_place, is_url, name_of, open_binary
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -46,6 +46,20 @@ def test_what_is_written_is_read(folder: Folder) -> None:
     with open_binary(f"{folder.place}/a") as stream:
         stream.seek(3)
         assert stream.read() == b"ond"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("s3://bucket/votes.zarr", "votes.zarr"),
+        ("https://host/votes.npy?key=hunter2/x.npy", "votes.npy"),
+        ("s3://me:hunter2@votes.zarr", "***@votes.zarr"),
+        ("s3://me:hun/ter2@votes.zarr", "***@votes.zarr"),
+        ("hunter2@votes?.csv", "hunter2@votes?.csv"),  # a path
+    ],
+)
+def test_a_name_keeps_a_secret(place: str, name: str) -> None:
+    assert name_of(place) == name
 
 
 def test_removed(folder: Folder) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from .arrayfiles import check_file, check_tree, why
-from .errors import InputError, MissingExtraError, masked_url, missing_extra
+from .errors import InputError, MissingExtraError, masked, masked_url, missing_extra
 from .scratch import Scratch
 
 _PART = ".part"
@@ -55,8 +55,11 @@ def check_here(argument: str, path: Any) -> None:
 
 
 def name_of(place: str) -> str:
-    """Return what a file or a folder is called: the last part of its path or URL."""
-    return PurePosixPath(place.partition("?")[0] if is_url(place) else place).name
+    """Return what a file or a folder is called: the last part of its path or URL.
+
+    That may be the store itself, with who asks and a password before it: no name has these.
+    """
+    return PurePosixPath(masked_url(place).partition("?")[0] if is_url(place) else place).name
 
 
 @dataclass(frozen=True)
@@ -310,12 +313,13 @@ def _reachable(place: str, what: str | None) -> Iterator[None]:
         raise
     except ImportError as error:  # fsspec knows the protocol, and lacks what speaks it
         lacks = getattr(error.__cause__ or error, "name", None)
-        said = f"pip install {lacks.partition('.')[0]}" if lacks else why(error)
+        said = f"pip install {lacks.partition('.')[0]}" if lacks else why(error, place)
         raise MissingExtraError(f"{lead} needs a library: {said}") from None
     except Exception as error:  # an OSError here, anything at all behind a URL
         if is_url(place) and isinstance(error, PermissionError):
             said = "access is denied"
         else:
-            said = getattr(error, "strerror", None) or why(error)
+            told = getattr(error, "strerror", None) or ""
+            said = masked(told, place) or why(error, place)
         rule = f"{shown} cannot be reached: {said}"
         raise (InputError(rule) if what is None else InputError(what, rule)) from None
