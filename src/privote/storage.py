@@ -27,7 +27,8 @@ _PART = ".part"
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
 _STEP = 1 << 22  # bytes that are copied at once
 # What tells one version of an object from another, as stores call it.
-_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
+_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "Last-Modified")
+_VERSIONS += ("Content-MD5", "Digest")
 
 
 def is_url(place: Any) -> bool:
