@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import uuid
 from pathlib import Path
 
 import pytest
 
+from privote.ballots import Ballots
 from privote.errors import InputError
 from privote.storage import Folder, as_place, is_url, name_of, open_binary, stamp
 
@@ -64,8 +66,10 @@ def test_a_name_keeps_a_secret(place: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "version",
-    ["ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "Last-Modified"]
-    + ["Content-MD5", "Digest"],
+    [
+        *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
+        *("Last-Modified", "Content-MD5", "Digest"),
+    ],
 )
 def test_a_version_of_the_same_size_is_another_file(
     version: str, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +80,19 @@ def test_a_version_of_the_same_size_is_another_file(
     before = stamp("https://host/votes.parquet")
     told[version] = "Mon, 16 Nov 2026 10:00:01 GMT"
     assert stamp("https://host/votes.parquet") != before
+
+
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_a_url_of_this_machine_is_a_path(scheme: str, tmp_path: Path) -> None:
+    """What is no file of its own is refused by its path: a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "votes.npy")
+    (tmp_path / "votes.zarr").mkdir()
+    os.mkfifo(tmp_path / "votes.zarr" / "zarr.json")
+    assert as_place(f"{scheme}://{tmp_path}/votes.npy") == f"{tmp_path}/votes.npy"
+    assert as_place(f"{scheme}://votes.npy") == str(Path("votes.npy").absolute())
+    for name in ("votes.npy", "votes.zarr"):
+        with pytest.raises(InputError, match="named pipe"):
+            Ballots.of(f"{scheme}://{tmp_path}/{name}")
 
 
 def test_removed(folder: Folder) -> None:

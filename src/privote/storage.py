@@ -25,10 +25,13 @@ from .scratch import Scratch
 
 _PART = ".part"
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
+_HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths are
 _STEP = 1 << 22  # bytes that are copied at once
 # What tells one version of an object from another, as stores call it.
-_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "Last-Modified")
-_VERSIONS += ("Content-MD5", "Digest")
+_VERSIONS = (
+    *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
+    *("Last-Modified", "Content-MD5", "Digest"),
+)
 
 
 def is_url(place: Any) -> bool:
@@ -39,8 +42,10 @@ def is_url(place: Any) -> bool:
 def as_place(place: Any, what: str = "path") -> str:
     """Return a path or a URL as text; a path from the root, so that every process finds it."""
     if is_url(place):
-        url = str(place).rstrip("/")
-        return url.removeprefix("file://") if url.startswith("file:///") else url
+        here = _HERE.match(place)
+        if here is None:
+            return str(place).rstrip("/")
+        place = place[here.end() :]
     try:
         return str(Path(place).absolute())
     except TypeError:
