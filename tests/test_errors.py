@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,3 +66,10 @@ def test_no_message_repeats_what_a_url_keeps_secret(url: str, shown: str) -> Non
     ):
         assert "hunter2" not in str(error) + str(error.shown)
         assert shown in str(error)
+
+
+@pytest.mark.parametrize("mark", " '\"<>\t")
+def test_a_secret_may_have_any_character(mark: str) -> None:
+    for url in (f"s3://me:a{mark}hunter2@bucket/v.csv", f"s3://bucket/v.csv?key=a{mark}hunter2"):
+        for value in (url, Path(url)):
+            assert "hunter2" not in str(InputError("votes", "must be a file", value))

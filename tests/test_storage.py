@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import uuid
 from pathlib import Path
 
 import pytest
 
+from privote.ballots import Ballots
 from privote.errors import InputError
-from privote.storage import Folder, as_place, is_url, open_binary
+from privote.storage import Folder, as_place, is_url, name_of, open_binary, stamp
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -46,6 +48,51 @@ def test_what_is_written_is_read(folder: Folder) -> None:
     with open_binary(f"{folder.place}/a") as stream:
         stream.seek(3)
         assert stream.read() == b"ond"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("s3://bucket/votes.zarr", "votes.zarr"),
+        ("https://host/votes.npy?key=hunter2/x.npy", "votes.npy"),
+        ("s3://me:hunter2@votes.zarr", "***@votes.zarr"),
+        ("s3://me:hun/ter2@votes.zarr", "***@votes.zarr"),
+        ("hunter2@votes?.csv", "hunter2@votes?.csv"),  # a path
+    ],
+)
+def test_a_name_keeps_a_secret(place: str, name: str) -> None:
+    assert name_of(place) == name
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
+        *("Last-Modified", "Content-MD5", "Digest"),
+    ],
+)
+def test_a_version_of_the_same_size_is_another_file(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Web servers tell when a file changed; some of them nothing else."""
+    told = {"type": "file", "size": 8, version: "Mon, 16 Nov 2026 10:00:00 GMT"}
+    monkeypatch.setattr("privote.storage._facts", lambda *_: told)
+    before = stamp("https://host/votes.parquet")
+    told[version] = "Mon, 16 Nov 2026 10:00:01 GMT"
+    assert stamp("https://host/votes.parquet") != before
+
+
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_a_url_of_this_machine_is_a_path(scheme: str, tmp_path: Path) -> None:
+    """What is no file of its own is refused by its path: a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "votes.npy")
+    (tmp_path / "votes.zarr").mkdir()
+    os.mkfifo(tmp_path / "votes.zarr" / "zarr.json")
+    assert as_place(f"{scheme}://{tmp_path}/votes.npy") == f"{tmp_path}/votes.npy"
+    assert as_place(f"{scheme}://votes.npy") == str(Path("votes.npy").absolute())
+    for name in ("votes.npy", "votes.zarr"):
+        with pytest.raises(InputError, match="named pipe"):
+            Ballots.of(f"{scheme}://{tmp_path}/{name}")
 
 
 def test_removed(folder: Folder) -> None:

@@ -257,6 +257,34 @@ def test_a_store_that_refuses_is_one_sentence(
     assert str(caught.value) == f"votes file {asked!r} cannot be reached: {message}"
 
 
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+@pytest.mark.parametrize("user", ["me:hunter2@bucket", "me:hun/ter2@bucket"])
+@pytest.mark.parametrize("good", [0, 1, 2, 3, 4, 5, 6])
+def test_what_a_library_makes_of_a_secret_is_not_repeated(
+    good: int, user: str, kind: str, store: Any, tmp_path: Path, votes: np.ndarray
+) -> None:
+    """Object stores take ``user:password@bucket`` for the name of a bucket, and say so."""
+    asked: list[str] = []
+
+    def refuse(name: str) -> None:
+        asked.append(name)
+        if len(asked) > good:
+            raise ValueError("Invalid bucket name 'me:hunter2@bucket', nor 'me:hun', nor bter2")
+
+    store.url += f"/{user}"
+    url = store.put(write(kind, tmp_path, votes))
+    store.fails = refuse
+
+    def read() -> None:
+        while True:
+            pv.Ballots.of(url).to_array()  # type: ignore[attr-defined]
+
+    with pytest.raises(pv.InputError) as caught:
+        read()
+    assert "ValueError" in str(caught.value)
+    assert not any(part in str(caught.value) for part in ("hunter2", "hun", "ter2"))
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".zarr", ".parquet", ".csv", ".xls", ""])
 def test_what_is_not_in_a_store_does_not_exist(suffix: str, store: Any) -> None:
     with pytest.raises(pv.InputError, match=r"votes file 'failing://.*' does not exist"):

@@ -70,10 +70,13 @@ def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEE
         )
 
 
-def why(error: Exception) -> str:
-    """Return what a library says of a damaged file: one short line, without the file's bytes."""
+def why(error: Exception, place: str = "") -> str:
+    """Return what a library says of a damaged file: one short line, without the file's bytes.
+
+    Only what kind of error it is, where that repeats what the URL of its place keeps secret.
+    """
     said = " ".join(str(error).partition(" and header ")[0].split())
-    return masked(said)[:200] or type(error).__name__
+    return masked(said, place)[:200] or type(error).__name__
 
 
 def read_npy(path: str | os.PathLike[str]) -> Array:

@@ -20,14 +20,18 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from .arrayfiles import check_file, check_tree, why
-from .errors import InputError, MissingExtraError, masked_url, missing_extra
+from .errors import InputError, MissingExtraError, masked, masked_url, missing_extra
 from .scratch import Scratch
 
 _PART = ".part"
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
+_HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths are
 _STEP = 1 << 22  # bytes that are copied at once
 # What tells one version of an object from another, as stores call it.
-_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
+_VERSIONS = (
+    *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
+    *("Last-Modified", "Content-MD5", "Digest"),
+)
 
 
 def is_url(place: Any) -> bool:
@@ -38,8 +42,10 @@ def is_url(place: Any) -> bool:
 def as_place(place: Any, what: str = "path") -> str:
     """Return a path or a URL as text; a path from the root, so that every process finds it."""
     if is_url(place):
-        url = str(place).rstrip("/")
-        return url.removeprefix("file://") if url.startswith("file:///") else url
+        here = _HERE.match(place)
+        if here is None:
+            return str(place).rstrip("/")
+        place = place[here.end() :]
     try:
         return str(Path(place).absolute())
     except TypeError:
@@ -55,8 +61,11 @@ def check_here(argument: str, path: Any) -> None:
 
 
 def name_of(place: str) -> str:
-    """Return what a file or a folder is called: the last part of its path or URL."""
-    return PurePosixPath(place.partition("?")[0] if is_url(place) else place).name
+    """Return what a file or a folder is called: the last part of its path or URL.
+
+    That may be the store itself, with who asks and a password before it: no name has these.
+    """
+    return PurePosixPath(masked_url(place).partition("?")[0] if is_url(place) else place).name
 
 
 @dataclass(frozen=True)
@@ -310,12 +319,13 @@ def _reachable(place: str, what: str | None) -> Iterator[None]:
         raise
     except ImportError as error:  # fsspec knows the protocol, and lacks what speaks it
         lacks = getattr(error.__cause__ or error, "name", None)
-        said = f"pip install {lacks.partition('.')[0]}" if lacks else why(error)
+        said = f"pip install {lacks.partition('.')[0]}" if lacks else why(error, place)
         raise MissingExtraError(f"{lead} needs a library: {said}") from None
     except Exception as error:  # an OSError here, anything at all behind a URL
         if is_url(place) and isinstance(error, PermissionError):
             said = "access is denied"
         else:
-            said = getattr(error, "strerror", None) or why(error)
+            told = getattr(error, "strerror", None) or ""
+            said = masked(told, place) or why(error, place)
         rule = f"{shown} cannot be reached: {said}"
         raise (InputError(rule) if what is None else InputError(what, rule)) from None

@@ -66,7 +66,7 @@ class LazyCube(ABC):
         self._stamp = stamp(place)
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        with _readable(self._name, self._kind):
+        with _readable(self._name, self._kind, self._place):
             return self._slab(rows.start or 0, min(rows.stop, self.shape[0]))
 
     @abstractmethod
@@ -85,7 +85,7 @@ class LazyCube(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         check_same(self._place, self._name, self._stamp)
-        with _readable(self._name, self._kind):
+        with _readable(self._name, self._kind, self._place):
             self._opened = self._open()
 
 
@@ -103,14 +103,14 @@ def check_same(place: str, name: str, was: tuple[int, str]) -> None:
 
 
 @contextmanager
-def _readable(name: str, kind: str) -> Iterator[None]:
+def _readable(name: str, kind: str, place: str = "") -> Iterator[None]:
     """Turn whatever a library makes of a damaged file into one sentence."""
     try:
         yield
     except (InputError, MissingExtraError):
         raise
     except Exception as error:  # zarr and pyarrow have their own error trees, and leave them
-        raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
+        raise BallotError(name, f"is not a readable {kind}: {why(error, place)}") from None
 
 
 def open_zarr(place: str) -> LazyCube:
@@ -135,7 +135,7 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str, Sizes]:
     shape, chunks, width = sizes = _check(facts)
     check_unpacked(f"a chunk of {name}", 0, math.prod(chunks) * width)
     check_unpacked(name, stored, math.prod(shape) * width, _SQUEEZED)
-    with _readable(name, _ZARR):
+    with _readable(name, _ZARR, at.place):
         if len(at.read(".zattrs", _MOST_NAMES + 1) if at.exists(".zattrs") else b"") > _MOST_NAMES:
             raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
         # The array itself, not through its group, whose copy of the metadata nobody has judged.
@@ -215,7 +215,7 @@ def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, str, dict[str, 
 
 
 def _json(folder: Folder, kept: str, name: str) -> dict[str, Any]:
-    with _readable(name, _ZARR):
+    with _readable(name, _ZARR, folder.place):
         data = folder.read(kept, _MOST_METADATA + 1)
         if len(data) > _MOST_METADATA:
             raise ValueError(f"its metadata has more than {_MOST_METADATA} bytes")
@@ -292,7 +292,7 @@ def open_parquet(place: str, threshold: Threshold) -> LazyCube:
     name, stored = name_of(place), size_of(place, "votes file")
     place = as_place(place)
     table = _parquet(place, name)
-    with _readable(name, _PARQUET):
+    with _readable(name, _PARQUET, place):
         labels = _label_columns(name, table.schema_arrow)
         held = table.metadata
         for group in range(table.num_row_groups):
@@ -311,7 +311,7 @@ def _parquet(place: str, name: str) -> Any:
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_extra("files", "reading Parquet") from None
-    with _readable(name, _PARQUET):
+    with _readable(name, _PARQUET, place):
         source = open_binary(place, "votes file") if is_url(place) else place
         return pq.ParquetFile(source, page_checksum_verification=True)
 

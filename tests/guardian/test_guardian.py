@@ -11,7 +11,9 @@ import pytest
 
 import privote as pv
 from privote import ballots as room
+from privote.errors import MissingExtraError
 from privote.ledger.chain import canonical
+from privote.workers import WorkerLostError
 
 NAMES = ["north", "east", "south", "west"]
 MECHANISM = pv.BinaryVoting(sigma=5.0)
@@ -292,3 +294,32 @@ def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
     for name in ("mechanism", "budget", "guarantee", "orders"):
         with pytest.raises(AttributeError):
             setattr(door, name, None)
+
+
+# -- after the charge ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "ptr"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pv.InputError("votes file", "'s3://bucket/votes.parquet' cannot be reached"),
+        MissingExtraError("reading Zarr needs the extra [files]"),
+        WorkerLostError("a worker died in the middle of its work"),
+    ],
+)
+def test_whatever_keeps_votes_from_being_read_after_the_charge_says_that_it_is_charged(
+    guarantee: str, error: Exception, ledger: pv.Ledger
+) -> None:
+    """A worker that cannot open a file raises what elsewhere means that nothing was charged."""
+
+    def rows(start: int, stop: int) -> Any:
+        if any(entry["kind"] == "charge" for entry in ledger.published()):
+            raise error
+        return cube(1, 1, 0, 0, queries=2)[start:stop]
+
+    ballots = pv.Ballots((2, 4, 3), rows, missing=False)
+    with pytest.raises(pv.ChargedError, match=r"the budget is charged, but .*: ") as caught:
+        label(ledger, ballots, None, guarantee=guarantee, queries=2)  # type: ignore[arg-type]
+    assert caught.value.__cause__ is error
+    assert str(error) in str(caught.value)

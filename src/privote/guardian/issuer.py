@@ -13,10 +13,11 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
-from ..errors import BallotError, ChargedError, InputError
+from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
+from ..workers import WorkerLostError
 from .accounts import Accounts
 from .ahead import Counter
 
@@ -134,11 +135,12 @@ class Issuer:
 def charged() -> Iterator[None]:
     """Have it said that the budget is charged by now, where votes cannot be read any more.
 
-    Bad votes are found before that; a disk or a connection may still fail after it.
+    Bad votes are found before that; a disk, a connection or a worker may still fail after it, with
+    what elsewhere means that nothing was charged.
     """
     try:
         yield
-    except BallotError as error:
+    except (InputError, MissingExtraError, WorkerLostError) as error:
         raise ChargedError(
             f"the budget is charged, but the votes cannot be read to the end: {error}"
         ) from error

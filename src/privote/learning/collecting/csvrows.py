@@ -15,7 +15,7 @@ from ...arrayfiles import why
 from ...datasets.records import RawTable
 from ...errors import InputError
 from ...sheets import is_gap, name_in
-from ...storage import open_binary
+from ...storage import name_of, open_binary
 
 _FIRST = 1 << 20  # bytes of a header
 Mark = tuple[int, int]  # where a row begins: the byte and the line
@@ -35,7 +35,7 @@ class Layout:
     @property
     def name(self) -> str:
         """What messages call the file."""
-        return Path(self.place).name
+        return name_of(self.place)
 
     def is_row(self, row: list[str], line: int) -> bool:
         """Return whether cells are a row of this table: a blank line is none."""

@@ -23,7 +23,7 @@ from ...datasets.records import RawTable
 from ...datasets.tables import columns_of
 from ...errors import InputError, missing_extra
 from ...sheets import columns_in_words, is_frame, is_gap
-from ...storage import as_place, is_url, open_binary
+from ...storage import as_place, is_url, name_of, open_binary
 from ...streamed import open_array
 from ..rows import count_rows, row_size
 from . import csvrows
@@ -106,7 +106,7 @@ class _Stored(Part):
     def load(self) -> Given:
         found = _PARTS[Path(self.place).suffix](self)
         if _stamp(self.place) != self.stamp:  # after reading: what was read is what was there
-            raise InputError(f"{Path(self.place).name} changed since collecting began")
+            raise InputError(f"{name_of(self.place)} changed since collecting began")
         if isinstance(found, RawTable):
             chosen = found if self.columns is None else found.only(self.columns)
             return Table(chosen, self.numeric)
@@ -218,7 +218,7 @@ def _open_file(place: str, columns: tuple[str, ...] | None) -> Rows:
     size: float
     if suffix in (".npy", ".npz", ".zarr"):
         if columns is not None:
-            raise InputError("columns", f"goes with a table, and {Path(place).name} is an array")
+            raise InputError("columns", f"goes with a table, and {name_of(place)} is an array")
         array = _array(place, stored.digest)
         count, size = int(array.shape[0]), row_size(array) * array.dtype.itemsize
     elif suffix == ".parquet":
@@ -234,7 +234,7 @@ def _open_file(place: str, columns: tuple[str, ...] | None) -> Rows:
         _check_columns(place, columns, layout.header)
         stored = replace(stored, layout=layout, numeric=layout.numeric)
         count, size = layout.count, _TEXT * layout.bytes / max(1, layout.count)
-    name = Path(place).name
+    name = name_of(place)
     if not count:
         raise InputError("rows", f"must hold at least one, and {name} holds none")
     return Rows(name=name, count=count, row_bytes=size, digest=stored.digest, stored=stored)
@@ -245,7 +245,7 @@ def _check_columns(place: str, wanted: Sequence[str] | None, held: Sequence[str]
         if name not in held:
             raise InputError(
                 "columns",
-                f"must be in {Path(place).name}, which has {columns_in_words(held)[0]}",
+                f"must be in {name_of(place)}, which has {columns_in_words(held)[0]}",
                 name,
             )
 
@@ -281,7 +281,7 @@ def _array(place: str, digest: str) -> Any:
         arrays = ArrayFile(place)
         if "X" not in arrays:
             raise InputError(
-                f"{Path(place).name} must have the array 'X', it has {', '.join(arrays.names)}"
+                f"{name_of(place)} must have the array 'X', it has {', '.join(arrays.names)}"
             )
         array: Any = arrays.read("X", mapped=True)
     elif suffix == ".zarr":
@@ -290,9 +290,9 @@ def _array(place: str, digest: str) -> Any:
         far = is_url(place)
         array = None if far else read_npy(place)
         if far or array.flags.c_contiguous:  # read, not mapped: pages that were seen would stay
-            array = NpyStream(partial(open_binary, place), Path(place).name)
+            array = NpyStream(partial(open_binary, place), name_of(place))
     if not array.shape:
-        raise InputError(f"{Path(place).name} must have rows, and is one number")
+        raise InputError(f"{name_of(place)} must have rows, and is one number")
     return array
 
 
@@ -313,7 +313,7 @@ def _parquet(place: str, digest: str) -> Any:
     except InputError:
         raise
     except Exception as error:  # whatever Arrow calls it
-        raise InputError(f"{Path(place).name} cannot be read: {why(error)}") from None
+        raise InputError(f"{name_of(place)} cannot be read: {why(error, place)}") from None
 
 
 def _unpacked(table: Any) -> int:
@@ -328,7 +328,7 @@ def _row_group(place: str, digest: str, group: int, columns: tuple[str, ...] | N
     try:
         return _parquet(place, digest).read_row_group(group, columns=wanted)
     except Exception as error:
-        raise InputError(f"{Path(place).name} cannot be read: {why(error)}") from None
+        raise InputError(f"{name_of(place)} cannot be read: {why(error, place)}") from None
 
 
 def _parquet_part(part: _Stored) -> RawTable:
@@ -344,7 +344,7 @@ def _parquet_part(part: _Stored) -> RawTable:
         first = behind
     whole = pa.concat_tables(found)
     columns = {name: whole[name].to_numpy() for name in whole.column_names}
-    return RawTable(Path(part.place).name, columns, np.arange(part.start, part.stop), "row")
+    return RawTable(name_of(part.place), columns, np.arange(part.start, part.stop), "row")
 
 
 def _csv_part(part: _Stored) -> RawTable:
