@@ -31,7 +31,8 @@ INTRO = (
     "\n\n"
     "Where the paper's data is not at hand an electorate made after its published statistics "
     'stands in for it; "made" says so. Brackets hold the lowest and highest of the seeds; hollow '
-    "marks in plots are the paper's own numbers. Queries counted by data-dependent cost compare "
+    "marks in plots are the paper's own numbers. L2-DI and L1-DI are Tau voting, clipped in l2 or "
+    "l1, at the price that looks at no vote. Queries counted by data-dependent cost compare "
     "accountants: such a count must not be released."
 )
 

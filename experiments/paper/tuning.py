@@ -167,7 +167,8 @@ def compare_verdict(facts: Facts) -> Verdict:
     )
     every = all(ok.values()) and all(data.values())
     return (HOLDS if every else PART if any(data.values()) else FAILS), (
-        f"{STAND_IN}At σ = 9: {paper}; exactly {exact}. Data-dependent is ahead of "
+        "On an electorate made after VOC's published statistics, at σ = 9: "
+        f"{paper}; exactly {exact}. Data-dependent is ahead of "
         f"data-independent in {sum(data.values())} of 2 accountings; l2 is ahead of l1 "
         + (
             "too."
@@ -322,7 +323,8 @@ def ensemble_noise_verdict(facts: Facts) -> Verdict:
     adds = all(after > before for before, after in gate.values())
     good = first - at_nine < 0.02, few[0] - few[2] > first - at_nine, adds
     return (HOLDS if all(good) else PART if any(good) else FAILS), (
-        f"{STAND_IN}50 voters have BAC {at_nine:.3f} at σ = 9 ({first:.3f} at 1); ten have "
+        "On an electorate made after CheXpert's published statistics 50 voters have BAC "
+        f"{at_nine:.3f} at σ = 9 ({first:.3f} at 1); ten have "
         f"{few[1]:.3f} at σ = 5 ({few[0]:.3f} at 1). A gate (T = 50, σ_T = 30, σ = 7) "
         f"{'adds labels' if adds else 'does not add labels'}: {gate['paper'][0]} become "
         f"{gate['paper'][1]} in the paper's accounting, {gate['exact'][0]} become "
