@@ -369,6 +369,7 @@ def test_a_standby_that_lagged_is_found_out_by_the_anchor(
     primary.wait_for("SELECT current_setting('synchronous_standby_names')", "")
     with closing(pv.Ledger.open(f"{primary.address}/postgres", beside=beside)) as ledger:
         pv.label(VOTES, ledger=ledger, **EVERY)
+        standby.wait_for("SELECT to_regclass('entries') IS NOT NULL")  # made on the primary
         standby.wait_for("SELECT count(*) >= 2 FROM entries")
         standby.stop()
         pv.label(VOTES, ledger=ledger, **EVERY)  # what is charged now does not arrive

@@ -194,7 +194,8 @@ class PollResult:
         promise = f"({rounded_up(self.epsilon)}, {rounded_up(self.delta)})"
         times = "e^epsilon"  # for an epsilon whose factor no number holds
         if self.epsilon < 700:
-            times = f"{float(rounded_up(math.exp(self.epsilon), 3)):,.4g}"
+            digits = 2 if self.epsilon < 4 else 0 if self.epsilon < 14 else None
+            times = rounded_up(math.exp(self.epsilon), 3, places=digits)
         lines = [
             f"What is published here is {promise}-differentially private: replace any one person's "
             f"ballot by any other, and no outcome becomes more than {times} times as likely, plus "
