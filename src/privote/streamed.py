@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,10 +65,19 @@ class LazyCube(ABC):
             )
         self._name, self._kind, self._place = name, kind, place
         self._stamp = stamp(place)
+        self._sums: dict[tuple[int, int], int] = {}
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        start, stop = rows.start or 0, min(rows.stop, self.shape[0])
         with _readable(self._name, self._kind, self._place):
-            return self._slab(rows.start or 0, min(rows.stop, self.shape[0]))
+            slab = self._slab(start, stop)
+        # Votes are read once to be checked, before anything is charged, and once to be counted. A
+        # chunk that was lost between would be votes of no, here or where a worker reads it.
+        found = zlib.crc32(slab.tobytes())
+        if self._sums.setdefault((start, stop), found) != found:
+            rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
+            raise BallotError(self._name, rule)
+        return slab
 
     @abstractmethod
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:

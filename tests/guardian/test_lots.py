@@ -136,6 +136,18 @@ def test_a_file_that_changed_is_not_counted(kind: str, tmp_path: Path) -> None:
         received(sent)
 
 
+@pytest.mark.parametrize("where", ["here", "at a worker"])
+def test_a_chunk_that_was_lost_is_not_counted_as_noes(where: str, tmp_path: Path) -> None:
+    path = stored("zarr", tmp_path / "here")
+    seating = Seating(Ballots.of(path), None, 4)
+    sent = seating.sent()
+    assert sent is not None
+    (lot,) = seating.lots()
+    next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
+    with pytest.raises(BallotError, match=r"votes.zarr is not what it was when it was checked"):
+        (seating if where == "here" else received(sent)).block(lot)
+
+
 @pytest.mark.parametrize("kind", ["zarr", "parquet"])
 def test_what_is_in_this_memory_only_goes_along_instead(kind: str, tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
