@@ -25,6 +25,8 @@ from .release import Release
 from .storage import check_here
 from .workers import on_workers
 
+_NO_FURTHER = "the run that is finished here got no further"
+
 
 def label(
     votes: Any,
@@ -148,7 +150,12 @@ def label(
             release, _ = draft.together()
             made_by = mechanism if isinstance(mechanism, Mechanism) else None
             release = expected(
-                release, made_by or mechanism_of(release.mechanism), yes=yes, paced=queries is None
+                release,
+                made_by or mechanism_of(release.mechanism),
+                yes=yes,
+                paced=queries is None,
+                # A draft does not tell whether it stopped by itself or was broken off.
+                why=_NO_FURTHER if release.answered < (release.asked or 0) else None,
             )
         else:
             ballots = Ballots.of(votes, threshold=threshold)

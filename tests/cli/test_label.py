@@ -416,7 +416,9 @@ def test_a_store_that_fails_after_the_charge_is_said(
     done = run(*flags)
     assert done.exit_code == 6, done.stderr
     assert "labels of 8 queries are safe" in done.stderr
-    assert run(*flags, "--resume").exit_code == 0
+    done = run(*flags, "--resume")
+    assert done.exit_code == 0
+    assert "the run that is finished here got no further" in " ".join(done.stderr.split())
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 9
 
 
