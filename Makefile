@@ -66,7 +66,7 @@ faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack ful
 advice: $(STAMP) ## compare advice with every setting on 3,264 electorates; keeps the result
 	$(call keep,benchmarks/bench_advice.py)
 
-bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the results (about 20 minutes)
+bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the results (about 25 minutes)
 	$(foreach script,$(filter-out %/bench_curves.py,$(BENCHES)),$(call keep,$(script)))
 	$(call keep,benchmarks/bench_curves.py --plot $(CURVES))
 	$(call keep,benchmarks/scale.py)

@@ -90,14 +90,14 @@ def curve(name: str, axis: str, sizes: list[int]) -> Iterator[tuple[int, float]]
             return
 
 
-def exponent(points: list[tuple[int, float]]) -> tuple[float, int]:
-    """Return the slope of what grows, and from how many sizes."""
+def exponent(points: list[tuple[int, float]]) -> tuple[str, int]:
+    """Return the slope of what grows, in words, and from how many sizes."""
     fixed = points[0][1]
     grown = [(size, took - fixed) for size, took in points if took >= TELLING * fixed]
     if len(grown) < 2:
-        return float("nan"), len(grown)
+        return "not told", len(grown)
     sizes, times = np.log(np.array(grown)).T
-    return float(np.polyfit(sizes, times, 1)[0]), len(grown)
+    return f"exponent {np.polyfit(sizes, times, 1)[0]:.3f}", len(grown)
 
 
 def plot(found: dict[tuple[str, str], list[tuple[int, float]]], path: Path) -> None:
@@ -112,7 +112,7 @@ def plot(found: dict[tuple[str, str], list[tuple[int, float]]], path: Path) -> N
     for panel, axis in zip(panels, AXES, strict=True):
         for (name, along), points in found.items():
             if along == axis:
-                label = f"{name}: exponent {exponent(points)[0]:.2f}"
+                label = f"{name}: {exponent(points)[0]}"
                 panel.loglog(*zip(*points, strict=True), "o-", markersize=4, label=label)
         rest = " × ".join(f"{BASE[other]} {other}" for other in AXES if other != axis)
         panel.set_xlabel(f"{axis} ({rest})")
@@ -139,7 +139,7 @@ def main() -> None:
             found[name, axis] = points
             line = ", ".join(f"{size:,}: {took:.3g} s" for size, took in points)
             power, told = exponent(points)
-            print(f"{name} in {axis}: exponent {power:.3f} by {told} sizes ({line})", flush=True)
+            print(f"{name} in {axis}: {power} by {told} sizes ({line})", flush=True)
     if arguments.plot is not None:
         plot(found, arguments.plot)
 
