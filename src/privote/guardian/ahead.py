@@ -32,7 +32,8 @@ from .lots import Lot, Seating, carried, received
 
 Some = TypeVar("Some")
 
-_WAVE = 4  # lots that a worker gets at once
+_WAVE = 4  # lots that a thread gets at once
+_FAR = 32  # that another process gets: handing them out takes a while, whatever they are
 _NOBODY: Counts = np.zeros(0, np.int64)
 _LOSSES = 2  # times that the same lots may lose their workers
 
@@ -167,15 +168,16 @@ class Counter:
         if workers < 2:
             yield from ((lot, None) for lot in chain(few, lots))
             return
-        work = self._here
+        work, wave = self._here, _WAVE
         all_lots: Iterator[Lot] = chain(few, lots)
         if not getattr(backend, "supports_sharedmem", False):
+            wave = _FAR
             sent = self._seating.sent()
             work = replace(self._here, seating=sent)
             if sent is None:
                 all_lots = (carried(lot, self._seating) for lot in all_lots)
-        results = _in_order(work, tasks(all_lots), check, workers)
-        with closing(_ahead(results, backend, workers)) as found:
+        results = _in_order(work, tasks(all_lots), check, workers, wave)
+        with closing(_ahead(results, backend, workers, wave)) as found:
             for task, result in found:
                 yield task.lot, (task, result)
 
@@ -230,6 +232,7 @@ def _in_order(
     tasks: Iterator[_Task],
     check: Callable[[_Task, Counted], _Task | None],
     workers: int,
+    wave: int,
 ) -> Generator[tuple[_Task, Counted], None, None]:
     """Yield each task with its result, in order; what ``check`` wants instead takes its place."""
     due: deque[_Turn] = deque()
@@ -248,7 +251,7 @@ def _in_order(
 
     waits = True
     while waits:
-        for result in _each_again(work, given(), workers):
+        for result in _each_again(work, given(), workers, wave):
             turn = asked.popleft()
             instead = None if turn.twice else check(turn.task, result)
             if instead is None:
@@ -263,7 +266,7 @@ def _in_order(
         waits = bool(again)
 
 
-def _each_again(work: _Work, tasks: Iterator[_Task], workers: int) -> Iterator[Counted]:
+def _each_again(work: _Work, tasks: Iterator[_Task], workers: int, wave: int) -> Iterator[Counted]:
     """Yield results in order; those of a worker that is lost are worked out once more."""
     waiting: deque[_Task] = deque()
     losses = 0
@@ -276,7 +279,7 @@ def _each_again(work: _Work, tasks: Iterator[_Task], workers: int) -> Iterator[C
 
     while True:
         try:
-            for result in each(work, given(), n_jobs=workers, prefer="threads", at_once=_WAVE):
+            for result in each(work, given(), n_jobs=workers, prefer="threads", at_once=wave):
                 waiting.popleft()
                 losses = 0
                 yield result
@@ -288,10 +291,10 @@ def _each_again(work: _Work, tasks: Iterator[_Task], workers: int) -> Iterator[C
 
 
 def _ahead(
-    items: Generator[Some, None, None], backend: Any, workers: int
+    items: Generator[Some, None, None], backend: Any, workers: int, wave: int
 ) -> Generator[Some, None, None]:
     """Yield items that a thread of its own asks for: a few of them before they are wanted."""
-    found: queue.Queue[tuple[bool, Any]] = queue.Queue(_WAVE * workers)
+    found: queue.Queue[tuple[bool, Any]] = queue.Queue(wave * workers)
     over = threading.Event()
 
     def put(good: bool, item: Any) -> None:
