@@ -12,7 +12,9 @@ from scipy.special import log_ndtr
 
 import privote as pv
 from privote.blocks import DenseBlock, PackedBlock
-from privote.mechanisms.cells import Ladder
+from privote.entropy import Entropy
+from privote.mechanisms import cells as cells_room
+from privote.mechanisms.cells import CellTally, Ladder
 
 ORDERS = np.array([1.5, 4.0, 32.0])
 GATE = pv.Gate(threshold=7, sigma=2.0)
@@ -91,3 +93,27 @@ def test_margins_are_held_in_few_bits_and_computed_in_many(voters: int, missing:
 def test_margins_of_few_voters_travel_as_bytes() -> None:
     tally = pv.BinaryVoting(sigma=2.0).tally(DenseBlock(np.zeros((1000, 50, 20), np.bool_), False))
     assert len(pickle.dumps(tally)) < 21_000
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("voters", [1, 63, 64, 127, 128, 600, 40_000])
+def test_a_margin_stands_where_it_stands_in_few_bits(voters: int, missing: bool) -> None:
+    ladder = Ladder(pv.BinaryVoting(sigma=3.0), voters, missing)
+    few = ladder.margins.astype(np.min_scalar_type(-voters - 1))  # fewer than its sum takes
+    assert (ladder.places(few) == np.arange(len(ladder.margins))).all()
+    assert (ladder.places(ladder.margins) == np.arange(len(ladder.margins))).all()
+
+
+@pytest.mark.parametrize("cells", [20, 900])
+def test_draws_do_not_tell_how_their_levels_were_found(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = pv.BinaryVoting(sigma=40.0, gate=pv.Gate(threshold=400, sigma=30.0))
+    margins = 2 * np.random.default_rng(0).integers(0, 601, (cells, 1)) - 600
+    drawn = []
+    for most in (1, 10**6):  # those that occur, unless cells are many; all
+        monkeypatch.setattr(cells_room, "_TABLE_VOTERS", most)
+        tally = CellTally(margins.astype(np.int16), 600, False)
+        drawn.append(mechanism.draw(tally, Entropy(seed=3)).tolist())
+    assert drawn[0] == drawn[1]
+    assert {label for row in drawn[0] for label in row} == {0, 1, -1}

@@ -205,10 +205,12 @@ class VoteMechanism(CellMechanism):
         return np.asarray(self._directed(margins, voters, missing, orders).max(axis=(1, 2)))
 
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-        if tally.voters > _TABLE_VOTERS:
+        # All margins there can be take less time than a search for those that there are, unless
+        # cells are few.
+        if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
         ladder = Ladder(self, tally.voters, tally.missing)
-        return ladder.margins, ladder.places(tally.margins)
+        return ladder.margins, ladder.places(tally.counted)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
@@ -320,9 +322,13 @@ class Ladder:
         """The margin at each level; without missing votes every other one cannot occur."""
         return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
 
-    def places(self, margins: npt.NDArray[Any]) -> Counts:
-        """Return where each margin stands among the levels."""
-        return np.asarray((margins + self.voters) // (3 - self.reach))
+    def places(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return where each margin stands among the levels, in as few bits as they come in."""
+        wide = np.promote_types(margins.dtype, np.min_scalar_type(-2 * self.voters - 1))
+        found = margins.astype(wide)
+        found += self.voters
+        found //= 3 - self.reach
+        return found
 
     def costs(self, levels: slice, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at some of the levels: (levels, orders)."""
