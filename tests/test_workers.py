@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from privote.workers import WorkerLostError, each, on_workers, one_thread
 
 def square(number: int) -> int:
     return number * number
+
+
+def whose(number: int) -> int:
+    """Return who works on this, after a while."""
+    time.sleep(0.002)
+    return os.getpid()
 
 
 def die_once(mark: str, number: int) -> int:
@@ -73,6 +81,35 @@ def test_a_dead_worker_is_said(tmp_path: Path) -> None:
     assert list(each(work, range(12))) == [*range(12)]
 
 
+def test_calls_that_lost_their_worker_are_made_again(tmp_path: Path) -> None:
+    work = partial(die_once, str(tmp_path / "mark"))
+    with on_workers("loky", 2):
+        assert list(each(work, range(40), at_once=16, losses=1)) == [*range(40)]
+    assert (tmp_path / "mark").exists()
+
+
+def test_rounds_grow() -> None:
+    """What comes of the first few calls may tell that the others are asked for otherwise."""
+    asked: list[int] = []
+
+    def given() -> Any:
+        for number in range(200):
+            asked.append(number)
+            yield number
+
+    with joblib.parallel_config("threading", n_jobs=2):
+        seen = [len(asked) for _ in each(square, given(), at_once=32)]
+    assert sorted(set(seen)) == [16, 48, 112, 176, 200]
+
+
+def test_work_is_shared_whatever_it_takes() -> None:
+    """joblib would guess how many short calls to give away at once, and leave all to one worker."""
+    with on_workers("loky", 2):
+        for _ in range(2):
+            seen = [*each(whose, range(64), at_once=32)]
+    assert len(set(seen)) == 2
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
 def test_dask_does_the_work_of_a_dead_worker_again(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
@@ -113,3 +150,32 @@ def test_linear_algebra_is_held_to_one_thread() -> None:
         pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
         assert pools
         assert all(pool["num_threads"] == 1 for pool in pools)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_memory_of_a_block_is_kept_for_the_next() -> None:
+    """Without, every array of some megabytes comes in pages that are not there yet."""
+    code = """
+import resource, sys
+import numpy as np
+from privote.workers import keep_memory
+if sys.argv[1] == "kept":
+    keep_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(1 << 21, np.uint8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+    plain = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}  # as Dask has it
+    found = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", code, how], env=plain, check=True, capture_output=True
+            ).stdout
+        )
+        for how in ("not", "kept")
+    ]
+    assert found[1] < 600 < found[0]  # 50 arrays of 512 pages, or one

@@ -6,17 +6,26 @@ up to ``backend``: processes of this machine (loky), or a cluster (Dask, Ray).
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import pickle
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
 from .errors import InputError, PrivoteError, missing_extra, shown, whole
 
 BACKENDS = ("loky", "dask", "ray")
+FAR = 128  # calls that another process gets at once where each is short: a round trip takes long
+LOSSES = 2  # times that the same calls may lose their workers, where they can be made again
 _ROUND = 8  # calls a worker gets at once where results cannot be had one by one
+_SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
+_LARGE = 1 << 25  # bytes; the most that glibc takes
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
 # What backends raise when a worker is gone, by name: none of them need be installed.
 _LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
 
@@ -39,21 +48,26 @@ def on_workers(
     backend
         "loky", "dask" or "ray"; None: whatever ``joblib.parallel_config`` says.
     count
-        How many workers; None: one, or on a cluster as many as it has.
+        How many workers; None: one, or on a cluster as many as it has; -1: as many as there are.
     address
         Of the scheduler of a cluster that runs; without one Dask and Ray are started here, and
         ended with the block.
     """
-    from joblib import parallel_config
-
     if backend not in (None, *BACKENDS):
         raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", backend)
     if address is not None and backend not in ("dask", "ray"):
         raise InputError("address", "is of a cluster: it goes with `backend=dask` or `backend=ray`")
-    if count is not None:
+    if count is None and backend is None:
+        yield
+        return
+    from joblib import cpu_count, parallel_config
+
+    if count == -1:
+        count = None if backend in ("dask", "ray") else int(cpu_count())
+    elif count is not None:
         whole("workers", count)
     if backend is None:
-        with parallel_config(n_jobs=count) if count is not None else ExitStack():
+        with parallel_config(n_jobs=count):
             yield
         return
     with ExitStack() as stack:
@@ -118,6 +132,21 @@ def _reached(what: str, address: str | None) -> Iterator[None]:
         raise InputError("address", f"leads to no scheduler of {what}: {why}", address) from None
 
 
+def told() -> tuple[Any, int]:
+    """Return where joblib is told to work, and on how many workers: here, unless told."""
+    if "joblib" not in sys.modules:  # then nobody has told it anything
+        return None, 1
+    from joblib import effective_n_jobs
+    from joblib.parallel import get_active_backend
+
+    return get_active_backend()[0], int(effective_n_jobs(None))
+
+
+def shares_memory(backend: Any) -> bool:
+    """Return whether workers of a backend are threads of this process."""
+    return bool(getattr(backend, "supports_sharedmem", False))
+
+
 def each(
     work: Callable[[Given], Result],
     given: Iterable[Given],
@@ -125,23 +154,44 @@ def each(
     n_jobs: int | None = None,
     prefer: str | None = None,
     at_once: int = _ROUND,
+    losses: int = 0,
 ) -> Iterator[Result]:
     """Yield ``work`` of everything given, in order; what is due later is not asked for yet.
+
+    Parameters
+    ----------
+    at_once
+        How many calls each worker gets, in the end, before the next ones are asked for: the first
+        rounds are smaller, since what comes of them may tell what else to ask for.
+    losses
+        How often the same calls may lose their workers; then they are made again.
 
     Raises
     ------
     WorkerLostError
-        If a worker dies and the backend does not start its work again by itself.
+        If a worker dies once more, and the backend does not start its work again by itself.
     """
     # Imported here because it takes a second that other uses of the package should not pay.
     from joblib import Parallel, delayed, effective_n_jobs
 
     workers = max(1, int(effective_n_jobs(n_jobs)))
-    together = at_once * workers if workers > 1 else 1  # one alone waits for nobody
-    calls = iter(given)
-    with _losses(), Parallel(n_jobs=n_jobs, prefer=prefer) as pool:
-        while some := list(islice(calls, together)):
-            yield from pool(delayed(work)(one) for one in some)
+    calls, lost, size = iter(given), 0, min(at_once, _ROUND)
+    due: deque[Given] = deque()
+    while True:
+        try:
+            with _losses(), Parallel(n_jobs, prefer=prefer, pre_dispatch="all") as pool:
+                while some := [*due, *islice(calls, size * workers if workers > 1 else 1)]:
+                    due, pool.batch_size = deque(some), max(1, size // _SHARES)
+                    for result in pool(delayed(work)(one) for one in some):
+                        due.popleft()
+                        lost = 0
+                        yield result
+                    size = min(2 * size, at_once)
+            return
+        except WorkerLostError:
+            lost += 1
+            if lost > losses:
+                raise
 
 
 @contextmanager
@@ -153,6 +203,27 @@ def _losses() -> Iterator[None]:
             said = shown(" ".join(str(error).split()))
             raise WorkerLostError(f"a worker died in the middle of its work: {said}") from error
         raise
+
+
+@lru_cache(maxsize=4)
+def received(data: bytes) -> Any:
+    """Return what was pickled for workers; a file is opened once in a process."""
+    return pickle.loads(data)
+
+
+@cache
+def keep_memory() -> None:
+    """Let this process keep the memory of some megabytes of votes for the next ones.
+
+    Without, every block begins with a thousand page faults. glibc learns it by itself, but late,
+    and not at all where its environment has a say in it, as in Dask's workers (mallopt(3)).
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another library, or another system
+        return
+    for option, value in ((_TRIM_THRESHOLD, 4 * _LARGE), (_MMAP_THRESHOLD, _LARGE)):
+        mallopt(option, value)
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def test_another_guardian_may_answer_in_between() -> None:
 
 def test_what_goes_wrong_while_counting_is_raised_and_ends_it() -> None:
     def rows(start: int, stop: int) -> Any:
-        if start >= 16:
+        if stop > 16:
             raise pv.errors.BallotError("the file is gone")
         return np.ones((stop - start, 2, 1), bool)
 

@@ -17,8 +17,9 @@ from privote import ballots as room
 from privote.ballots import Ballots, SparseBallots
 from privote.blocks import MISSING, DenseBlock
 from privote.errors import BallotError
-from privote.guardian.lots import Lot, Seating, carried, received, registered_blocks
+from privote.guardian.lots import Lot, Seating, carried, registered_blocks
 from privote.votefiles import write_packed
+from privote.workers import received
 
 
 def test_empty_seats_are_missing() -> None:

@@ -10,7 +10,6 @@ who does the work: the same votes give the same tallies, and the same draws unde
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -27,15 +26,14 @@ from ..ballots import BallotSource
 from ..blocks import Counts
 from ..mechanisms import Mechanism
 from ..surprises import effective, holds
-from ..workers import WorkerLostError, each
-from .lots import Lot, Seating, carried, received
+from ..workers import FAR, LOSSES, each, keep_memory, received, shares_memory, told
+from .lots import Lot, Seating, carried
 
 Some = TypeVar("Some")
 
 _WAVE = 4  # lots that a thread gets at once
-_FAR = 32  # that another process gets: handing them out takes a while, whatever they are
+_HELD = 1 << 28  # bytes of results that wait for their turn
 _NOBODY: Counts = np.zeros(0, np.int64)
-_LOSSES = 2  # times that the same lots may lose their workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +64,7 @@ class _Work:
     then: Callable[[Any], Any] | None
 
     def __call__(self, task: _Task) -> Counted:
+        keep_memory()
         seating = received(self.seating) if isinstance(self.seating, bytes) else self.seating
         block = task.lot.block if seating is None else seating.block(task.lot)
         assert block is not None
@@ -108,7 +107,7 @@ class Counter:
     ) -> None:
         self._reached = getattr(ballots, "reached", lambda queries: None)
         self._seating = Seating(ballots, places, registered or ballots.voters)
-        self._here = _Work(self._seating, mechanism, then)
+        self._here, self._labels = _Work(self._seating, mechanism, then), ballots.labels
 
     def lots(self) -> Iterator[Lot]:
         """Yield all queries in lots, by public sizes only."""
@@ -164,16 +163,18 @@ class Counter:
     ) -> Iterator[tuple[Lot, tuple[_Task, Counted] | None]]:
         """Yield every lot, with its task and result where workers have counted it ahead."""
         few = list(islice(lots, 2))
-        backend, workers = _workers() if len(few) > 1 else (None, 1)
+        backend, workers = told() if len(few) > 1 else (None, 1)
         if workers < 2:
             yield from ((lot, None) for lot in chain(few, lots))
             return
         work, wave = self._here, _WAVE
         all_lots: Iterator[Lot] = chain(few, lots)
-        if not getattr(backend, "supports_sharedmem", False):
-            wave = _FAR
+        if not shares_memory(backend):
             sent = self._seating.sent()
             work = replace(self._here, seating=sent)
+            # As many lots as a few hundred megabytes of results, and of ballots that go along, are.
+            held = 8 * few[0].queries * self._labels
+            wave = max(_WAVE, min(FAR, _HELD // (held * workers)))
             if sent is None:
                 all_lots = (carried(lot, self._seating) for lot in all_lots)
         results = _in_order(work, tasks(all_lots), check, workers, wave)
@@ -209,17 +210,6 @@ def _all_hold(task: _Task, found: Counted) -> None:
     return None
 
 
-def _workers() -> tuple[Any, int]:
-    """Return where joblib is told to work, and on how many workers: here, unless told."""
-    if "joblib" not in sys.modules:  # then nobody has told it anything
-        return None, 1
-    from joblib import effective_n_jobs
-    from joblib.parallel import get_active_backend
-
-    # Counting spends its time where other threads may run.
-    return get_active_backend(prefer="threads")[0], int(effective_n_jobs(None))
-
-
 @dataclass(eq=False)
 class _Turn:
     task: _Task
@@ -251,7 +241,7 @@ def _in_order(
 
     waits = True
     while waits:
-        for result in _each_again(work, given(), workers, wave):
+        for result in each(work, given(), n_jobs=workers, at_once=wave, losses=LOSSES):
             turn = asked.popleft()
             instead = None if turn.twice else check(turn.task, result)
             if instead is None:
@@ -264,30 +254,6 @@ def _in_order(
                 assert first.result is not None
                 yield first.task, first.result
         waits = bool(again)
-
-
-def _each_again(work: _Work, tasks: Iterator[_Task], workers: int, wave: int) -> Iterator[Counted]:
-    """Yield results in order; those of a worker that is lost are worked out once more."""
-    waiting: deque[_Task] = deque()
-    losses = 0
-
-    def given() -> Iterator[_Task]:
-        yield from list(waiting)
-        for task in tasks:
-            waiting.append(task)
-            yield task
-
-    while True:
-        try:
-            for result in each(work, given(), n_jobs=workers, prefer="threads", at_once=wave):
-                waiting.popleft()
-                losses = 0
-                yield result
-            return
-        except WorkerLostError:
-            losses += 1
-            if losses > _LOSSES:
-                raise
 
 
 def _ahead(

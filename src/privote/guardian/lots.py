@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import io
 import mmap
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from ..storage import stamp
 from ..streamed import check_same
 
 _LIGHT = 1 << 16  # bytes of an array that goes along with what reads a file
-_LARGE = 31 << 20  # bytes; glibc learns from no array of 32 MiB or more
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,16 +133,6 @@ def carried(lot: Lot, seating: Seating) -> Lot:
     if isinstance(block, DenseBlock) and not block.missing:
         block = PackedBlock(block.bits(), block.start)
     return replace(lot, block=block)
-
-
-@lru_cache(maxsize=4)
-def received(data: bytes) -> Seating:
-    """Return what :meth:`Seating.sent` has sent; a file is opened once in a process."""
-    # Whoever has freed a large array once, untouched as it may be, keeps memory of smaller ones
-    # (glibc's mallopt(3), M_MMAP_THRESHOLD): without, every lot begins with a thousand page faults.
-    np.empty(_LARGE, np.uint8)
-    found: Seating = pickle.loads(data)
-    return found
 
 
 def _cloudpickle() -> Any:
