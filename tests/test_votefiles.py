@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -446,3 +447,38 @@ def test_a_stream_that_is_no_array_is_refused(tmp_path: Path) -> None:
     for name, message in (("f.npy", "rows do not lie together"), ("n.npy", "does not begin as")):
         with pytest.raises(pv.InputError, match=f"{name} is not a readable .npy file.*{message}"):
             NpyStream(partial(open_binary, str(tmp_path / name)), name)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+@pytest.mark.parametrize("kind", ["zarr-group", "parquet"])
+def test_workers_check_votes(
+    kind: str, backend: str, votes: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slab by slab, as one alone does: the first wrong vote is the one that is said."""
+    monkeypatch.setattr(votefiles, "block_queries", lambda voters, labels: 5)
+    path = write(kind, tmp_path, votes)
+    with joblib.parallel_config(backend, n_jobs=2):
+        found = votefiles.read(path)
+    assert found.to_array().tolist() == votefiles.read(path).to_array().tolist()
+    wrong = votes.astype(np.int8)
+    wrong[[31, 12, 33], 2, 1] = 2
+    (tmp_path / "wrong").mkdir()
+    path, said = write(kind, tmp_path / "wrong", wrong), []
+    for workers in (1, 2):
+        with joblib.parallel_config(backend, n_jobs=workers):
+            with pytest.raises(pv.errors.BallotError, match="starts at query 10: ") as error:
+                votefiles.read(path)
+            said.append((str(error.value), error.value.sealed))
+    assert said[0] == said[1]
+
+
+def test_what_workers_checked_is_what_is_counted(
+    votes: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(votefiles, "block_queries", lambda voters, labels: 5)
+    path = write("zarr", tmp_path, votes)
+    with joblib.parallel_config("loky", n_jobs=2):
+        found = votefiles.read(path)
+    next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
+    with pytest.raises(pv.errors.BallotError, match="is not what it was when it was checked"):
+        found.part(0, 5)

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,8 @@ def label(
     force
         Replace the file if it exists.
     n_jobs, backend, address
-        How many workers count votes ahead, and where: ``"loky"`` (processes), ``"dask"`` or
-        ``"ray"``, at the address of a scheduler; threads of this process unless told, or what
+        How many workers check votes and count them ahead, and where: ``"loky"`` (processes of this
+        machine, unless told), ``"dask"`` or ``"ray"``, at the address of a scheduler; or what
         ``joblib.parallel_config`` says. Votes files must be where every worker finds them. Charges
         and draws are made here, in the order of the queries: labels and bill are the same for any
         number of workers, and where one dies.
@@ -145,7 +145,10 @@ def label(
     implied = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if implied is None else implied.pairs}
     claimed = draft if path is None else beside(path)
-    with drafted(claimed, asked, resume=resume, force=force) as draft:
+    if n_jobs not in (None, -1):
+        n_jobs = whole("n_jobs", n_jobs)
+    workers = nullcontext() if resume else on_workers(backend, n_jobs, address)
+    with drafted(claimed, asked, resume=resume, force=force) as draft, workers:
         if draft is not None and resume:
             release, _ = draft.together()
             made_by = mechanism if isinstance(mechanism, Mechanism) else None
@@ -175,7 +178,7 @@ def label(
                 **guesses,
             )
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
-            with _workers(n_jobs, backend, address), _opened(ledger) as book:
+            with _opened(ledger) as book:
                 chosen = settled(request, ballots, book, names)
                 if chosen.warning is not None:
                     warnings.warn(chosen.warning, PrivoteWarning, stacklevel=2)
@@ -220,21 +223,6 @@ def label(
             draft.finish()
     warn_of_quality(release)
     return release
-
-
-def _workers(
-    n_jobs: int | None, backend: str | None, address: str | None
-) -> AbstractContextManager[None]:
-    """Return the context in which so many workers count; -1 is as many as there are."""
-    if n_jobs is None and backend is None and address is None:
-        return nullcontext()
-    if n_jobs == -1:
-        from joblib import cpu_count
-
-        n_jobs = None if backend in ("dask", "ray") else int(cpu_count())
-    elif n_jobs is not None:
-        n_jobs = whole("n_jobs", n_jobs)
-    return on_workers(backend, n_jobs, address)
 
 
 @contextmanager

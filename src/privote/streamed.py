@@ -52,7 +52,14 @@ Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk,
 
 
 class LazyCube(ABC):
-    """A cube (queries, voters, labels) that gives consecutive queries."""
+    """A cube (queries, voters, labels) that gives consecutive queries.
+
+    Attributes
+    ----------
+    checksums
+        Of every run of queries that was read, here or by a worker: whoever reads it again finds
+        the same.
+    """
 
     shape: tuple[int, int, int]
     names = Names()
@@ -65,7 +72,7 @@ class LazyCube(ABC):
             )
         self._name, self._kind, self._place = name, kind, place
         self._stamp = stamp(place)
-        self._sums: dict[tuple[int, int], int] = {}
+        self.checksums: dict[tuple[int, int], int] = {}
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         start, stop = rows.start or 0, min(rows.stop, self.shape[0])
@@ -74,7 +81,7 @@ class LazyCube(ABC):
         # Votes are read once to be checked, before anything is charged, and once to be counted. A
         # chunk that was lost between would be votes of no, here or where a worker reads it.
         found = zlib.crc32(slab.tobytes())
-        if self._sums.setdefault((start, stop), found) != found:
+        if self.checksums.setdefault((start, stop), found) != found:
             rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
             raise BallotError(self._name, rule)
         return slab

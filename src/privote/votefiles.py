@@ -7,7 +7,9 @@ Parquet are read block by block. :mod:`privote.votesheets` reads CSV files and d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from .errors import BallotError, InputError, masked_url
 from .names import Listed, Names, listed
 from .storage import Folder, as_place, fetched, is_url, name_of
 from .votesheets import of_sheet
+from .workers import FAR, LOSSES, each, received, shares_memory, told
 
 if TYPE_CHECKING:
     from .streamed import LazyCube
@@ -148,23 +151,53 @@ def _votes_of(file: Path, arrays: ArrayFile) -> npt.NDArray[Any]:
 def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
     """Check an array that only gives slices, slab by slab, and keep reading it that way."""
     shape = check_shape(tuple(array.shape))
-    # A first pass that keeps nothing: what is wrong is found before anything is charged.
-    step = block_queries(*shape[1:])
+    bar = None if threshold is None else check_threshold(threshold, shape[2])
     missing = threshold is None
-    for start in range(0, array.shape[0], step):
-        try:
-            part = Ballots.from_array(np.asarray(array[start : start + step]), threshold=threshold)
-        except BallotError as error:
+    # A first pass that keeps nothing: what is wrong is found before anything is charged.
+    for rows, found in _checked(array, bar):
+        if isinstance(found, BallotError):
             raise BallotError(
-                f"in the block that starts at query {start}: {error}", sealed=error.sealed
-            ) from None
-        missing = part.missing
-    bar = None if threshold is None else check_threshold(threshold, array.shape[2])
+                f"in the block that starts at query {rows.start}: {found}", sealed=found.sealed
+            )
+        missing, array.checksums[rows.start, rows.stop] = found
 
-    def rows(start: int, stop: int) -> Votes:
+    def votes(start: int, stop: int) -> Votes:
         slab = np.asarray(array[start:stop])
-        if bar is not None:
-            return np.asarray(slab >= bar)
-        return as_votes(slab, missing)
+        return as_votes(slab, missing) if bar is None else np.asarray(slab >= bar)
 
-    return Ballots(shape, rows, missing=missing).named(array.names)
+    return Ballots(shape, votes, missing=missing).named(array.names)
+
+
+def _checked(array: LazyCube, bar: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield every slab's place, and what :class:`_Check` finds there: here, or on workers."""
+    queries, step = array.shape[0], block_queries(*array.shape[1:])
+    slabs = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
+    check = _Check(array, bar)
+    backend, workers = told() if len(slabs) > 1 else (None, 1)
+    if workers > 1 and not shares_memory(backend):
+        try:
+            check = _Check(pickle.dumps(array), bar)
+        except TypeError:  # no other process finds it
+            workers = 1
+    if workers < 2:
+        yield from ((rows, check(rows)) for rows in slabs)
+        return
+    found = each(check, slabs, n_jobs=workers, at_once=FAR, losses=LOSSES)
+    yield from zip(slabs, found, strict=True)
+
+
+@dataclass(frozen=True)
+class _Check:
+    """Checks a slab of an array: a pure function that can be sent away."""
+
+    array: LazyCube | bytes
+    bar: Any
+
+    def __call__(self, rows: slice) -> tuple[bool, int] | BallotError:
+        """Return whether votes can be missing, and the slab's checksum; or what is wrong."""
+        array = received(self.array) if isinstance(self.array, bytes) else self.array
+        try:
+            part = Ballots.from_array(np.asarray(array[rows]), threshold=self.bar)
+            return part.missing, array.checksums[rows.start, rows.stop]
+        except BallotError as error:
+            return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -174,7 +175,7 @@ def label(
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
     labels.
 
-    Votes of millions of queries are counted on --workers threads, processes or machines; charges
+    Votes of millions of queries are checked and counted by --workers processes or machines; charges
     and draws are made here, in the order of the queries. A worker that dies changes nothing.
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
@@ -192,6 +193,7 @@ def label(
     from privote.drafts import Draft, beside, complete, write_statement
     from privote.report.bill import write_label_page
     from privote.storage import name_of
+    from privote.workers import on_workers
 
     from .files import (
         LABEL_FILES,
@@ -232,7 +234,9 @@ def label(
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": name_of(votes)}
     stated = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if stated is None else stated.pairs}
-    with Draft(beside(output), asked, resume=resume, force=force) as draft:
+    # Workers check votes, and then count them.
+    hands = nullcontext() if resume else on_workers(backend, workers, address)
+    with Draft(beside(output), asked, resume=resume, force=force) as draft, hands:
         ballots: Any = None
         guess = None
         if not resume:
@@ -261,9 +265,6 @@ def label(
                 seed=seed,
                 output=draft,
                 resume=resume,
-                n_jobs=workers,
-                backend=backend,
-                address=address,
             )
         with complete(output, force=force) as part:
             write_labels(release, part)

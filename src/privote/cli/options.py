@@ -185,7 +185,7 @@ Backend = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="loky (processes here), dask or ray; votes are counted on threads unless told.",
+        help="loky (processes here, unless told), dask or ray.",
         rich_help_panel=_WHERE,
     ),
 ]
