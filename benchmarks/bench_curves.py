@@ -1,9 +1,11 @@
 """How time grows with queries, voters and labels; and with labels where there are 2^k outcomes.
 
-Votes lie in a packed file and are labelled under an allowance, with the noise that a release has.
-Prices depend on voters and labels and not on votes: they are worked out before, by a release of one
-query, and are not timed. Processor time in one thread, the least of some runs: at least two, and
-more until they take a second in all.
+Votes lie in a packed file and are labelled under an allowance that lasts for all of them, whatever
+their number: its epsilon protects nobody. With one that does, voters run out after a few queries,
+the others are empty, and larger sizes would have less to count. Prices depend on voters and labels
+and not on votes: they are worked out before, by a release of one query, and are not timed.
+Processor time in one thread, the least of some runs: at least two, and more until they take a
+second in all.
 
 The exponent says how time grows once there is something to do: of every time that of the smallest
 size is taken off, which is what is fixed, and a line is fitted to the logarithms at all sizes whose
@@ -39,6 +41,7 @@ MECHANISMS: dict[str, Callable[[int], pv.Mechanism]] = {
 ENOUGH = 1.0  # seconds of runs at one size
 TELLING = 5.0  # times the smallest time: from there on a size tells the exponent
 LONGEST = 10.0  # seconds; a larger size is not tried after one that takes as long
+LASTING = 1e9  # an epsilon with which nobody runs out
 
 
 def write_votes(path: Path, queries: int, voters: int, labels: int, yes: int = 3) -> None:
@@ -59,7 +62,7 @@ def seconds(mechanism: pv.Mechanism, size: dict[str, int], folder: Path) -> floa
         pv.label(
             path,
             mechanism=mechanism,
-            epsilon=8.0,
+            epsilon=LASTING,
             delta=1e-5,
             guarantee="allowance",
             queries="all",
