@@ -25,12 +25,14 @@ from comparison import peer, row
 
 from privote import BinaryVoting
 from privote.capc import launch
+from privote.capc.coalition import run_both_sides
 from privote.capc.models import SiteModel
 from privote.capc.programs import PEER, QUERIER, Program
 from privote.capc.quantise import quantise_model, quantise_rows
 from privote.capc.rehearsal import Rehearsal, lay_out
+from privote.capc.roles.base import Compute
 from privote.capc.roles.batches import ballot_programs, decision_programs, sliced
-from privote.capc.secure import LocalChannel, engine
+from privote.capc.secure import engine
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
@@ -83,29 +85,11 @@ def models(terms: Terms) -> dict[str, SiteModel]:
 
 def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) -> None:
     """Run one session of the engine between two threads, over unix sockets."""
-    failed: list[BaseException] = []
-    with tempfile.TemporaryDirectory() as folder:
-        ends = LocalChannel.pair(folder)
-
-        def run(side: str, inputs: Inputs, channel: Any) -> None:
-            try:
-                engine("spu-cheetah").run(programs, side, inputs, channel, deadline=600.0)
-            except BaseException as error:
-                failed.append(error)
-                channel.close()
-
-        sides = [
-            threading.Thread(target=run, args=(side, inputs, channel))
-            for side, inputs, channel in ((QUERIER, querier, ends[0]), (PEER, peer_inputs, ends[1]))
-        ]
-        for side in sides:
-            side.start()
-        for side in sides:
-            side.join()
-        for end in ends:
-            end.close()
-    if failed:
-        raise failed[0]
+    run_both_sides(
+        engine("spu-cheetah"),
+        Compute("bare", PEER, QUERIER, programs, querier, 600.0),
+        Compute("bare", QUERIER, PEER, programs, peer_inputs, 600.0),
+    )
 
 
 def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:

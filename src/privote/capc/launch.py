@@ -12,8 +12,8 @@ from ..ledger import Ledger
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .models import SiteModel
-from .quantise import quantise_rows
 from .roles.answering import AnsweringParty
+from .roles.batches import batch_rows
 from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
 from .secure.base import engine
@@ -39,7 +39,7 @@ def answering(site: Site, log: Log) -> Driver:
     site.check_for(ANSWERING)
     assert site.model is not None
     model = SiteModel.load(site.model)
-    role = AnsweringParty.serving(site.terms, site.name, model, site.engine, Entropy(site.seed))
+    role = AnsweringParty(site.terms, site.name, model, site.engine, Entropy(site.seed))
     return _driver(site, role, log)
 
 
@@ -48,7 +48,7 @@ def querying(site: Site, X: Any, log: Log, *, baseline: npt.ArrayLike | None = N
     site.check_for(QUERYING)
     assert site.state is not None
     terms = site.terms
-    rows = quantise_rows(X, features=terms.features, bound=terms.bound, bits=terms.bits)
+    rows = batch_rows(X, terms)  # before anything is made
     journal = QuerierJournal(journal_of(site), terms.promise(), site.name)
     role = QueryingParty(
         terms,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, PeerError
+from ..errors import PeerError
 from . import launch
 from .rehearsal import LISTENING
 from .roles.batches import LabelledBatch
@@ -133,10 +133,6 @@ def ask(
     site: Site, X: Any, *, baseline: npt.ArrayLike | None = None
 ) -> tuple[dict[str, Any], LabelledBatch]:
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
-    queries, most = X.shape[0], site.terms.most_queries
-    if queries > most:
-        rule = f"must have at most {most} rows (most_queries of the terms): ask in several batches"
-        raise InputError("X", rule, queries)
     began = time.monotonic()
     with Log() as log:
         _begin(site, log)

@@ -36,7 +36,7 @@ from ..programs import PEER
 from ..secure.base import CLEAR
 from ..terms import Terms
 from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .batches import decision_programs, decision_session, offsets, sliced, words
+from .batches import decision_programs, offsets, session_of, sliced, words
 
 
 @dataclass
@@ -266,7 +266,7 @@ class PrivacyGuardian(Role):
             halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
             for values, before, after in zip(inputs, halves, halves[1:], strict=False):
                 values |= {"left": before, "fresh": after}
-        session = decision_session(batch)
+        session = session_of(batch)
         return Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
 
     # -- the end -----------------------------------------------------------------------------------

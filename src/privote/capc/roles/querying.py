@@ -51,11 +51,9 @@ from .base import (
 from .batches import (
     LabelledBatch,
     ballot_programs,
-    ballot_session,
     check_baseline,
-    check_rows,
     decision_programs,
-    decision_session,
+    session_of,
     sliced,
 )
 
@@ -68,7 +66,7 @@ class QueryingParty(Role):
     Parameters
     ----------
     rows
-        (queries, features) of whole numbers: the inputs, clipped and quantised.
+        (queries, features) of whole numbers (:func:`.batches.batch_rows`).
     journal
         Keeps the labels and this side's half of the running counts.
     baseline
@@ -94,7 +92,7 @@ class QueryingParty(Role):
         super().__init__(terms, name, engine, entropy)
         if name not in terms.queriers:
             raise InputError("name", "must be a querying party of the coalition", name)
-        self.rows = check_rows(rows, terms)
+        self.rows = rows
         self._base = check_baseline(baseline, len(self.rows), terms)
         self._journal, self._prices = journal, Prices(terms)
         self._abreast = max(1, abreast)
@@ -195,7 +193,7 @@ class QueryingParty(Role):
         self.timers.drop(sender)
         programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
         inputs = sliced(programs, {"x": self.rows})
-        session = ballot_session(self._batch, sender)
+        session = session_of(self._batch, sender)
         return [Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
 
     def _leave_out(self, party: str, why: str) -> list[Action]:
@@ -222,7 +220,7 @@ class QueryingParty(Role):
 
     def _on_broken(self, event: Broken) -> list[Action]:
         other = event.session.partition(":")[2]
-        if event.session == decision_session(self._batch):
+        if event.session == session_of(self._batch):
             return self._fail(
                 PeerError(
                     f"the decision with {self.terms.guardian} broke: {event.why}; the charge "
@@ -272,7 +270,7 @@ class QueryingParty(Role):
             # At first nothing: the whole allowance is the guardian's half, as it was charged.
             # Later chunks go on from the one before.
             inputs[0]["left"] = to_words(self._journal.half(), ready.parties, 0)
-        session = decision_session(self._batch)
+        session = session_of(self._batch)
         return Compute(session, terms.guardian, QUERIER, programs, inputs, terms.timeout)
 
     def _store(self, event: Computed) -> list[Action]:
