@@ -218,7 +218,7 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
         ]
         channel = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1, most_exchange=4096)
         with suppress(PeerError):
-            channel.exchange(b"ours")
+            channel.exchange(b"ours", 0.1)
         channel.close()
         through += channel.folder.exists() or not channel.closed
     end = time.monotonic() + 60.0

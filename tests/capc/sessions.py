@@ -37,11 +37,11 @@ def both_sides(
         results: dict[str, Any] = {}
 
         def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
-            call = progress if side == QUERIER else None
+            running = engine(name)
+            if progress is not None and side == QUERIER:
+                running._steps = told(running._steps, progress)  # type: ignore[method-assign]
             try:
-                results[side] = engine(name).run(
-                    mine, side, inputs, channel, deadline=deadline, progress=call
-                )
+                results[side] = running.run(mine, side, inputs, channel, deadline=deadline)
             except Exception as error:
                 results[side] = error
                 channel.close()
@@ -59,6 +59,17 @@ def both_sides(
         if channels is None:
             assert not list(Path(folder).iterdir()), "the channel's folders must be gone"
     return results
+
+
+def told(steps: Any, progress: Callable[[int], None]) -> Any:
+    """Return the steps of an engine, which say how many programs are done."""
+
+    def telling(*args: Any) -> Any:
+        for done, found in enumerate(steps(*args), 1):
+            progress(done)
+            yield found
+
+    return telling
 
 
 def any_inputs(program: Program, side: str, seed: int, *, extreme: bool = False) -> dict[str, Any]:

@@ -153,9 +153,6 @@ def test_rebuilt_from_public_parameters(program: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("poll", {}),
-        ("decision", {"rows": 2}),
-        ("decision", {"rows": 2, "labels": 2, "more": 1}),
         ("decision", {"rows": 0, "labels": 2}),
         ("decision", {"rows": True, "labels": 2}),
         ("decision", {"rows": 2.5, "labels": 2}),

@@ -281,9 +281,8 @@ def test_wrong_inputs(name: str, tmp_path: Path, change: dict[str, Any], why: st
     ends = LocalChannel.pair(tmp_path)
     with pytest.raises(InputError, match=why):
         engine(name).run([SMALL], QUERIER, [{**small(QUERIER), **change}], ends[0], deadline=5)
-    ends[1]._patience = 0.01
     with pytest.raises(PeerError, match="nothing"):  # nothing was sent
-        ends[1].exchange(b"")
+        ends[1].exchange(b"", 0.01)
 
 
 def test_missing_inputs(name: str, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from ..programs import PEER, QUERIER, IntArray, Program
 
 Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
-Progress = Callable[[int], None]  # called with how many programs are done
 Shapes = Mapping[str, Sequence[int]]
 
 OWN, OTHER = "self.sock", "peer.sock"
@@ -49,7 +48,7 @@ class Channel(Protocol):
     def closed(self) -> bool:
         """Whether it has ended."""
 
-    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+    def exchange(self, data: bytes, seconds: float) -> bytes:
         """Send ``data`` and return what the other side gave to its own call.
 
         PeerError if nothing comes within so many seconds.
@@ -96,7 +95,6 @@ class SecureEngine(ABC):
         channel: Channel,
         *,
         deadline: float,
-        progress: Progress | None = None,
     ) -> Outputs | None:
         """Run the programs one after the other on one channel.
 
@@ -113,8 +111,6 @@ class SecureEngine(ABC):
             To the other side. The engine does not close it.
         deadline
             Seconds for all of it.
-        progress
-            Called with the number of programs done.
 
         Returns
         -------
@@ -144,12 +140,8 @@ class SecureEngine(ABC):
                     "computed"
                 )
 
-        outputs: Outputs = []
         with closing(self._steps(programs, side, inputs, channel, clock, agree)) as steps:
-            for found in steps:
-                outputs.append(found)
-                if progress:
-                    progress(len(outputs))
+            outputs = list(steps)
         return outputs if side == QUERIER else None
 
     @abstractmethod
@@ -259,19 +251,13 @@ class LocalChannel:
         outbox: queue.Queue[bytes | None],
         inbox: queue.Queue[bytes | None],
         gone: threading.Event,
-        patience: float,
     ) -> None:
         self.folder, self._gone = folder, gone
-        self._outbox, self._inbox, self._patience = outbox, inbox, patience
+        self._outbox, self._inbox = outbox, inbox
 
     @classmethod
-    def pair(
-        cls, folder: str | Path, *, patience: float = 600.0
-    ) -> tuple[LocalChannel, LocalChannel]:
-        """Return the querier's and the peer's end, with folders of their own inside ``folder``.
-
-        An exchange waits ``patience`` seconds for the other side unless it is told another time.
-        """
+    def pair(cls, folder: str | Path) -> tuple[LocalChannel, LocalChannel]:
+        """Return the querier's and the peer's end, with folders of their own inside ``folder``."""
         folders = [Path(folder) / name for name in ("querier", "peer")]
         for each in folders:
             each.mkdir(mode=0o700)
@@ -280,19 +266,15 @@ class LocalChannel:
         there: queue.Queue[bytes | None] = queue.Queue()
         back: queue.Queue[bytes | None] = queue.Queue()
         gone = threading.Event()
-        return (
-            cls(folders[0], there, back, gone, patience),
-            cls(folders[1], back, there, gone, patience),
-        )
+        return cls(folders[0], there, back, gone), cls(folders[1], back, there, gone)
 
-    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+    def exchange(self, data: bytes, seconds: float) -> bytes:
         """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
-        wait = self._patience if seconds is None else seconds
         self._outbox.put(data)
         try:
-            got = self._inbox.get(timeout=wait)
+            got = self._inbox.get(timeout=seconds)
         except queue.Empty:
-            raise PeerError(f"the peer sent nothing within {wait:g} s") from None
+            raise PeerError(f"the peer sent nothing within {seconds:g} s") from None
         if got is None:
             self._inbox.put(None)
             raise PeerError("the peer closed the channel")
