@@ -24,7 +24,7 @@ import numpy as np
 from comparison import peer, row
 
 from privote import BinaryVoting
-from privote.capc import launch
+from privote.capc import service
 from privote.capc.coalition import run_both_sides
 from privote.capc.models import SiteModel
 from privote.capc.programs import PEER, QUERIER, Program
@@ -135,7 +135,7 @@ def coalition(terms: Terms, held: dict[str, SiteModel]) -> Iterator[Site]:
 def network(site: Site, X: np.ndarray) -> tuple[float, float]:
     """Return the seconds and megabytes of one batch."""
     began = time.perf_counter()
-    driver = launch.querying(site, X, lambda line: None)
+    driver = service.querying(site, X, lambda line: None)
     answers = driver.run()
     assert len(answers.parties) == len(site.terms.parties), answers.left_out
     return time.perf_counter() - began, sum(driver.sessions.bytes.values()) / 1e6

@@ -138,7 +138,7 @@ def affordable(terms: Terms, querier: str, model: SiteModel, X: np.ndarray) -> i
     if terms.guarantee == "worst-case":
         fit = 0
         share = terms.epsilon / len(terms.queriers)
-        while fit < len(X) and prices.charged(querier, fit + 1) <= share:
+        while fit < len(X) and max(prices.charged(querier, fit + 1).values()) <= share:
             fit += 1
         return fit
     votes = model.votes(X)

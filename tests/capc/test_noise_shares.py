@@ -254,7 +254,7 @@ def test_the_example_of_the_docs_pays_for_as_much_as_they_say() -> None:
         terms = shared(parties=2, labels=3, guarantee=guarantee, epsilon=8.0)
         charges = Charges(terms, pv.Ledger.in_memory())
         if guarantee == "allowance":
-            assert charges.prices.allowance("p0", "q0") == most
+            assert charges.prices.allowance("p0") == most
         else:
             charges.take("q0", most, "a" * 32)
             with pytest.raises(pv.BudgetError, match="allows 0 more queries"):
@@ -285,7 +285,7 @@ def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> 
         for asker in terms.queriers:
             charges.take(asker, 1, "a" * 32)
             each = told.surprise_rdp(len(terms.voters(asker)), 2, orders)
-            total += 2 * charges.prices.allowance("p1", asker) * each
+            total += 2 * charges.prices.allowance("p1") * each
     else:
         with suppress(pv.BudgetError):
             for _ in range(1000):

@@ -63,11 +63,11 @@ def test_every_site_can_be_what_it_is(tmp_path: Path) -> None:
     files = lay_out(tmp_path, terms, models)
     assert set(files) == {"guardian", "north", "south", "west", "east"}
     sites = {name: Site.read(file) for name, file in files.items()}
-    sites["guardian"].settings("guardian")
+    sites["guardian"].check_for("guardian")
     for party in terms.parties:
-        sites[party].settings("answering")
+        sites[party].check_for("answering")
     for querier in terms.queriers:
-        sites[querier].settings("querying")
+        sites[querier].check_for("querying")
     addresses = [site.listen for site in sites.values() if site.listen]
     assert len(set(addresses)) == 4
     assert all(not site.stamp for site in sites.values())

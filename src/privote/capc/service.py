@@ -1,4 +1,4 @@
-"""A site's programs as they are run: what they log, how they stop, and one batch that is asked."""
+"""A site's programs: made of its files, what they log, how they stop, a batch that is asked."""
 
 from __future__ import annotations
 
@@ -20,15 +20,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..entropy import Entropy
 from ..errors import PeerError
-from . import launch
+from ..ledger import Ledger
+from .journal import GuardianJournal, QuerierJournal
+from .messages import ANSWERING, GUARDIAN, QUERYING, printable
+from .models import SiteModel
 from .rehearsal import LISTENING
-from .roles.batches import LabelledBatch
+from .roles.answering import AnsweringParty
+from .roles.base import Role
+from .roles.batches import LabelledBatch, batch_rows
+from .roles.guardian import PrivacyGuardian
+from .roles.querying import QueryingParty
+from .secure.base import engine
 from .site import Site
 from .statements import facts_of
 from .transport.driver import Driver
-
-Say = Callable[[str], None]
+from .transport.server import Settings
+from .transport.streams import Log as Say
+from .transport.trust import Own, Trust
 
 _REFUSED = re.compile(r"Handshake failed .*?: ?([A-Z_]+): ?([^:]*)$")
 _MINUTE, _REASONS = 60.0, 100  # seconds; kinds of refusals that are remembered
@@ -50,7 +60,7 @@ class Log:
 
     def __call__(self, line: str) -> None:
         """Write one line."""
-        moment, said = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), _plain(line)
+        moment, said = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), printable(line)
         text = dumps({"time": moment, "event": said}) if self._json else f"{moment} {said}"
         data = f"{text}\n".encode()
         with self._lock, contextlib.suppress(OSError):  # nobody reads it any more
@@ -103,17 +113,67 @@ class Log:
         self(f"{line}; so were {more} more since" if more else line)
 
 
-def _plain(line: str) -> str:
-    """Return one line without anything that a terminal would obey: peers' words may be in it."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(line.split()))
-
-
 _MEANING = {
     "CERTIFICATE_VERIFY_FAILED": "the caller's certificate is not pinned here, or has expired",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the caller showed no certificate",
     "WRONG_VERSION_NUMBER": "the caller does not speak TLS",
     "HTTP_REQUEST": "the caller does not speak TLS",
 }
+
+
+def guardian(site: Site, log: Say) -> Driver:
+    """Return the guardian's program; its journal lies beside the ledger, one for each promise."""
+    site.check_for(GUARDIAN)
+    assert site.ledger is not None
+    ledger = Ledger.open(site.ledger)
+    # Who goes back to earlier terms must find what was counted under them.
+    path = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
+    journal = GuardianJournal(path, site.terms.promise(), site.name)
+    role = PrivacyGuardian(site.terms, ledger, journal, site.engine, Entropy(site.seed))
+    return _driver(site, role, log)
+
+
+def answering(site: Site, log: Say) -> Driver:
+    """Return an answering party's program."""
+    site.check_for(ANSWERING)
+    assert site.model is not None
+    model = SiteModel.load(site.model)
+    role = AnsweringParty(site.terms, site.name, model, site.engine, Entropy(site.seed))
+    return _driver(site, role, log)
+
+
+def querying(site: Site, X: Any, log: Say, *, baseline: npt.ArrayLike | None = None) -> Driver:
+    """Return a querying party's program for one batch of rows (queries, features)."""
+    site.check_for(QUERYING)
+    assert site.state is not None
+    terms = site.terms
+    rows = batch_rows(X, terms)  # before anything is made
+    journal = QuerierJournal(site.state / "answers.db", terms.promise(), site.name)
+    role = QueryingParty(
+        terms,
+        site.name,
+        rows,
+        journal,
+        site.engine,
+        Entropy(site.seed),
+        baseline=baseline,
+        abreast=site.sessions,
+    )
+    return _driver(site, role, log)
+
+
+def _driver(site: Site, role: Role, log: Say) -> Driver:
+    kind = role.role
+    settings = Settings(
+        own=Own(site.name, site.certificate, site.key),
+        trust=Trust(site.trust),
+        addresses={other: site.addresses[other] for other in site.callees(kind)},
+        listen=None if kind == QUERYING else site.listen,
+        callers=site.callers(kind),
+        most_message=site.terms.most_bytes,
+        sessions=site.sessions,
+    )
+    return Driver(role, engine=engine(site.engine), settings=settings, log=log)
 
 
 def serve(make: Callable[[Site, Say], Driver], site: Site, *, json: bool = False) -> None:
@@ -137,7 +197,7 @@ def ask(
     with Log() as log:
         _begin(site, log)
         told = _Told(log)
-        driver = launch.querying(site, X, told, baseline=baseline)
+        driver = querying(site, X, told, baseline=baseline)
         _warn_of_clipping(X, site.terms.bound, log)
         _stop_on_signals(driver)
         try:
@@ -146,8 +206,7 @@ def ask(
             raise PeerError(_explained(str(error), site, driver.reasons, told)) from None
         if answers is None:
             raise PeerError("stopped before the batch was answered; run it again to resume it")
-    prices = getattr(driver.role, "prices", None)
-    facts = facts_of(site.terms, site.name, answers, stamp=site.stamp, prices=prices)
+    facts = facts_of(site.terms, site.name, answers, stamp=site.stamp)
     facts["seconds"] = round(time.monotonic() - began, 2)
     facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
     return facts, answers

@@ -13,15 +13,12 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError, PrivoteError, whole
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .terms import Terms
 from .transport.certs import check_name
-
-if TYPE_CHECKING:
-    from .transport.server import Settings
 
 ENGINES = {"spu": "spu-cheetah", "clear": "clear"}
 _MOST_BYTES = 1 << 20  # of a TOML file
@@ -146,22 +143,6 @@ class Site:
             return frozenset()
         answering = self.terms.parties if role == GUARDIAN else ()
         return frozenset({*self.terms.queriers, *answering} - {self.name})
-
-    def settings(self, role: str) -> Settings:
-        """Return what drives a program of this site on the network."""
-        from .transport.server import Settings
-        from .transport.trust import Own, Trust
-
-        self.check_for(role)
-        return Settings(
-            own=Own(self.name, self.certificate, self.key),
-            trust=Trust(self.trust),
-            addresses={other: self.addresses[other] for other in self.callees(role)},
-            listen=None if role == QUERYING else self.listen,
-            callers=self.callers(role),
-            most_message=self.terms.most_bytes,
-            sessions=self.sessions,
-        )
 
     @property
     def stamp(self) -> str:
