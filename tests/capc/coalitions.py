@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.capc.sessions import both_sides
 
 import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
 from privote.capc.models import SiteModel
-from privote.capc.roles.base import Action, Complain, Event, Lost, Tick
-from privote.capc.secure import engine as engine_named
+from privote.capc.programs import QUERIER
+from privote.capc.roles.base import Action, Complain, Compute, Event, Lost, Tick
+from privote.capc.secure.base import CLEAR
 from privote.capc.terms import Terms
 from privote.errors import PrivoteError
 
@@ -46,12 +48,12 @@ class Observed(Simulation):
         terms: Terms,
         models: dict[str, SiteModel],
         *,
-        engine: str = "clear",
+        engine: str = CLEAR,
         folder: Path | None = None,
         post: Callable[[Letter], list[Letter]] | None = None,
         **more: Any,
     ) -> None:
-        self.engine, self.folder, self.post = engine_named(engine), folder, post
+        self.engine, self.folder, self.post = engine, folder, post
         self.letters: list[Letter] = []
         self.seen: dict[Seat, list[Event]] = {}
         self.complaints: dict[Seat, list[PrivoteError]] = {}
@@ -85,6 +87,22 @@ class Observed(Simulation):
             if isinstance(action, Complain):
                 self.complaints.setdefault(seat, []).append(action.error)
             super()._do(seat, [action])
+
+    def _computed(self, ours: Compute, theirs: Compute) -> Any:
+        if self.engine == CLEAR:
+            return super()._computed(ours, theirs)
+        results = both_sides(
+            self.engine,
+            ours.programs,
+            ours.inputs,
+            theirs.inputs,
+            others=theirs.programs,
+            deadline=ours.seconds,
+        )
+        for found in results.values():
+            if isinstance(found, Exception):
+                raise found
+        return results[QUERIER]
 
     def _deliver(self, letter: Letter) -> None:
         self.letters.append(letter)

@@ -10,7 +10,6 @@ import pytest
 from tests.capc.coalitions import Observed, identity, models_for, terms_of
 
 import privote as pv
-from privote.capc import coalition
 from privote.capc.charges import Charges, Prices
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Ready, decode
@@ -111,19 +110,7 @@ def pointed(monkeypatch: pytest.MonkeyPatch) -> list[Crashing]:
                 return result
 
             monkeypatch.setattr(kind, name, step)
-    monkeypatch.setattr(coalition, "run_both_sides", at_once)
     return running
-
-
-def at_once(_: Any, *sides: Compute) -> dict[str, Any]:
-    """Compute a session without threads and folders: there are thousands of them."""
-    by_side = {compute.side: compute for compute in sides}
-    ours, theirs = by_side["querier"], by_side["peer"]
-    outputs = [
-        program.compute(np, program.joined(mine, other))
-        for program, mine, other in zip(ours.programs, ours.inputs, theirs.inputs, strict=True)
-    ]
-    return {"querier": outputs, "peer": None}
 
 
 def coalition_of(guarantee: str, epsilon: float) -> Terms:
@@ -258,12 +245,12 @@ def test_a_lost_decision_is_written_off(pointed: list[Crashing], monkeypatch: An
         raise pv.errors.PeerError("the line went dead")
 
     with monkeypatch.context() as patch:
-        real = coalition.run_both_sides
+        real = Crashing._computed
         patch.setattr(
-            coalition,
-            "run_both_sides",
-            lambda engine, *sides: (broken if "decision" in sides[0].session else real)(
-                engine, *sides
+            Crashing,
+            "_computed",
+            lambda self, ours, theirs: (broken if "decision" in ours.session else real)(
+                self, ours, theirs
             ),
         )
         with pytest.raises(pv.errors.PeerError, match=r"line went dead.*never decided again"):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.capc.sessions import LocalChannel
 
-from privote.capc.secure import LocalChannel
 from privote.capc.secure.base import OTHER, OWN
 from privote.capc.secure.cheetah import Ended, Frame, receive, send
 from privote.errors import PeerError

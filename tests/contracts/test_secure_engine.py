@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 from scipy.stats import chisquare
-from tests.capc.sessions import any_inputs, both_sides
+from tests.capc.sessions import LocalChannel, any_inputs, both_sides
 from tests.capc.wiretap import Wiretap, ciphertexts, repeated
 
 from privote.capc.programs import (
@@ -28,7 +28,7 @@ from privote.capc.programs import (
     Program,
 )
 from privote.capc.programs.ballot import responses
-from privote.capc.secure import LocalChannel, engine
+from privote.capc.secure import engine
 from privote.errors import InputError, MissingExtraError, PeerError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -366,7 +366,8 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
         import sys
         import numpy as np
         from privote.capc.programs import DecisionProgram
-        from privote.capc.secure import LocalChannel, engine
+        from privote.capc.secure import engine
+        from tests.capc.sessions import LocalChannel
         channel, _ = LocalChannel.pair({str(tmp_path)!r})
         share = {{"shares": np.zeros((2, 2), np.int64)}}
         program = DecisionProgram(rows=2, labels=2)

@@ -6,8 +6,6 @@ through its encoding. In clear text it is fast and hides nothing, and says so.
 
 from __future__ import annotations
 
-import tempfile
-import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from ..ledger import Ledger
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
 from .models import SiteModel
+from .programs import PEER, QUERIER, IntArray
 from .roles.answering import AnsweringParty
 from .roles.base import (
     Action,
@@ -40,10 +39,10 @@ from .roles.base import (
 from .roles.batches import LabelledBatch, batch_rows
 from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
-from .secure.base import ClearEngine, LocalChannel, SecureEngine
+from .secure.base import CLEAR
 from .terms import Terms
 
-__all__ = ["Letter", "Simulation", "Terms", "run_both_sides"]
+__all__ = ["Letter", "Simulation", "Terms"]
 
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
 _ABREAST = 64  # parties that a querying party computes with at a time
@@ -74,7 +73,7 @@ class Simulation:
         sites draw apart, by their place among the sorted names.
     """
 
-    engine: SecureEngine = ClearEngine()
+    engine = CLEAR
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Simulation:
             querier,
             batch_rows(X, self.terms),
             self._journal(querier),
-            self.engine.name,
+            self.engine,
             self._entropy(querier),
             baseline=baseline,
             abreast=_ABREAST,
@@ -123,7 +122,7 @@ class Simulation:
 
     def start(self, seat: Seat) -> None:
         """Start the guardian or an answering party: memory empty, disk as it is."""
-        terms, (name, kind), engine = self.terms, seat, self.engine.name
+        terms, (name, kind), engine = self.terms, seat, self.engine
         entropy = self._entropy(name)
         if kind == GUARDIAN:
             journal = self._journal(name)
@@ -203,13 +202,25 @@ class Simulation:
         if (here.peer, there.peer) != (two[0], one[0]) or here.side == there.side:
             self._broken(sides, compute.session, "the two sides do not belong together")
             return
+        ours, theirs = (here, there) if here.side == QUERIER else (there, here)
         try:
-            outputs = run_both_sides(self.engine, here, there)
+            outputs = self._computed(ours, theirs)
         except PrivoteError as error:
             self._broken(sides, compute.session, str(error))
             return
         for side, work in sides.items():
-            self._queue.append((side, Computed(compute.session, outputs[work.side])))
+            given = outputs if work is ours else None
+            self._queue.append((side, Computed(compute.session, given)))
+
+    def _computed(self, ours: Compute, theirs: Compute) -> list[dict[str, IntArray]]:
+        """Return what the querier gets of a session."""
+        if list(ours.programs) != list(theirs.programs):
+            raise PeerError("the two sides run different programs; nothing was computed")
+        outputs: list[dict[str, IntArray]] = []
+        for program, mine, other in zip(ours.programs, ours.inputs, theirs.inputs, strict=True):
+            querier = program.checked(QUERIER, mine, outputs[-1] if outputs else None)
+            outputs.append(program.in_clear(querier, program.checked(PEER, other)))
+        return outputs
 
     def _broken(self, sides: Mapping[Seat, Compute], name: str, why: str) -> None:
         self._queue.extend((seat, Broken(name, why)) for seat in sides)
@@ -218,35 +229,3 @@ class Simulation:
         for name, sides in self._sessions.items():
             self._broken(sides, name, "the other side did not come in time")
         self._sessions = {}
-
-
-def run_both_sides(engine: SecureEngine, *sides: Compute) -> dict[str, Any]:
-    """Run both sides of a session, each in a thread of its own; return the outputs by side."""
-    outputs: dict[str, Any] = {}
-    errors: list[PrivoteError] = []
-    with tempfile.TemporaryDirectory(prefix="privote-") as folder:
-        ends = dict(zip(("querier", "peer"), LocalChannel.pair(folder), strict=True))
-
-        def run(compute: Compute) -> None:
-            try:
-                outputs[compute.side] = engine.run(
-                    compute.programs,
-                    compute.side,
-                    compute.inputs,
-                    ends[compute.side],
-                    deadline=compute.seconds,
-                )
-            except PrivoteError as error:
-                errors.append(error)
-                ends[compute.side].close()
-
-        threads = [threading.Thread(target=run, args=(side,), daemon=True) for side in sides]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for end in ends.values():
-            end.close()
-    if errors:
-        raise errors[0]
-    return outputs

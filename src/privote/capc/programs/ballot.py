@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import InputError
-from .base import HEAVIEST, QUERIER, Array, Program, Shapes, known_side
+from .base import HEAVIEST, QUERIER, Array, Program, Shapes
 
 SLOTS = 8192  # coefficients of one polynomial
 _BANDWIDTH, _PACKING, _PRODUCT = 1000.0, 1.0, 0.1  # what the engine counts a ciphertext, ... for
@@ -78,7 +78,7 @@ class BallotProgram(Program):
 
     def inputs(self, side: str) -> Shapes:
         """Return the shapes of a side's inputs."""
-        if known_side(side) == QUERIER:
+        if side == QUERIER:
             return {"x": (self.rows, self.features)}
         mask = {"mask": (self.rows, self.labels)}
         if self.hidden is None:

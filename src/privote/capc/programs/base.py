@@ -98,6 +98,13 @@ class Program(ABC):
             both[name] = querier[name] + peer[name]
         return both
 
+    def in_clear(
+        self, querier: Mapping[str, IntArray], peer: Mapping[str, IntArray]
+    ) -> dict[str, IntArray]:
+        """Return the outputs for the checked inputs of both sides, computed by numpy."""
+        outputs = self.compute(np, self.joined(querier, peer))
+        return {name: np.asarray(value, np.int64) for name, value in outputs.items()}
+
     def checked(
         self, side: str, given: Mapping[str, Any], carried: Mapping[str, IntArray] | None = None
     ) -> dict[str, IntArray]:
@@ -143,10 +150,3 @@ def _table(name: str, value: Any, shape: tuple[int, ...], most: int) -> Any:
     if not isinstance(value, list | tuple) or len(value) != shape[0]:
         raise InputError(name, f"must be a table of {shape[0]}", value)
     return tuple(_table(name, one, shape[1:], most) for one in value)
-
-
-def known_side(side: str) -> str:
-    """Return the side, if it is one."""
-    if side not in SIDES:
-        raise InputError("side", "must be querier or peer", side)
-    return side

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import queue
-import shutil
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -213,8 +210,7 @@ class ClearEngine(SecureEngine):
             if len(sent) != wanted:
                 raise PeerError(f"the peer must send {wanted} bytes of inputs, got {len(sent)}")
             querier = program.checked(QUERIER, given, carried)
-            result = program.compute(np, program.joined(querier, *unpacked([shapes], sent)))
-            carried = {name: np.asarray(value, np.int64) for name, value in result.items()}
+            carried = program.in_clear(querier, *unpacked([shapes], sent))
             yield carried
 
 
@@ -237,57 +233,3 @@ def unpacked(shapes: Sequence[Shapes], data: bytes) -> Outputs:
             found[-1][name] = array.reshape(shape)
             start += 8 * size
     return found
-
-
-class LocalChannel:
-    """A channel between two threads of one process; the sockets are symbolic links.
-
-    Make both ends with :meth:`pair`.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        outbox: queue.Queue[bytes | None],
-        inbox: queue.Queue[bytes | None],
-        gone: threading.Event,
-    ) -> None:
-        self.folder, self._gone = folder, gone
-        self._outbox, self._inbox = outbox, inbox
-
-    @classmethod
-    def pair(cls, folder: str | Path) -> tuple[LocalChannel, LocalChannel]:
-        """Return the querier's and the peer's end, with folders of their own inside ``folder``."""
-        folders = [Path(folder) / name for name in ("querier", "peer")]
-        for each in folders:
-            each.mkdir(mode=0o700)
-        for mine, other in (folders, folders[::-1]):
-            (mine / OTHER).symlink_to((other / OWN).resolve())
-        there: queue.Queue[bytes | None] = queue.Queue()
-        back: queue.Queue[bytes | None] = queue.Queue()
-        gone = threading.Event()
-        return cls(folders[0], there, back, gone), cls(folders[1], back, there, gone)
-
-    def exchange(self, data: bytes, seconds: float) -> bytes:
-        """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
-        self._outbox.put(data)
-        try:
-            got = self._inbox.get(timeout=seconds)
-        except queue.Empty:
-            raise PeerError(f"the peer sent nothing within {seconds:g} s") from None
-        if got is None:
-            self._inbox.put(None)
-            raise PeerError("the peer closed the channel")
-        return got
-
-    def close(self) -> None:
-        """End both directions and remove this end's folder."""
-        self._gone.set()
-        self._outbox.put(None)
-        self._inbox.put(None)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def closed(self) -> bool:
-        """Whether either end was closed."""
-        return self._gone.is_set()
