@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from json import dumps
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -75,12 +74,7 @@ class Log:
         self._reader.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.stderr.flush()
         os.dup2(self._stderr, 2)  # closes the pipe's end, and so ends its reader
         if self._reader is not None:
@@ -208,7 +202,7 @@ def ask(
             raise PeerError("stopped before the batch was answered; run it again to resume it")
     facts = facts_of(site.terms, site.name, answers, stamp=site.stamp)
     facts["seconds"] = round(time.monotonic() - began, 2)
-    facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
+    facts["megabytes"] = round(driver.sessions.bytes / 1e6, 3)
     return facts, answers
 
 

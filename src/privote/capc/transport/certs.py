@@ -141,7 +141,8 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
 
 def _signed(name: str, days: int, starts: datetime | None) -> tuple[bytes, bytes]:
     """Return a new private key and its self-signed certificate, both PEM."""
-    x509, hashes, serialization = _cryptography()
+    x509 = _x509()
+    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -172,13 +173,12 @@ def _signed(name: str, days: int, starts: datetime | None) -> tuple[bytes, bytes
     return private, certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _cryptography() -> tuple[Any, Any, Any]:
+def _x509() -> Any:
     try:
         from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
     except ImportError:
         raise missing_extra("capc", "reading a certificate") from None
-    return x509, hashes, serialization
+    return x509
 
 
 def read_all(path: Path) -> list[Certificate]:
@@ -206,17 +206,19 @@ def fingerprint_of(pem: bytes) -> str:
 
 
 def _parsed(data: bytes, where: str) -> list[Certificate]:
-    x509, hashes, serialization = _cryptography()
+    x509 = _x509()
     if b"PRIVATE KEY" in data:
         raise InputError(f"{where} holds a private key: only certificates may be handed around")
     try:
         found = x509.load_pem_x509_certificates(data)
     except ValueError:
         raise InputError(f"{where} must be a PEM file of certificates") from None
-    return [_described(each, where, x509, hashes, serialization) for each in found]
+    return [_described(each, where, x509) for each in found]
 
 
-def _described(each: Any, where: str, x509: Any, hashes: Any, serialization: Any) -> Certificate:
+def _described(each: Any, where: str, x509: Any) -> Certificate:
+    from cryptography.hazmat.primitives import hashes, serialization
+
     try:
         names = each.extensions.get_extension_for_class(
             x509.SubjectAlternativeName

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from privote.drafts import complete
 from privote.errors import InputError
 
 from .certs import (
@@ -80,9 +80,8 @@ def revoked(folder: Path) -> frozenset[str]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    draft.replace(path)
+    with complete(path, force=True) as part:
+        part.write_bytes(data)
 
 
 class Trust:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from privote.errors import PeerError
 from privote.scratch import Scratch
 
+from ..secure.base import OTHER, OWN
 from .streams import Outbox, cause
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
@@ -73,7 +74,7 @@ class Tunnel:
         self._why: str | None = None
         self._closed = self._bye = False
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self.folder / "peer.sock"))
+        self._listener.bind(str(self.folder / OTHER))
         self._listener.listen(_CONNECTIONS)
         for work in (self._accept, self._read):
             threading.Thread(target=work, daemon=True, name=f"tunnel-{work.__name__}").start()
@@ -269,7 +270,7 @@ class _Connection:
 
     def _connect(self) -> None:
         """Reach our engine, which may still be on its way up."""
-        path, until = str(self._tunnel.folder / "self.sock"), time.monotonic() + self._patience
+        path, until = str(self._tunnel.folder / OWN), time.monotonic() + self._patience
         while True:
             try:
                 self.socket.connect(path)
