@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...entropy import Entropy
 from ...errors import InputError
+from ..charges import Prices
 from ..messages import DECISION, IntArray
 from ..programs import AllowanceProgram, BallotProgram, DecisionProgram, Program
 from ..quantise import quantise_rows
@@ -124,7 +125,6 @@ def decision_programs(
     parties: tuple[str, ...],
     *,
     baseline: bool = False,
-    allowances: Mapping[str, int],
 ) -> list[DecisionProgram] | list[AllowanceProgram]:
     """Return the programs that decide a batch; with allowances, what is left goes from one on."""
     labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
@@ -143,7 +143,7 @@ def decision_programs(
         by_ballot=terms.by_ballot,
         baseline=baseline,
         has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
-        charged=tuple(allowances[party] for party in parties),
+        charged=tuple(Prices(terms).allowance(party) for party in parties),
     ).split(queries)
 
 

@@ -258,7 +258,6 @@ class PrivacyGuardian(Role):
             held.queries,
             parties,
             baseline=held.baseline,
-            allowances=self._charges.prices.allowances(held.querier) if terms.allowance else {},
         )
         inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
         if terms.allowance:

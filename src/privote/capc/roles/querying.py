@@ -94,8 +94,7 @@ class QueryingParty(Role):
             raise InputError("name", "must be a querying party of the coalition", name)
         self.rows = rows
         self._base = check_baseline(baseline, len(self.rows), terms)
-        self._journal, self._prices = journal, Prices(terms)
-        self._abreast = max(1, abreast)
+        self._journal, self._abreast = journal, max(1, abreast)
         self._stage, self._nonce = _WAITING, secrets.token_hex(16)
         self._grant: Grant | None = None
         self._waiting: deque[str] = deque()
@@ -114,7 +113,7 @@ class QueryingParty(Role):
     def start(self) -> list[Action]:
         """Greet the guardian."""
         # Prices may take a while, and nobody is waiting yet.
-        self._prices.charged(self.name, len(self.rows))
+        Prices(self.terms).charged(self.name, len(self.rows))
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, self._hello())]
 
@@ -263,7 +262,6 @@ class QueryingParty(Role):
             len(self.rows),
             ready.parties,
             baseline=self._base is not None,
-            allowances=self._prices.allowances(self.name) if terms.allowance else {},
         )
         inputs = sliced(programs, values)
         if terms.allowance:
@@ -333,10 +331,9 @@ class QueryingParty(Role):
     def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         if sender != self.terms.guardian:
             return self._leave_out(sender, refused.why)
-        # Once stored, the labels are ours; the guardian settles the rest at the next batch.
-        if self._stage == _STORED:
-            return [Complain(refused.error(sender)), *self._finish()]
-        return self._fail(refused.error(sender))
+        error = refused.error(sender)
+        told: list[Action] = [Complain(error)] if self._stage == _STORED else []
+        return [*told, *self._without_guardian(error)]
 
     def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
         actions = super()._on_failed(sender, message, error)
@@ -357,9 +354,8 @@ class QueryingParty(Role):
         actions = super()._on_garbled(event)
         if event.sender != self.terms.guardian:
             return [*actions, *self._leave_out(event.sender, "it sent what is no message")]
-        if self._stage == _STORED:
-            return [*actions, *self._finish()]
-        return [*actions, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
+        error = PeerError(f"{event.sender} sent what is no message")
+        return [*actions, *self._without_guardian(error)]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role == ANSWERING:
@@ -367,16 +363,17 @@ class QueryingParty(Role):
             # A session under way ends by itself, well or not.
             asked = event.peer in self.timers
             return self._leave_out(event.peer, "it cannot be reached") if asked else []
-        if event.peer != self.terms.guardian:
-            return []
-        return self._finish() if self._stage == _STORED else self._late(GUARDIAN)
+        return self._late(GUARDIAN) if event.peer == self.terms.guardian else []
 
     def _late(self, timer: str) -> list[Action]:
         if timer != GUARDIAN:
             return self._leave_out(timer, f"it did not answer within {self.terms.timeout:g} s")
-        if self._stage == _STORED:
-            return self._finish()
-        return self._fail(PeerError(f"{self.terms.guardian} cannot be reached or did not answer"))
+        error = PeerError(f"{self.terms.guardian} cannot be reached or did not answer")
+        return self._without_guardian(error)
+
+    def _without_guardian(self, error: PrivoteError) -> list[Action]:
+        """Once stored, the labels are ours; the guardian settles the rest at the next batch."""
+        return self._finish() if self._stage == _STORED else self._fail(error)
 
     def _fail(self, error: PrivoteError) -> list[Action]:
         self._stage = _OVER
