@@ -43,7 +43,14 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
     assert terms.shared is not None
     (block,) = Ballots.of(votes).blocks()
     tally = terms.mechanism.tally(block)
-    return np.exp(terms.shared.without(0).log_probs(tally.margins, tally.voters))[0]
+    noise, margins, voters = terms.shared.without(0), tally.margins, tally.voters
+    probs = np.exp(noise.links[0].log_probs(margins, voters))
+    if noise.gate is not None:
+        bar = noise.bars(voters)[1]
+        held = skellam(noise.links[1].unknown(voters), noise.steps * np.abs(margins) - bar)
+        gate = np.exp(held)
+        probs = np.concatenate([probs * gate[..., 1:], gate[..., :1]], axis=-1)
+    return np.asarray(probs)[0]
 
 
 # -- what is released ------------------------------------------------------------------------------

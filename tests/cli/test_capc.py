@@ -261,7 +261,8 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         until(lambda: "refused a connection" in programs.log("guardian"))
         assert "not pinned here" in programs.log("guardian")
 
-        programs.kill("south")
+        programs.processes["south"].kill()
+        programs.processes["south"].wait()
         left = programs.query("east", rows, tmp_path / "fewer")
         assert left.returncode == 5
         last = left.stderr.strip().splitlines()[-1]

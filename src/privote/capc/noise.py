@@ -201,15 +201,6 @@ class SharedNoise:
         parts = np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
         return dict(zip(("vote", "gate"), parts, strict=False))
 
-    def log_probs(self, margins: IntArray, voters: int) -> Floats:
-        """Return the log-probabilities of 0, 1 and, with a gate, ABSTAIN: (..., 2 or 3)."""
-        vote = self.links[0].log_probs(margins, voters)
-        if self.gate is None:
-            return vote
-        link, bar = self.links[1], self.bars(voters)[1]
-        gate = skellam(link.unknown(voters), self.steps * np.abs(margins) - bar)
-        return np.concatenate([vote + gate[..., 1:], gate[..., :1]], axis=-1)
-
     # -- priced ------------------------------------------------------------------------------------
 
     def worst_case_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:

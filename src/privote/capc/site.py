@@ -86,10 +86,13 @@ class Site:
         file = Path(path)
         plain = read_toml(file)
         try:
-            taken = {key: _KEYS[key](file, key, plain[key]) for key in plain if key in _KEYS}
+            taken = {key: _KEYS[key](key, plain[key]) for key in plain if key in _KEYS}
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         _complete(file, plain)
+        for key, value in taken.items():
+            if isinstance(value, Path):
+                taken[key] = file.parent / value
         terms = read_terms(taken.pop("coalition"))
         site = cls(file=file, terms=terms, **taken)
         site._check()
@@ -201,57 +204,53 @@ def _list(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-# -- what each key may hold: its file, key and value -> the value to use ------------------------
+# -- what each key may hold: the key and its value -> the value to use ----------------------------
 
 
-def _name(file: Path, key: str, value: Any) -> str:
-    return check_name(value)
-
-
-def _path(file: Path, key: str, value: Any) -> Path:
+def _path(key: str, value: Any) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise InputError(key, "must be a path", value)
-    return file.parent / Path(value).expanduser()
+    return Path(value).expanduser()
 
 
-def _address(file: Path, key: str, value: Any) -> str:
+def _address(key: str, value: Any) -> str:
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or int(found[1]) > 65535:
         raise InputError(key, "must be HOST:PORT", value)
     return str(value)
 
 
-def _addresses(file: Path, key: str, value: Any) -> dict[str, str]:
+def _addresses(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise InputError(key, "must be a table of names and HOST:PORT", value)
     for name, address in value.items():
         own = f"{key}.{check_name(name)}"
-        if _address(file, own, address).endswith(":0"):
+        if _address(own, address).endswith(":0"):
             raise InputError(own, "must be HOST:PORT, and another port than 0", address)
     return dict(value)
 
 
-def _engine(file: Path, key: str, value: Any) -> str:
+def _engine(key: str, value: Any) -> str:
     if not isinstance(value, str) or value not in ENGINES:
         raise InputError(key, f"must be one of {', '.join(ENGINES)}", value)
     return ENGINES[value]
 
 
-def _flag(file: Path, key: str, value: Any) -> bool:
+def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InputError(key, "must be true or false", value)
     return value
 
 
-_KEYS: dict[str, Callable[[Path, str, Any], Any]] = {
-    "name": _name,
+_KEYS: dict[str, Callable[[str, Any], Any]] = {
+    "name": lambda _, value: check_name(value),
     **dict.fromkeys(("coalition", "certificate", "key", "trust"), _path),
     "listen": _address,
     **dict.fromkeys(("model", "ledger", "state"), _path),
     "addresses": _addresses,
     "engine": _engine,
     "insecure": _flag,
-    "seed": lambda _, key, value: whole(key, value, 0, 2**63 - 1),
-    "sessions": lambda _, key, value: whole(key, value, 1, 64),
+    "seed": lambda key, value: whole(key, value, 0, 2**63 - 1),
+    "sessions": lambda key, value: whole(key, value, 1, 64),
 }
 _REQUIRED = ("name", "coalition", "certificate", "key", "trust")
