@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from privote.capc.transport.certs import make, read_all, read_one, renew, switch
+from privote.capc.transport.certs import fingerprint_of, make, read_all, read_one, renew, switch
 from privote.capc.transport.trust import Own, Trust, pin, revoke, revoked
 from privote.errors import InputError
 
@@ -55,7 +55,7 @@ def test_pinning_knows_by_fingerprint(tmp_path: Path) -> None:
     trust = Trust(tmp_path / "trust")
     assert trust.owner(made.fingerprint) == "north"
     assert trust.owner(imposter.fingerprint) is None
-    assert trust.owner_of(imposter.pem) == (None, imposter.fingerprint)
+    assert fingerprint_of(imposter.pem) == imposter.fingerprint
     assert trust.bundle() == made.pem
 
 

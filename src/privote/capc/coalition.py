@@ -144,8 +144,7 @@ class Simulation:
     def _entropy(self, name: str) -> Entropy:
         if self.seed is None:
             return Entropy()
-        sites = sorted({self.terms.guardian, *self.terms.parties, *self.terms.queriers})
-        return Entropy(self.seed + sites.index(name))
+        return Entropy(self.seed + self.terms.sites.index(name))
 
     # -- the world around the roles ----------------------------------------------------------------
 

@@ -36,8 +36,8 @@ from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, SkellamLink, skellam, skellam_table
 from ..mechanisms import Gate, Mechanism
+from .messages import IntArray
 
-IntArray = npt.NDArray[np.int64]
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
 
 _NEVER = -760.0  # e^-745 is the smallest double: below, an outcome is never drawn

@@ -44,7 +44,7 @@ def lay_out(
 
     Every site gets its own key and certificate, everybody else's pinned, and a free port.
     """
-    names = sorted({terms.guardian, *terms.parties, *terms.queriers})
+    names = terms.sites
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "coalition.toml").write_text(to_toml(terms.to_dict()), encoding="utf-8")
     for name in names:
@@ -65,22 +65,17 @@ def lay_out(
             "trust": "trust",
             "engine": engine,
             "sessions": sessions,
+            "insecure": insecure or None,
+            "seed": None if seed is None else seed + index,  # sites draw apart from each other
+            "listen": addresses.get(name),
+            "ledger": "ledger.db" if name == terms.guardian else None,
+            "state": "state" if name in terms.queriers else None,
+            "model": "model.npz" if name in terms.parties else None,
         }
-        if insecure:
-            plain["insecure"] = True
-        if seed is not None:
-            plain["seed"] = seed + index  # sites draw apart from each other
-        if name in addresses:
-            plain["listen"] = addresses[name]
-        if name == terms.guardian:
-            plain["ledger"] = "ledger.db"
-        if name in terms.queriers:
-            plain["state"] = "state"
-        if name in terms.parties:
-            models[name].save(home / "model.npz")
-            plain["model"] = "model.npz"
         if name != terms.guardian:
             plain["addresses"] = {other: at for other, at in addresses.items() if other != name}
+        if name in terms.parties:
+            models[name].save(home / "model.npz")
         written[name] = home / "site.toml"
         written[name].write_text(to_toml(plain), encoding="utf-8")
     return written
@@ -96,11 +91,12 @@ def _free_addresses(count: int) -> list[str]:
 
 
 def to_toml(plain: Mapping[str, Any]) -> str:
-    """Return texts, numbers, flags, lists and one level of tables as TOML."""
-    flat = {key: value for key, value in plain.items() if not isinstance(value, Mapping)}
+    """Return texts, numbers, flags, lists and tables as TOML; what is None is left out."""
+    given = {key: value for key, value in plain.items() if value is not None}
+    flat = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
     lines = [f"{key} = {_toml(value)}" for key, value in flat.items()]
-    for key, table in plain.items():
-        if isinstance(table, Mapping):
+    for key, table in given.items():
+        if key not in flat:
             lines += ["", f"[{key}]", *(f"{_key(k)} = {_toml(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
 

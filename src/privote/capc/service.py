@@ -175,7 +175,7 @@ def serve(make: Callable[[Site, Say], Driver], site: Site, *, json: bool = False
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a connection is an open file
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with Log(json=json) as log:
-        _begin(site, log)
+        begin(site, log)
         driver = make(site, log)
         _stop_on_signals(driver)
         log(f"{site.name} {LISTENING} {site.listen}, engine {site.engine}")
@@ -189,15 +189,23 @@ def ask(
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
     began = time.monotonic()
     with Log() as log:
-        _begin(site, log)
-        told = _Told(log)
-        driver = querying(site, X, told, baseline=baseline)
+        begin(site, log)
+        left_out: list[str] = []
+
+        def tell(text: str) -> None:
+            # Of a site that cannot be reached the line before says why.
+            unreached = text.endswith("it cannot be reached")
+            if text.startswith("lost ") or (" is left out: " in text and not unreached):
+                left_out.append(text)
+            log(text)
+
+        driver = querying(site, X, tell, baseline=baseline)
         _warn_of_clipping(X, site.terms.bound, log)
         _stop_on_signals(driver)
         try:
             answers = driver.run()
         except PeerError as error:
-            raise PeerError(_explained(str(error), site, driver.reasons, told)) from None
+            raise PeerError(_explained(str(error), site, driver.reasons, left_out)) from None
         if answers is None:
             raise PeerError("stopped before the batch was answered; run it again to resume it")
     facts = facts_of(site.terms, site.name, answers, stamp=site.stamp)
@@ -206,40 +214,20 @@ def ask(
     return facts, answers
 
 
-class _Told:
-    """A log that remembers who was lost or left out, and why."""
-
-    def __init__(self, log: Say) -> None:
-        self.left_out: list[str] = []
-        self._log = log
-
-    def __call__(self, text: str) -> None:
-        # Of a site that cannot be reached the line before says why.
-        unreached = text.endswith("it cannot be reached")
-        if text.startswith("lost ") or (" is left out: " in text and not unreached):
-            self.left_out.append(text)
-        self._log(text)
-
-
-def _explained(said: str, site: Site, reasons: Mapping[str, str], told: _Told) -> str:
+def _explained(said: str, site: Site, reasons: Mapping[str, str], left_out: list[str]) -> str:
     """Return why a query failed, with whom, and where that site was looked for."""
     guardian = site.terms.guardian
     if not said.startswith(f"{guardian} "):
         # Streams that ended because the query had failed are no reason for it.
-        return f"{said} ({'; '.join(told.left_out)})" if told.left_out else said
+        return f"{said} ({'; '.join(left_out)})" if left_out else said
     where = f"addresses.{guardian} is {site.addresses[guardian]}"
     return f"{said} ({'; '.join(filter(None, (reasons.get(guardian), where)))})"
 
 
-def _begin(site: Site, log: Say) -> None:
-    """Log what whoever reads the log must know first."""
+def begin(site: Site, log: Say) -> None:
+    """Log what must be known first: the stamp, and which files others can read, or change."""
     if site.stamp:
         log(site.stamp)
-    warn_of_others(site, log)
-
-
-def warn_of_others(site: Site, log: Say) -> None:
-    """Log which of a site's files others on its machine can read, or change."""
     for key, path, others in (
         ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
         ("state", site.state, stat.S_IRGRP | stat.S_IROTH),

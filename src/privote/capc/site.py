@@ -99,15 +99,14 @@ class Site:
         return site
 
     def _check(self) -> None:
-        known = {self.terms.guardian, *self.terms.parties, *self.terms.queriers}
+        known = self.terms.sites
+        shown = ", ".join(known)
         if self.name not in known:
-            raise self._wrong(
-                "name", f"must be a site of the coalition ({_list(known)})", self.name
-            )
+            raise self._wrong("name", f"must be a site of the coalition ({shown})", self.name)
         for other in self.addresses:
             if other not in known or other == self.name:
                 raise self._wrong(
-                    "addresses", f"must be of other sites of the coalition ({_list(known)})", other
+                    "addresses", f"must be of other sites of the coalition ({shown})", other
                 )
         if self.engine == "clear" and not self.insecure:
             raise self._wrong("engine", "hides nothing: it needs insecure = true", "clear")
@@ -168,7 +167,7 @@ def read_terms(file: Path) -> Terms:
     plain = read_toml(file)
     try:
         terms = Terms.from_dict(plain)
-        for name in {terms.guardian, *terms.parties, *terms.queriers}:
+        for name in terms.sites:
             check_name(name)  # it must fit a certificate
     except PrivoteError as error:
         raise InputError(f"{file}: {error}") from None
@@ -198,10 +197,6 @@ def _complete(file: Path, plain: Mapping[str, Any]) -> None:
     for key in _REQUIRED:
         if key not in plain:
             raise InputError(f"{file}: {key} is missing")
-
-
-def _list(names: set[str]) -> str:
-    return ", ".join(sorted(names))
 
 
 # -- what each key may hold: the key and its value -> the value to use ----------------------------

@@ -14,8 +14,9 @@ Comparisons of order are with 0 only: they are the sign bit, which is exact for 
 from collections.abc import Mapping
 from typing import Any
 
+from ..messages import IntArray
 from .ballot import BallotProgram
-from .base import PEER, QUERIER, SIDES, IntArray, Program
+from .base import PEER, QUERIER, SIDES, Program
 from .decision import AllowanceProgram, DecisionProgram
 
 __all__ = [

@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import InputError, whole
+from ..messages import IntArray
 
-IntArray = npt.NDArray[np.int64]
 Array = Any  # of numpy or jax.numpy
 Shapes = dict[str, tuple[int, ...]]
 Own = TypeVar("Own", bound="Program")

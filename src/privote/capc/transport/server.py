@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privote.errors import InputError, PeerError, PrivoteError
 
 from ..messages import ROLES
+from .certs import fingerprint_of
 from .streams import (
     ROLE_KEY,
     SERVICE,
@@ -157,7 +158,8 @@ class Server:
         """Return who calls, by the fingerprint of the certificate it presents; or refuse."""
         presented = context.auth_context().get("x509_pem_cert", [b""])[0]
         try:
-            peer, fingerprint = self._trust.owner_of(presented)
+            fingerprint = fingerprint_of(presented)
+            peer = self._trust.owner(fingerprint)
         except PrivoteError:
             peer, fingerprint = None, "none"
         if peer is None:

@@ -13,7 +13,6 @@ from .certs import (
     REVOKED,
     Certificate,
     check_name,
-    fingerprint_of,
     pinned_files,
     read_all,
     read_one,
@@ -120,11 +119,6 @@ class Trust:
         """Return the site whose pinned certificate has this fingerprint."""
         found = self._refresh().get(fingerprint)
         return None if found is None or found.fault() else found.name
-
-    def owner_of(self, pem: bytes) -> tuple[str | None, str]:
-        """Return whose certificate this is, and its fingerprint."""
-        fingerprint = fingerprint_of(pem)
-        return self.owner(fingerprint), fingerprint
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""
