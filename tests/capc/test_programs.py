@@ -109,7 +109,7 @@ def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> 
     if gated:
         peer["gate"] = second
     if kind == "baseline":
-        querier["base"] = base
+        querier["base"], peer["base"] = base, np.zeros_like(base)
     else:
         base = np.zeros_like(base)
     values_ = program.joined(program.checked(QUERIER, querier), program.checked(PEER, peer))

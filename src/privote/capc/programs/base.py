@@ -72,10 +72,6 @@ class Program(ABC):
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs for the joined inputs; ``xp`` is numpy or jax.numpy."""
 
-    def optional(self, side: str) -> frozenset[str]:
-        """Return the inputs that a side may leave out: the carried value, or zeros."""
-        return frozenset()
-
     def padded(self: Own) -> Own:
         """Return the program with as many rows as the secure engine needs to run it safely."""
         return self
@@ -109,11 +105,10 @@ class Program(ABC):
     ) -> dict[str, IntArray]:
         """Return a side's inputs: exactly the wanted names, int64, of the wanted shapes.
 
-        The engine itself would take anything. What is optional and left out is taken from
-        ``carried``, the outputs of the program before, or is zeros (never for what must be
-        carried).
+        The engine itself would take anything. What is left out is taken from ``carried``, the
+        querier's outputs of the program before.
         """
-        wanted, may = self.inputs(side), self.optional(side)
+        wanted = self.inputs(side)
         strange = sorted(set(given) - set(wanted))
         if strange:
             raise InputError(
@@ -121,10 +116,7 @@ class Program(ABC):
             )
         values = {}
         for name, shape in wanted.items():
-            value = given.get(name)
-            if value is None and name in may:
-                zeros = np.zeros(shape, np.int64) if side == PEER else None
-                value = (carried or {}).get(name, zeros)
+            value = given.get(name, (carried or {}).get(name))
             what = f"input {name} of {self.name} ({side})"
             if value is None:
                 raise InputError(f"{what} must be given, got nothing")

@@ -99,9 +99,8 @@ class AllowanceProgram(Program):
     by all its surprises, refused ones too, and stays negative in later chunks and batches, so that
     no later, smaller ballot slips in. In a batch of several chunks the querier leaves ``left`` out
     of all but the first (it is the output of the chunk before), and the peer's ``left`` of a chunk
-    is its ``fresh`` of the chunk before. The peer's part of
-    ``base`` is zeros and may be left out: it is there to make the guess a share of both sides, so
-    that comparing it gives a Boolean share.
+    is its ``fresh`` of the chunk before. The peer's part of ``base`` is zeros: it is there to make
+    the guess a share of both sides, so that comparing it gives a Boolean share.
     """
 
     name: ClassVar[str] = "allowance"
@@ -139,12 +138,6 @@ class AllowanceProgram(Program):
         if side == QUERIER:
             return {"shares": ballots, "left": each, **base, **(noise if self.steps else {})}
         return {"masks": ballots, "left": each, "fresh": each, **noise, **base}
-
-    def optional(self, side: str) -> frozenset[str]:
-        """Return ``left`` for the querier (carried), ``base`` for the peer (zeros)."""
-        if side == QUERIER:
-            return frozenset({"left"})
-        return frozenset({"base"} if self.baseline else ())
 
     def outputs(self) -> Shapes:
         """Return the shapes of the labels and of the querier's new share of what is left."""

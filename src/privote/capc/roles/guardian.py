@@ -259,12 +259,15 @@ class PrivacyGuardian(Role):
             parties,
             baseline=held.baseline,
         )
-        inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
+        values = {"masks": masks, **self._noise(held, parties)}
+        if held.baseline:
+            values["base"] = np.zeros((held.queries, labels), np.int64)
+        inputs = sliced(programs, values)
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.
             halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
-            for values, before, after in zip(inputs, halves, halves[1:], strict=False):
-                values |= {"left": before, "fresh": after}
+            for each, before, after in zip(inputs, halves, halves[1:], strict=False):
+                each |= {"left": before, "fresh": after}
         session = session_of(batch)
         return Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
 
