@@ -100,7 +100,7 @@ class AnsweringParty(Role):
         return Send(self.terms.guardian, GUARDIAN, message)
 
     def _hear_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
-        held = self._held(sender, confirmed.batch)
+        held = self._held(confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
         if held.masks is not None:
@@ -150,7 +150,7 @@ class AnsweringParty(Role):
         return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
 
     def _hear_masks_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
-        self._held(sender, taken.batch)
+        self._held(taken.batch)
         self._forget(taken.batch)
         return []
 
@@ -183,8 +183,7 @@ class AnsweringParty(Role):
                 actions += self._refused_batch(held.querier, batch, error)
         return actions
 
-    def _held(self, sender: str, batch: str) -> _Batch:
-        self._from_guardian(sender)
+    def _held(self, batch: str) -> _Batch:
         if batch not in self._batches:
             raise PeerError(f"batch {batch} is not known here")
         held: _Batch = self._batches[batch]

@@ -257,6 +257,7 @@ class Role(ABC):
         return self._greeted_by(sender, hello)
 
     def _check_greeted(self, sender: str, message: Message) -> None:
+        """Refuse what is not said in its role; who may act in one is checked at the greeting."""
         role = self._role_of(sender, message)
         if (sender, role) not in self._greeted:
             raise PeerError(f"{sender} must say hello as {role} before {message.kind}")
@@ -265,10 +266,6 @@ class Role(ABC):
         """Return in which role the sender of a message acts."""
         role = message.role if isinstance(message, Hello) else message.sender
         return role or (GUARDIAN if sender == self.terms.guardian else ANSWERING)
-
-    def _from_guardian(self, sender: str) -> None:
-        if sender != self.terms.guardian:
-            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
 
     def _check_queries(self, queries: int) -> None:
         most = self.terms.most_queries

@@ -138,7 +138,6 @@ class QueryingParty(Role):
     # -- ballots -----------------------------------------------------------------------------------
 
     def _hear_grant(self, sender: str, grant: Grant) -> list[Action]:
-        self._from_guardian(sender)
         if self._stage != _WAITING or grant.nonce != self._nonce:
             raise PeerError(f"batch {grant.batch} was not asked for")
         if grant.queries != len(self.rows):
@@ -231,7 +230,6 @@ class QueryingParty(Role):
     # -- the decision ------------------------------------------------------------------------------
 
     def _hear_ready(self, sender: str, ready: Ready) -> list[Action]:
-        self._from_guardian(sender)
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
             raise PeerError(f"batch {ready.batch} was not given to be decided, or twice")
@@ -315,7 +313,6 @@ class QueryingParty(Role):
         )
 
     def _hear_closed(self, sender: str, closed: Closed) -> list[Action]:
-        self._from_guardian(sender)
         self._check_batch(closed.batch)
         if self._stage != _STORED:
             raise PeerError(f"batch {closed.batch} was closed too early")
