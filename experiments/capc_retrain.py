@@ -32,9 +32,10 @@ from tasks import Task, load
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Simulation, Terms
+from privote.capc.coalition import Simulation
 from privote.capc.models import SiteModel
 from privote.capc.retrain import FIGURES, Records, judge, retrain_site, train_site, weakest
+from privote.capc.terms import Terms
 
 SITES, QUERIERS, DELTA, SPARE = 50, 3, 1e-5, 0.9
 SIGMA = 0.3 * (SITES - 1)

@@ -16,10 +16,11 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Letter, Terms
+from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
 from privote.capc.roles.base import Compute
 from privote.capc.statements import facts_of, statement
+from privote.capc.terms import Terms
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
 # (delta = 1e-5) if sites that answer it have learnt from what the first ones received: ACCOUNTING,

@@ -16,11 +16,12 @@ import privote as pv
 from privote.accounting.renyi import divergence
 from privote.ballots import Ballots
 from privote.capc.charges import Charges, Prices
-from privote.capc.coalition import Letter, Terms
+from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
 from privote.capc.roles.base import Received
 from privote.capc.statements import facts_of, statement
+from privote.capc.terms import Terms
 from privote.entropy import Entropy
 from privote.links import skellam
 

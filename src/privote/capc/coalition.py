@@ -1,4 +1,4 @@
-"""A coalition: its public terms, and all its roles in one process.
+"""A coalition in one process: all its roles, and the world around them.
 
 The simulation drives the same roles with the same messages as the network does, each message
 through its encoding. In clear text it is fast and hides nothing, and says so.
@@ -41,8 +41,6 @@ from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
 from .secure.base import CLEAR
 from .terms import Terms
-
-__all__ = ["Letter", "Simulation", "Terms"]
 
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
 _ABREAST = 64  # parties that a querying party computes with at a time

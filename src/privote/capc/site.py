@@ -1,6 +1,6 @@
 """A site's two small TOML files: the coalition's public terms, and what only this site knows.
 
-``coalition.toml`` is the same everywhere (:class:`privote.capc.coalition.Terms`); ``site.toml``
+``coalition.toml`` is the same everywhere (:class:`privote.capc.terms.Terms`); ``site.toml``
 says who this site is, where its files are and where the others listen. Both are read strictly: an
 unknown key, a missing one or a wrong type is an error that names the file, the key, the rule and
 the value. Paths are relative to the file they stand in.

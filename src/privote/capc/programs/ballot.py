@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class BallotProgram(Program):
             **mask,
         }
 
-    def padded(self) -> BallotProgram:
+    def padded(self) -> Self:
         """Return the program the engine runs: as many rows as give one response ciphertext."""
         most, rows, step = self.most_rows, self.rows, 1
         # Each look takes a while, and safe numbers may be hundreds apart: longer steps each time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from ..messages import IntArray
 
 Array = Any  # of numpy or jax.numpy
 Shapes = dict[str, tuple[int, ...]]
-Own = TypeVar("Own", bound="Program")
 
 QUERIER, PEER = "querier", "peer"
 SIDES = (QUERIER, PEER)
@@ -72,11 +71,11 @@ class Program(ABC):
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs for the joined inputs; ``xp`` is numpy or jax.numpy."""
 
-    def padded(self: Own) -> Own:
+    def padded(self) -> Self:
         """Return the program with as many rows as the secure engine needs to run it safely."""
         return self
 
-    def split(self: Own, queries: int) -> list[Own]:
+    def split(self, queries: int) -> list[Self]:
         """Return such programs for a batch of queries, one after the other."""
         full, rest = divmod(queries, self.most_rows)
         rows = [self.most_rows] * full + ([rest] if rest else [])

@@ -149,7 +149,7 @@ def compile_program(program: Program) -> Compiled:
     shapes = [(tuple(one.shape), np.dtype(one.dtype)) for one in results]
     if shapes != [(shape, np.dtype(np.int64)) for shape in program.outputs().values()]:
         raise InputError(f"outputs of {program.name} must be int64 as declared, got {shapes}")
-    check_code(_text(executable.code))
+    check_code(executable.code.decode())
     return Compiled(program, executable)
 
 
@@ -207,7 +207,3 @@ def digest(compiled: Sequence[Compiled], config: Any) -> str:
         add(json.dumps(public, sort_keys=True).encode())
         add(one.executable.SerializeToString())
     return total.hexdigest()
-
-
-def _text(code: str | bytes) -> str:
-    return code.decode() if isinstance(code, bytes) else code

@@ -16,6 +16,7 @@ from typing import Any
 from privote.errors import PeerError, PrivoteError
 
 from ..messages import Message, decode, encode
+from ..programs import QUERIER
 from ..roles.base import (
     Action,
     Complain,
@@ -170,8 +171,10 @@ class Driver:
         for action in actions:
             if isinstance(action, Send):
                 self._send(action)
+            elif isinstance(action, Compute) and action.side == QUERIER:
+                self.sessions.call(self._client, action)
             elif isinstance(action, Compute):
-                self._compute(action)
+                self.sessions.expect(action)
             elif isinstance(action, Complain):
                 self._log(f"{action.error}")
             elif isinstance(action, Fail):
@@ -179,12 +182,6 @@ class Driver:
             else:
                 return True, action.result
         return False, None
-
-    def _compute(self, work: Compute) -> None:
-        if work.side == "querier":
-            self.sessions.call(lambda: self._client(work.peer), work)
-        else:
-            self.sessions.expect(work)
 
     def _send(self, action: Send) -> None:
         """Send on the stream with that site in that role; what cannot be sent is a lost peer."""

@@ -51,7 +51,7 @@ class Sessions:
         self.bytes = 0  # of all sessions, both ways
         sweep(None, SOCKETS)
 
-    def call(self, client: Callable[[], Client], work: Compute) -> None:
+    def call(self, client: Callable[[str], Client], work: Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
@@ -59,7 +59,9 @@ class Sessions:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
-                    tunnel = client().tunnel(work.session, work.seconds, self._most_exchange)
+                    tunnel = client(work.peer).tunnel(
+                        work.session, work.seconds, self._most_exchange
+                    )
                 except PrivoteError as error:
                     self._broken(work.session, work.peer, str(error))
                     return
