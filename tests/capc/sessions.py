@@ -6,7 +6,7 @@ import queue
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,24 +82,19 @@ def both_sides(
     *,
     others: Sequence[Program] | None = None,
     deadline: float = 120.0,
-    progress: Callable[[int], None] | None = None,
     channels: tuple[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
-    ``others`` are the peer's programs if they differ; ``progress`` is the querier's. Whoever fails
-    closes the channel.
+    ``others`` are the peer's programs if they differ. Whoever fails closes the channel.
     """
     with tempfile.TemporaryDirectory() as folder:
         ends = channels or LocalChannel.pair(folder)
         results: dict[str, Any] = {}
 
         def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
-            running = engine(name)
-            if progress is not None and side == QUERIER:
-                running._steps = told(running._steps, progress)  # type: ignore[method-assign]
             try:
-                results[side] = running.run(mine, side, inputs, channel, deadline=deadline)
+                results[side] = engine(name).run(mine, side, inputs, channel, deadline=deadline)
             except Exception as error:
                 results[side] = error
                 channel.close()
@@ -117,17 +112,6 @@ def both_sides(
         if channels is None:
             assert not list(Path(folder).iterdir()), "the channel's folders must be gone"
     return results
-
-
-def told(steps: Any, progress: Callable[[int], None]) -> Any:
-    """Return the steps of an engine, which say how many programs are done."""
-
-    def telling(*args: Any) -> Any:
-        for done, found in enumerate(steps(*args), 1):
-            progress(done)
-            yield found
-
-    return telling
 
 
 def any_inputs(program: Program, side: str, seed: int, *, extreme: bool = False) -> dict[str, Any]:

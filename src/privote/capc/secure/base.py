@@ -6,8 +6,7 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -55,12 +54,20 @@ class Channel(Protocol):
         """End the channel; a waiting exchange of either side fails."""
 
 
-class Clock:
-    """The seconds that are left of a deadline."""
+class Session:
+    """One side of a computation while it lasts: what it runs, with whom, and until when."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        side: str,
+        inputs: Inputs,
+        channel: Channel,
+        seconds: float,
+    ) -> None:
+        self.programs, self.side, self.inputs = programs, side, inputs
+        self.channel, self.seconds = channel, seconds
         self._end = time.monotonic() + seconds
-        self.seconds = seconds
 
     def left(self) -> float:
         """Return the seconds left; PeerError if there are none."""
@@ -68,6 +75,25 @@ class Clock:
         if left <= 0:
             raise PeerError(f"the computation did not end within {self.seconds:g} s")
         return left
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send ``data`` and return what the other side gave, within what is left of the time."""
+        return self.channel.exchange(data, self.left())
+
+    def agree(self, digest: bytes) -> None:
+        """Compare a digest of all that must be the same on both sides, before anything is run."""
+        if self.exchange(digest) != digest:
+            raise PeerError(
+                "the peer runs other programs, or another engine or version; nothing was computed"
+            )
+
+    def check(self) -> None:
+        """Check all inputs before anything is sent; what is carried counts as given."""
+        carried = None
+        for program, given in zip(self.programs, self.inputs, strict=True):
+            program.checked(self.side, given, carried)
+            shapes = program.outputs() if self.side == QUERIER else {}
+            carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
 class SecureEngine(ABC):
@@ -102,8 +128,8 @@ class SecureEngine(ABC):
         side
             "querier" or "peer".
         inputs
-            This side's inputs, one mapping for each program. What a program lets a side leave out
-            is taken from the outputs of the program before.
+            This side's inputs, one mapping for each program. What the querier leaves out is taken
+            from its outputs of the program before.
         channel
             To the other side. The engine does not close it.
         deadline
@@ -127,43 +153,14 @@ class SecureEngine(ABC):
                 f"must be one mapping for each of at least one program, got {len(inputs)} for "
                 f"{len(programs)} programs",
             )
-        clock = Clock(positive("deadline", deadline))
-        _check_all(programs, side, inputs)
-
-        def agree(digest: bytes) -> None:
-            if channel.exchange(digest, clock.left()) != digest:
-                raise PeerError(
-                    "the peer runs other programs, or another engine or version; nothing was "
-                    "computed"
-                )
-
-        with closing(self._steps(programs, side, inputs, channel, clock, agree)) as steps:
-            outputs = list(steps)
+        session = Session(programs, side, inputs, channel, positive("deadline", deadline))
+        session.check()
+        outputs = self._computed(session)
         return outputs if side == QUERIER else None
 
     @abstractmethod
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        """Yield the outputs of each program; for the peer, nothing in their place.
-
-        ``agree`` is called first, with a digest of all that must be the same on both sides.
-        """
-
-
-def _check_all(programs: Sequence[Program], side: str, inputs: Inputs) -> None:
-    """Check all inputs of a side before anything is sent; what is carried counts as given."""
-    carried = None
-    for program, given in zip(programs, inputs, strict=True):
-        program.checked(side, given, carried)
-        shapes = program.outputs() if side == QUERIER else {}
-        carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    def _computed(self, session: Session) -> Outputs:
+        """Agree with the other side, compute, and return the outputs; the peer's are not read."""
 
 
 def engine(name: str) -> SecureEngine:
@@ -187,31 +184,23 @@ class ClearEngine(SecureEngine):
     name = CLEAR
     secure = False
 
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        public = [[self.name], *([program.name, program.parameters()] for program in programs)]
-        agree(hashlib.sha256(json.dumps(public, sort_keys=True).encode()).digest())
-        carried: dict[str, IntArray] = {}
-        for program, given in zip(programs, inputs, strict=True):
-            if side == PEER:
-                channel.exchange(packed([program.checked(PEER, given)]), clock.left())
-                yield {}
+    def _computed(self, session: Session) -> Outputs:
+        public = [[program.name, program.parameters()] for program in session.programs]
+        named = json.dumps([[self.name], *public], sort_keys=True)
+        session.agree(hashlib.sha256(named.encode()).digest())
+        outputs: Outputs = []
+        for program, given in zip(session.programs, session.inputs, strict=True):
+            if session.side == PEER:
+                session.exchange(packed([program.checked(PEER, given)]))
                 continue
-            sent = channel.exchange(b"", clock.left())
+            sent = session.exchange(b"")
             shapes = program.inputs(PEER)
             wanted = 8 * sum(int(np.prod(shape)) for shape in shapes.values())
             if len(sent) != wanted:
                 raise PeerError(f"the peer must send {wanted} bytes of inputs, got {len(sent)}")
-            querier = program.checked(QUERIER, given, carried)
-            carried = program.in_clear(querier, *unpacked([shapes], sent))
-            yield carried
+            querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
+            outputs.append(program.in_clear(querier, *unpacked([shapes], sent)))
+        return outputs
 
 
 def packed(arrays: Inputs) -> bytes:

@@ -7,13 +7,13 @@ themselves and compare digests through the channel before anything is run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from multiprocessing import Pipe
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...errors import InputError, PeerError, missing_extra
-from ..programs import PEER, QUERIER, IntArray, Program
-from .base import OWN, Channel, Clock, Inputs, SecureEngine, packed, unpacked
+from ..programs import PEER
+from .base import OWN, Inputs, Outputs, SecureEngine, Session, packed, unpacked
 
 _LONGEST_SOCKET = 100  # characters: the system takes about 107
 _GLANCE = 0.2  # seconds between looks at whether the channel still stands
@@ -42,48 +42,40 @@ class CheetahEngine(SecureEngine):
         if find_spec("spu") is None or find_spec("jax") is None:
             raise missing_extra("capc", "the secure engine (spu, Python 3.11 only)")
 
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        folder = _private_folder(channel.folder)
+    def _computed(self, session: Session) -> Outputs:
+        folder = _private_folder(session.channel.folder)
         facts = {
-            "side": side,
-            "programs": [[program.name, program.parameters()] for program in programs],
+            "side": session.side,
+            "programs": [[program.name, program.parameters()] for program in session.programs],
             "folder": str(folder),
-            "patience": clock.seconds,
+            "patience": session.seconds,
         }
         try:
-            with tempfile.TemporaryFile() as log, _Session(channel, clock, log) as session:
-                session.tell(Frame("job", facts, inputs))
-                agree(bytes.fromhex(session.heard("compiled").facts["digest"]))
-                session.tell(Frame("go"))
-                for _ in programs:
-                    yield dict(session.heard("done").arrays[0])
-                _part(channel, side, clock)
+            with tempfile.TemporaryFile() as log, _Worker(session, log) as worker:
+                worker.tell(Frame("job", facts, session.inputs))
+                session.agree(bytes.fromhex(worker.heard("compiled").facts["digest"]))
+                worker.tell(Frame("go"))
+                outputs = [dict(worker.heard("done").arrays[0]) for _ in session.programs]
+                _part(session)
+                return outputs
         finally:
             (folder / OWN).unlink(missing_ok=True)
 
 
-def _part(channel: Channel, side: str, clock: Clock) -> None:
+def _part(session: Session) -> None:
     """Keep the peer's process until the querier has everything; the querier need not wait long."""
-    try:
-        channel.exchange(b"done", _FAREWELL if side == QUERIER else clock.left())
-    except PeerError:
-        if side == PEER:
-            raise
+    if session.side == PEER:
+        session.exchange(b"done")
+        return
+    with contextlib.suppress(PeerError):
+        session.channel.exchange(b"done", _FAREWELL)
 
 
-class _Session:
+class _Worker:
     """The process of one session, ended in all cases."""
 
-    def __init__(self, channel: Channel, clock: Clock, log: BinaryIO) -> None:
-        self._channel, self._clock = channel, clock
+    def __init__(self, session: Session, log: BinaryIO) -> None:
+        self._session = session
         self._wire, theirs = Pipe()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment.update(
@@ -102,7 +94,7 @@ class _Session:
                 start_new_session=True,
             )
 
-    def __enter__(self) -> _Session:
+    def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,8 +111,8 @@ class _Session:
 
     def heard(self, kind: str) -> Frame:
         """Return the next message, which must be of that kind."""
-        while not self._wire.poll(min(_GLANCE, self._clock.left())):
-            if self._channel.closed:
+        while not self._wire.poll(min(_GLANCE, self._session.left())):
+            if self._session.channel.closed:
                 raise PeerError("the channel to the peer was closed during the computation")
         try:
             frame = receive(self._wire)
