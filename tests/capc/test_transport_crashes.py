@@ -20,7 +20,8 @@ from tests.capc.sites import until
 
 from privote import BinaryVoting
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import COMMAND, LISTENING, Rehearsal, lay_out
+from privote.capc.rehearsal import COMMAND, Rehearsal, lay_out
+from privote.capc.service import LISTENING
 from privote.capc.terms import Terms
 
 pytestmark = [

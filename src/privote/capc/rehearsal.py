@@ -21,11 +21,11 @@ from typing import Any
 
 from ..errors import PeerError
 from .models import SiteModel
+from .service import LISTENING
 from .terms import Terms
 from .transport.certs import make
 from .transport.trust import pin
 
-LISTENING = "listening on"  # what a program's log says when it can be called
 COMMAND = (sys.executable, "-m", "privote", "capc")
 _PATIENCE = 120.0  # seconds for a program to come up on a busy machine
 

@@ -25,7 +25,6 @@ from ..ledger import Ledger
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, printable
 from .models import SiteModel
-from .rehearsal import LISTENING
 from .roles.answering import AnsweringParty
 from .roles.base import Role
 from .roles.batches import LabelledBatch, batch_rows
@@ -39,6 +38,7 @@ from .transport.server import Settings
 from .transport.streams import Log as Say
 from .transport.trust import Own, Trust
 
+LISTENING = "listening on"  # what a program's log says when it can be called
 _REFUSED = re.compile(r"Handshake failed .*?: ?([A-Z_]+): ?([^:]*)$")
 _MINUTE, _REASONS = 60.0, 100  # seconds; kinds of refusals that are remembered
 _NOISE = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\] ")
