@@ -375,7 +375,7 @@ def test_masks_that_never_arrive_leave_too_few() -> None:
 def test_a_budget_that_is_used_up_is_refused_on_both_sides() -> None:
     terms = terms_of(features=8, epsilon=60.0)
     run = simulation(terms, np.ones((8, 3, 2)))
-    each = Prices(terms).query("p0", "q0")
+    each = Prices(terms).each("p0", "q0")
     fit = largest_count(each, DEFAULT_ORDERS, 60.0, 1e-5)
     assert fit >= 16
     answered = fit // 8 * 8

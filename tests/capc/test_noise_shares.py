@@ -318,8 +318,8 @@ def test_what_is_charged_is_the_shares_price() -> None:
     noise = terms.shared
     assert noise is not None
     prices = Prices(terms)
-    np.testing.assert_array_equal(prices.query("p0", "q0"), 2 * noise.surprise_rdp(4, 1))
-    np.testing.assert_array_equal(prices.query("p1", "q0"), noise.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(prices.each("p0", "q0"), 2 * noise.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(prices.each("p1", "q0"), noise.surprise_rdp(4, 1))
 
 
 # -- terms and statements --------------------------------------------------------------------------

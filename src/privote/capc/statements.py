@@ -34,7 +34,7 @@ def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> 
         "labels": len(terms.labels),
         "mechanism": str(terms.mechanism),
         "charged_by_party": prices.charged(name, queries),
-        "allowance_by_party": prices.allowances(name) if terms.allowance else {},
+        "allowance_by_party": prices.allowances(name),
         "surprise_unit": terms.mechanism.surprise_unit,
         "noise": terms.noise,
         "forecast": expected_of(terms, name, queries)[0].facts(),
@@ -50,7 +50,7 @@ def expected_of(terms: Terms, name: str, queries: int) -> tuple[Forecast, Advice
     Before anybody is asked and anything is charged. A share of 0.1 of all votes is taken to be yes.
     """
     voters, labels = len(terms.voters(name)), len(terms.labels)
-    allowances = Prices(terms).allowances(name) if terms.allowance else {}
+    allowances = Prices(terms).allowances(name)
     found = forecast(
         terms.mechanism,
         voters,

@@ -118,7 +118,7 @@ class PrivacyGuardian(Role):
             ask.nonce,
             ask.queries,
             resumed=ask.resume if resumed else None,
-            allowances=self._charges.prices.allowances(sender) if terms.allowance else None,
+            allowances=self._charges.prices.allowances(sender),
         )
         self._forget_all_of(sender)
         self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
