@@ -13,6 +13,7 @@ from tests.capc.sessions import both_sides
 
 import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
+from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.models import SiteModel
 from privote.capc.programs import QUERIER
 from privote.capc.roles.base import Action, Complain, Compute, Event, Lost, Tick
@@ -72,8 +73,12 @@ class Observed(Simulation):
         """Return a site's journal."""
         return self._journal(site)
 
-    def _place(self, name: str) -> str:
-        return super()._place(name) if self.folder is None else f"{self.folder / name}.journal"
+    def _journal(self, name: str) -> Any:
+        if self.folder is not None and name not in self._journals:
+            kind = GuardianJournal if name == self.terms.guardian else QuerierJournal
+            path = self.folder / f"{name}.journal"
+            self._journals[name] = kind(path, self.terms.promise(), name)
+        return super()._journal(name)
 
     def _give(self, seat: Seat, event: Event) -> None:
         if seat in self.roles and not isinstance(event, Tick):

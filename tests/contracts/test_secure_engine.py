@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -382,6 +383,22 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
         starter.wait()
     psutil.wait_procs(mine, timeout=30)
     assert not [one for one in mine if one.is_running() and one.status() != "zombie"]
+
+
+def test_a_program_with_many_open_files_computes(secure: str) -> None:
+    """Connections are open files, and strangers may hold thousands of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 2000:
+        pytest.skip("this process may not open enough files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        results = both_sides(secure, [SMALL], [small(QUERIER)], [small(PEER)])
+    finally:
+        for file in held:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert isinstance(results[QUERIER], list), results
 
 
 def test_folder_must_be_private(secure: str, tmp_path: Path) -> None:

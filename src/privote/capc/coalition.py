@@ -132,12 +132,8 @@ class Simulation:
         """Return a site's journal, which outlasts its programs."""
         if name not in self._journals:
             kind = GuardianJournal if name == self.terms.guardian else QuerierJournal
-            self._journals[name] = kind(self._place(name), self.terms.promise(), name)
+            self._journals[name] = kind(":memory:", self.terms.promise(), name)
         return self._journals[name]
-
-    def _place(self, name: str) -> str:
-        """Return where a site's journal lies."""
-        return ":memory:"
 
     def _entropy(self, name: str) -> Entropy:
         if self.seed is None:
