@@ -10,10 +10,12 @@ are random: 512 inputs, 20 labels, linear or with 64 hidden units.
 from __future__ import annotations
 
 import argparse
+import queue
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,13 +26,14 @@ import numpy as np
 from comparison import peer, row
 
 from privote import BinaryVoting
-from privote.capc import launch
+from privote.capc import service
 from privote.capc.models import SiteModel
 from privote.capc.programs import PEER, QUERIER, Program
 from privote.capc.quantise import quantise_model, quantise_rows
 from privote.capc.rehearsal import Rehearsal, lay_out
 from privote.capc.roles.batches import ballot_programs, decision_programs, sliced
-from privote.capc.secure import LocalChannel, engine
+from privote.capc.secure import engine
+from privote.capc.secure.base import OTHER, OWN
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
@@ -81,38 +84,48 @@ def models(terms: Terms) -> dict[str, SiteModel]:
     }
 
 
+class Side:
+    """One side of a session: the engine's sockets are links to each other, and digests queue."""
+
+    closed = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.said = folder, queue.SimpleQueue[bytes]()
+        folder.mkdir(mode=0o700)
+
+    def reach(self, other: Side) -> None:
+        (self.folder / OTHER).symlink_to(other.folder / OWN)
+        self.other = other
+
+    def exchange(self, data: bytes, seconds: float) -> bytes:
+        self.said.put(data)
+        return self.other.said.get(timeout=seconds)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) -> None:
     """Run one session of the engine between two threads, over unix sockets."""
-    failed: list[BaseException] = []
-    with tempfile.TemporaryDirectory() as folder:
-        ends = LocalChannel.pair(folder)
-
-        def run(side: str, inputs: Inputs, channel: Any) -> None:
-            try:
-                engine("spu-cheetah").run(programs, side, inputs, channel, deadline=600.0)
-            except BaseException as error:
-                failed.append(error)
-                channel.close()
-
-        sides = [
-            threading.Thread(target=run, args=(side, inputs, channel))
-            for side, inputs, channel in ((QUERIER, querier, ends[0]), (PEER, peer_inputs, ends[1]))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        sides = [Side(Path(folder).resolve() / name) for name in (QUERIER, PEER)]
+        sides[0].reach(sides[1])
+        sides[1].reach(sides[0])
+        running = [
+            pool.submit(engine("spu-cheetah").run, programs, name, inputs, side, deadline=600.0)
+            for name, inputs, side in zip(
+                (QUERIER, PEER), (querier, peer_inputs), sides, strict=True
+            )
         ]
-        for side in sides:
-            side.start()
-        for side in sides:
-            side.join()
-        for end in ends:
-            end.close()
-    if failed:
-        raise failed[0]
+        for one in running:
+            one.result()
 
 
 def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
     """Return the seconds of all ballots and the decision, without roles, network or charges."""
     rows = quantise_rows(X, features=FEATURES, bound=terms.bound, bits=terms.bits)
     programs = ballot_programs(terms, len(rows), terms.hidden)
-    deciding = decision_programs(terms, "querier", len(rows), tuple(held), allowances={})
+    deciding = decision_programs(terms, "querier", len(rows), tuple(held))
     rng = np.random.default_rng(1)
     mask = rng.integers(-(2**62), 2**62, (len(rows), LABELS))
     asked = sliced(programs, {"x": rows})
@@ -151,10 +164,10 @@ def coalition(terms: Terms, held: dict[str, SiteModel]) -> Iterator[Site]:
 def network(site: Site, X: np.ndarray) -> tuple[float, float]:
     """Return the seconds and megabytes of one batch."""
     began = time.perf_counter()
-    driver = launch.querying(site, X, lambda line: None)
+    driver = service.querying(site, X, lambda line: None)
     answers = driver.run()
     assert len(answers.parties) == len(site.terms.parties), answers.left_out
-    return time.perf_counter() - began, sum(driver.sessions.bytes.values()) / 1e6
+    return time.perf_counter() - began, driver.sessions.bytes / 1e6
 
 
 def measure(site: Site, held: dict[str, SiteModel], queries: int, times: int) -> Measured:

@@ -32,9 +32,10 @@ from tasks import Task, load
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Simulation, Terms
+from privote.capc.coalition import Simulation
 from privote.capc.models import SiteModel
 from privote.capc.retrain import FIGURES, Records, judge, retrain_site, train_site, weakest
+from privote.capc.terms import Terms
 
 SITES, QUERIERS, DELTA, SPARE = 50, 3, 1e-5, 0.9
 SIGMA = 0.3 * (SITES - 1)
@@ -138,7 +139,7 @@ def affordable(terms: Terms, querier: str, model: SiteModel, X: np.ndarray) -> i
     if terms.guarantee == "worst-case":
         fit = 0
         share = terms.epsilon / len(terms.queriers)
-        while fit < len(X) and prices.charged(querier, fit + 1) <= share:
+        while fit < len(X) and max(prices.charged(querier, fit + 1).values()) <= share:
             fit += 1
         return fit
     votes = model.votes(X)

@@ -41,6 +41,44 @@ def _room(name: str) -> Iterator[str]:
         yield f"{name:<12} {said.splitlines()[0] if said else ''}".rstrip()
 
 
+def coalition() -> str:
+    """Return the modules of the coalition's room in floors: each uses some of those below it."""
+    room = SRC / "capc"
+    files = {f"capc.{'.'.join(_parts(file, room))}": file for file in room.rglob("*.py")}
+    needs = {name: _needs(name, file, set(files)) for name, file in files.items()}
+    floors = []
+    while needs:
+        floor = sorted(name for name, used in needs.items() if not used & needs.keys())
+        assert floor, f"modules that need each other in a circle: {sorted(needs)}"
+        needs = {name: used for name, used in needs.items() if name not in floor}
+        texts = {name.removeprefix("capc."): files[name].read_text() for name in floor}
+        # A folder's own file that only says what it is for is no module.
+        lines = [_named(name, text) for name, text in texts.items() if "import" in text]
+        floors.append("\n".join(lines))
+    return "\n\n".join(filter(None, reversed(floors)))
+
+
+def _named(name: str, text: str) -> str:
+    return f"{name:<19} {(ast.get_docstring(ast.parse(text)) or '').splitlines()[0]}"
+
+
+def _parts(file: Path, room: Path) -> tuple[str, ...]:
+    parts = file.relative_to(room).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def _needs(name: str, file: Path, known: set[str]) -> set[str]:
+    """Return which modules of the room a module imports as it is loaded."""
+    package = name if file.stem == "__init__" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package.split(".")[: len(package.split(".")) - node.level + 1]
+            start = ".".join([*base, *(node.module or "").split(".")]).rstrip(".")
+            found |= {start} | {f"{start}.{alias.name}" for alias in node.names}
+    return found & known - {name}
+
+
 class _Path:
     """Which room calls into which: the first time each function is entered from another file."""
 
@@ -99,7 +137,7 @@ def _watched(path: _Path) -> Iterator[None]:
         sys.setprofile(before)
 
 
-DRAWINGS = {"rooms": rooms, "path": path_of_a_vote}
+DRAWINGS = {"rooms": rooms, "path": path_of_a_vote, "coalition": coalition}
 _DRAWN = re.compile(r"(<!-- (\w+) -->\n```text\n)(.*?)(^```)", re.DOTALL | re.MULTILINE)
 
 

@@ -12,14 +12,15 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binomtest
 from tests.attacks.conftest import Outcome, scaled
-from tests.capc.coalitions import identity, models_for, simulation, terms_of
+from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
 from privote.capc.roles.base import Compute
 from privote.capc.statements import facts_of, statement
+from privote.capc.terms import Terms
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
 # (delta = 1e-5) if sites that answer it have learnt from what the first ones received: ACCOUNTING,
@@ -40,7 +41,7 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
         )
         run = simulation(terms, np.ones((2, voters, 1)))
         for querier in terms.queriers:
-            answers = run.ask_rows(querier, identity(2, 4))
+            answers = run.ask(querier, identity(2, 4))
             facts = facts_of(terms, querier, answers, stamp="")
             tried += 1
             through += min(answers.epsilon, facts["epsilon"]) < least
@@ -51,7 +52,7 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
 def test_a_statement_has_no_smaller_epsilon_than_the_budget(guarantee: str) -> None:
     terms = terms_of(queriers=("q0", "q1"), guarantee=guarantee, epsilon=200.0)
-    answers = simulation(terms, np.ones((2, 3, 2))).ask_rows("q0", identity(2, 4))
+    answers = simulation(terms, np.ones((2, 3, 2))).ask("q0", identity(2, 4))
     said = statement(facts_of(terms, "q0", answers, stamp=""))
     numbers = [word for line in said.splitlines() for word in line.split("epsilon ")[1:]]
     assert [float(text.split()[0]) for text in numbers] == [200.0]
@@ -62,7 +63,7 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
     queries, tried, through = scaled(2000, 50_000), 0, 0
     for vote, off in ((1, 1), (0, -1)):
         terms = terms_of(
-            labels=1, features=1, most_queries=queries, epsilon=1e7, bits=1, timeout=60.0
+            labels=1, features=1, most_queries=queries, epsilon=1e7, bound=1.0, bits=1, timeout=60.0
         )
 
         def post(letter: Letter, off: int = off) -> list[Letter]:
@@ -73,7 +74,7 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
             return [Letter(letter.sender, letter.to, encode(wrong))]
 
         run = simulation(terms, np.full((1, 3, 1), vote), post=post)
-        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        labels = run.ask("q0", np.ones((queries, 1), np.int64)).labels
         rare = np.exp(terms.mechanism.log_probs(np.array(5), 3)[0])
         seen = int((labels != vote).sum())
         tried, through = tried + 1, through + (seen == 0)
@@ -95,14 +96,14 @@ def test_a_smaller_ballot_does_not_slip_in_after_a_voter_ran_out(outcome: Outcom
     terms, allowance = loud(labels=4)
     run = simulation(terms, np.ones((1, 3, 4)))
     for _ in range(allowance // 4 + 1):  # the last of these ballots needs more than is left
-        run.ask_rows("q0", identity(1, 4))
+        run.ask("q0", identity(1, 4))
     few = models_for(terms, np.tile([1, 0, 0, 0], (1, 3, 1)))
     run.models = few
     for party in terms.parties:
         run.start((party, ANSWERING))
     assert allowance % 4 != 0, "something is left that a single yes would fit"
     tries = scaled(5, 50)
-    through = sum(int(run.ask_rows("q0", identity(1, 4)).labels.any()) for _ in range(tries))
+    through = sum(int(run.ask("q0", identity(1, 4)).labels.any()) for _ in range(tries))
     outcome("a smaller ballot slips in after its voter ran out", tries, through)
 
 
@@ -113,12 +114,12 @@ def test_counts_raised_by_a_querying_site_are_nobodys(outcome: Outcome) -> None:
         terms, allowance = loud(labels=4)
         run = simulation(terms, np.ones((1, 3, 4)))
         for _ in range(allowance // 4 + 1):
-            run.ask_rows("q0", identity(1, 4))
-        journal = run.querier_journal("q0")
+            run.ask("q0", identity(1, 4))
+        journal = run.journal("q0")
         raised = {party: (half + edit) % 2**64 for party, half in journal.half().items()}
         with journal._transaction():
             journal._run("UPDATE state SET half = ?", json.dumps(raised))
-        through += int(run.ask_rows("q0", identity(1, 4)).labels.any())
+        through += int(run.ask("q0", identity(1, 4)).labels.any())
     outcome("a querying site raises what is left above what was charged", len(edits), through)
 
 
@@ -134,11 +135,12 @@ def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcom
             guarantee=guarantee,
             most_queries=queries,
             epsilon=1e9,
+            bound=1.0,
             bits=1,
             noise=noise,
         )
         run = Watched(terms, models_for(terms, np.array([[[1], [1], [0]]])), seed=2)
-        labels = run.ask_rows("q0", np.ones((queries, 1), np.int64)).labels
+        labels = run.ask("q0", np.ones((queries, 1), np.int64)).labels
         # The guardian's inputs, and the tally it suspects.
         own = np.concatenate([values["vote"] for values in run.mine])
         told[noise] = float(np.mean((terms.steps * 1 + own >= 0) == (labels == 1)))
@@ -147,7 +149,7 @@ def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcom
     outcome("the guardian tells labels from a tally and its noise", queries, through * queries)
 
 
-class Watched(Simulation):
+class Watched(Observed):
     """A simulation that keeps what the guardian puts into a decision."""
 
     mine: Sequence[Mapping[str, npt.NDArray[np.int64]]] = ()

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome, scaled
-from tests.capc.coalitions import identity, models_for, terms_of
+from tests.capc.coalitions import Observed, identity, models_for, terms_of
 from tests.capc.test_messages import BATCH, EVERY, framed
 
 from privote.capc import messages as m
 from privote.capc.charges import Charges
-from privote.capc.coalition import Letter, Seat, Simulation
+from privote.capc.coalition import Letter, Seat
 from privote.errors import PeerError
 
 WIRES = [m.encode(each) for each in (*EVERY, m.Masks(BATCH, np.ones((2, 2), np.int64)))]
@@ -121,7 +121,7 @@ class Hostile:
         self.tried = 0
         self.heard: list[bytes] = []
         self.batches: list[str] = ["0" * 32]
-        self.simulation: Simulation | None = None
+        self.simulation: Observed | None = None
 
     def post(self, letter: Letter) -> list[Letter]:
         if letter.to[0] in (*self.names, "stranger"):  # nobody is there; they write as they like
@@ -204,11 +204,11 @@ def test_hostile_messages_between_honest_ones(
     monkeypatch.setattr(Charges, "take", count)
     hostile = Hostile(terms, random.Random(2), each=12, names=names)
     models = models_for(terms, np.ones((Q, 3, 2)))
-    simulation = hostile.simulation = Simulation(terms, models, post=hostile.post)
+    simulation = hostile.simulation = Observed(terms, models, post=hostile.post)
     simulation.roles.pop(("p2", m.ANSWERING))
     through = 0
     while hostile.tried < scaled(400, 10_000):
-        answers = simulation.ask_rows("q0", identity(Q, Q))
+        answers = simulation.ask("q0", identity(Q, Q))
         through += answers.parties != ("p0", "p1") or not np.isin(answers.labels, (0, 1)).all()
     grants = [headed(letter.data)[0] for letter in simulation.letters if b'"grant"' in letter.data]
     fresh = [grant["batch"] for grant in grants if not grant["resumed"]]
@@ -219,7 +219,7 @@ def test_hostile_messages_between_honest_ones(
     outcome(f"hostile messages of {' and '.join(names)}, {guarantee}", hostile.tried, through)
 
 
-def leaked(simulation: Simulation, hostile: Hostile) -> int:
+def leaked(simulation: Observed, hostile: Hostile) -> int:
     """Return how many of the masks' words were told to a hostile site, or to a log."""
     words = [
         int(word)

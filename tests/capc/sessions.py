@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+import queue
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.secure import LocalChannel, engine
+from privote.capc.secure import engine
+from privote.capc.secure.base import OTHER, OWN
+from privote.errors import PeerError
 
 Inputs = Sequence[Mapping[str, Any]]
+
+
+class LocalChannel:
+    """A channel between two threads of one process; the sockets are symbolic links.
+
+    Make both ends with :meth:`pair`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        outbox: queue.Queue[bytes | None],
+        inbox: queue.Queue[bytes | None],
+        gone: threading.Event,
+    ) -> None:
+        self.folder, self._gone = folder, gone
+        self._outbox, self._inbox = outbox, inbox
+
+    @classmethod
+    def pair(cls, folder: str | Path) -> tuple[LocalChannel, LocalChannel]:
+        """Return the querier's and the peer's end, with folders of their own inside ``folder``."""
+        folders = [Path(folder) / name for name in ("querier", "peer")]
+        for each in folders:
+            each.mkdir(mode=0o700)
+        for mine, other in (folders, folders[::-1]):
+            (mine / OTHER).symlink_to((other / OWN).resolve())
+        there: queue.Queue[bytes | None] = queue.Queue()
+        back: queue.Queue[bytes | None] = queue.Queue()
+        gone = threading.Event()
+        return cls(folders[0], there, back, gone), cls(folders[1], back, there, gone)
+
+    def exchange(self, data: bytes, seconds: float) -> bytes:
+        """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
+        self._outbox.put(data)
+        try:
+            got = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            raise PeerError(f"the peer sent nothing within {seconds:g} s") from None
+        if got is None:
+            self._inbox.put(None)
+            raise PeerError("the peer closed the channel")
+        return got
+
+    def close(self) -> None:
+        """End both directions and remove this end's folder."""
+        self._gone.set()
+        self._outbox.put(None)
+        self._inbox.put(None)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether either end was closed."""
+        return self._gone.is_set()
 
 
 def both_sides(
@@ -24,24 +82,19 @@ def both_sides(
     *,
     others: Sequence[Program] | None = None,
     deadline: float = 120.0,
-    progress: Callable[[int], None] | None = None,
     channels: tuple[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
-    ``others`` are the peer's programs if they differ; ``progress`` is the querier's. Whoever fails
-    closes the channel.
+    ``others`` are the peer's programs if they differ. Whoever fails closes the channel.
     """
     with tempfile.TemporaryDirectory() as folder:
         ends = channels or LocalChannel.pair(folder)
         results: dict[str, Any] = {}
 
         def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
-            call = progress if side == QUERIER else None
             try:
-                results[side] = engine(name).run(
-                    mine, side, inputs, channel, deadline=deadline, progress=call
-                )
+                results[side] = engine(name).run(mine, side, inputs, channel, deadline=deadline)
             except Exception as error:
                 results[side] = error
                 channel.close()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import stat
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 pytest.importorskip("cryptography")
 
-from privote.capc.transport.certs import make, read_all, read_one, renew, switch
+from privote.capc.transport.certs import (
+    Certificate,
+    fingerprint_of,
+    make,
+    read_all,
+    read_one,
+    renew,
+    switch,
+)
 from privote.capc.transport.trust import Own, Trust, pin, revoke, revoked
 from privote.errors import InputError
 
@@ -55,7 +64,7 @@ def test_pinning_knows_by_fingerprint(tmp_path: Path) -> None:
     trust = Trust(tmp_path / "trust")
     assert trust.owner(made.fingerprint) == "north"
     assert trust.owner(imposter.fingerprint) is None
-    assert trust.owner_of(imposter.pem) == (None, imposter.fingerprint)
+    assert fingerprint_of(imposter.pem) == imposter.fingerprint
     assert trust.bundle() == made.pem
 
 
@@ -93,10 +102,21 @@ def test_a_certificate_that_could_sign_is_refused(tmp_path: Path) -> None:
         pin(tmp_path / "trust", tmp_path / "ca.pem")
 
 
+def make_when(later: timedelta, folder: Path, days: int) -> Certificate:
+    """Make north's certificate as if the clock were so far ahead."""
+
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + later
+
+    with mock.patch("privote.capc.transport.certs.datetime", Then):
+        return make(folder, "north", days=days)
+
+
 def test_expired_and_not_yet_valid_say_so(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    make(tmp_path / "old", "north", days=1, starts=now - timedelta(days=3))
-    make(tmp_path / "early", "north", days=9, starts=now + timedelta(days=3))
+    make_when(timedelta(days=-3), tmp_path / "old", 1)
+    make_when(timedelta(days=3), tmp_path / "early", 9)
     with pytest.raises(InputError, match=r"certificate of 'north' expired at 20.* UTC"):
         pin(tmp_path / "trust", tmp_path / "old" / "north.pem")
     with pytest.raises(InputError, match=r"'north' is not valid before 20.*: check the clock"):
@@ -107,7 +127,7 @@ def test_expired_and_not_yet_valid_say_so(tmp_path: Path) -> None:
 
 
 def test_a_pin_that_expires_is_no_longer_anybody(tmp_path: Path) -> None:
-    made = make(tmp_path, "north", days=1, starts=datetime.now(UTC) - timedelta(days=3))
+    made = make_when(timedelta(days=-3), tmp_path, 1)
     (tmp_path / "trust").mkdir()
     (tmp_path / "trust" / "north.pem").write_bytes(made.pem)
     trust = Trust(tmp_path / "trust")

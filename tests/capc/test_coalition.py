@@ -8,18 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
-from tests.capc.coalitions import identity, models_for, simulation, terms_of, votes_of
+from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
 
 import privote as pv
 from privote.accounting.allowance import largest_count
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.charges import Prices
-from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.coalition import Letter, Simulation
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
 from privote.capc.models import SiteModel
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import guardian as guardian_role
 from privote.capc.roles.base import Compute, Computed, Received
+from privote.capc.terms import Terms
 from privote.links import GaussianLink
 from privote.mechanisms.base import Counted
 
@@ -36,7 +37,7 @@ EPSILON = {"binary link": 6.0}  # so that allowances run out within a few batche
 PG = ("pg", GUARDIAN)
 
 
-class Recorded(Simulation):
+class Recorded(Observed):
     """A simulation that keeps what each side put into a session."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -116,7 +117,7 @@ def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) ->
 def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
     terms, ballots, run = election_of(name, "worst-case", 3, dead)
     for seed in range(3):
-        answers = run.ask_rows("q0", identity(9, 9))
+        answers = run.ask("q0", identity(9, 9))
         there = 5 - dead
         assert answers.parties == tuple(f"p{i}" for i in range(there))
         assert set(answers.left_out) == {f"p{i}" for i in range(there, 5)}
@@ -170,7 +171,7 @@ def test_allowance_releases_what_numpy_decides(
         base = np.zeros((9, 3), np.int64)
         if not terms.by_ballot and batch % 2:
             base = (rng.random((9, 3)) < 0.5).astype(np.int64)
-        answers = run.ask_rows("q0", identity(9, 9), baseline=base if base.any() else None)
+        answers = run.ask("q0", identity(9, 9), baseline=base if base.any() else None)
         votes, left = counted(terms, ballots, base, left)
         weights = weigh(terms, votes)
         margin = 2 * weights.sum(axis=1) - 5 * terms.counted.unit
@@ -181,10 +182,10 @@ def test_allowance_releases_what_numpy_decides(
     assert min(left.values()) < 0, "some ran out"
 
 
-def held(run: Simulation, terms: Terms, querier: str = "q0") -> dict[str, int]:
+def held(run: Observed, terms: Terms, querier: str = "q0") -> dict[str, int]:
     """Return what everybody has left, from both journals."""
     prices = run.roles[PG]._charges.prices  # type: ignore[attr-defined]
-    here, there = run.querier_journal(querier).half(), run.guardian_journal().half(querier)
+    here, there = run.journal(querier).half(), run.journal("pg").half(querier)
     left = {}
     for party, whole in prices.allowances(querier).items():
         total = (here.get(party, 0) + there.get(party, whole)) % 2**64
@@ -195,7 +196,7 @@ def held(run: Simulation, terms: Terms, querier: str = "q0") -> dict[str, int]:
 def test_allowance_without_a_party_leaves_its_count_alone() -> None:
     terms, _, run = election_of("binary", "allowance", 5, 1, epsilon=30.0)
     before = held(run, terms)
-    answers = run.ask_rows("q0", identity(9, 9))
+    answers = run.ask("q0", identity(9, 9))
     after = held(run, terms)
     assert answers.parties == ("p0", "p1", "p2", "p3")
     assert after["p4"] == before["p4"]
@@ -220,7 +221,7 @@ def test_many_runs_follow_the_mechanism(name: str, guarantee: str) -> None:
     )
     run = simulation(terms, ballots[:1], seed=13)
     run.kill(("p4", ANSWERING))
-    answers = run.ask_rows("q0", np.ones((queries, 1), np.int64))
+    answers = run.ask("q0", np.ones((queries, 1), np.int64))
     cube = votes_of(terms, ballots[:1], answers.parties)
     if guarantee == "allowance":
         cube = np.maximum(cube, 0)  # the baseline
@@ -243,7 +244,7 @@ def test_the_guardians_view_does_not_depend_on_ballots() -> None:
             ballots = np.full((8, 3, 2), share)
             terms = terms_of(features=8, guarantee=guarantee)
             run = Recorded(terms, models_for(terms, ballots), seed=4)
-            answers = run.ask_rows("q0", identity(8, 8))
+            answers = run.ask("q0", identity(8, 8))
             seen = [event for event in run.seen[PG] if isinstance(event, Received)]
             masks = run.masks(answers.batch)
             views.append(([type(event.message) for event in seen], masks))
@@ -261,7 +262,7 @@ def test_an_answering_party_sees_the_same_whatever_it_votes_and_is_asked() -> No
         terms = terms_of(features=8)
         run = simulation(terms, np.full((8, 3, 2), share), seed=4)
         rows = np.full((8, 8), row, np.int64) if row else identity(8, 8)
-        answers = run.ask_rows("q0", rows)
+        answers = run.ask("q0", rows)
         mine = [letter.data for letter in run.letters if letter.to == ("p1", ANSWERING)]
         # But for the batch's random name every byte is the same.
         views.append([data.replace(answers.batch.encode(), b"#" * 32) for data in mine])
@@ -274,7 +275,7 @@ def test_a_ballot_share_is_uniform_whatever_the_ballot() -> None:
     for share in (0, 1):
         terms = terms_of(features=1, most_queries=4000, epsilon=1e6)
         run = Recorded(terms, models_for(terms, np.full((1, 3, 2), share)))
-        answers = run.ask_rows("q0", np.ones((4000, 1), np.int64))
+        answers = run.ask("q0", np.ones((4000, 1), np.int64))
         assert not answers.simulated
         got = [
             np.concatenate([out["share"] for out in event.outputs or ()])
@@ -291,7 +292,7 @@ def test_a_ballot_share_is_uniform_whatever_the_ballot() -> None:
 def test_masks_are_fresh_in_every_batch() -> None:
     terms = terms_of(features=8)
     run = Recorded(terms, models_for(terms, np.ones((8, 3, 2))), seed=4)
-    one, two = (run.ask_rows("q0", identity(8, 8)) for _ in range(2))
+    one, two = (run.ask("q0", identity(8, 8)) for _ in range(2))
     for party, mask in run.masks(one.batch).items():
         assert not (mask == run.masks(two.batch)[party]).any()
         others = [m for p, m in run.masks(one.batch).items() if p != party]
@@ -326,7 +327,7 @@ def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
         lambda letter: [] if fault == "drop" else [Letter(letter.sender, letter.to, GARBAGE)]
     )
     run = simulation(terms, np.ones((8, 3, 2)), post=tampered(kind, change))
-    answers = run.ask_rows("q0", identity(8, 8))
+    answers = run.ask("q0", identity(8, 8))
     assert answers.parties == ("p0", "p1")
     assert set(answers.left_out) == {"p2"}
     assert answers.voters == 3
@@ -339,7 +340,7 @@ def test_a_repeated_message_is_refused_and_changes_nothing() -> None:
         run = simulation(
             terms, np.ones((8, 3, 2)), post=tampered(kind, lambda letter: [letter, letter])
         )
-        answers = run.ask_rows("q0", identity(8, 8))
+        answers = run.ask("q0", identity(8, 8))
         assert answers.parties == ("p0", "p1", "p2"), kind
         charges = [e for e in run.ledger.published() if e["kind"] == "charge"]
         assert len(charges) == 3, kind
@@ -353,13 +354,13 @@ def test_too_few_parties_are_refused_and_the_charge_stands() -> None:
     run = simulation(terms, np.ones((8, 3, 2)))
     run.kill(("p1", ANSWERING))
     with pytest.raises(pv.errors.PeerError, match=r"at least 3 must.*charge stands"):
-        run.ask_rows("q0", identity(8, 8))
+        run.ask("q0", identity(8, 8))
     assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
     run.start(("p1", ANSWERING))
-    answers = run.ask_rows("q0", identity(8, 8))
+    answers = run.ask("q0", identity(8, 8))
     assert answers.resumed
     assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
-    again = run.ask_rows("q0", identity(8, 8))
+    again = run.ask("q0", identity(8, 8))
     assert not again.resumed
     assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 6
 
@@ -368,20 +369,20 @@ def test_masks_that_never_arrive_leave_too_few() -> None:
     terms = terms_of(features=8, minimum=3)
     run = simulation(terms, np.ones((8, 3, 2)), post=tampered("masks", from_p2(lambda _: [])))
     with pytest.raises(pv.errors.PeerError, match="2 parties take part"):
-        run.ask_rows("q0", identity(8, 8))
+        run.ask("q0", identity(8, 8))
 
 
 def test_a_budget_that_is_used_up_is_refused_on_both_sides() -> None:
     terms = terms_of(features=8, epsilon=60.0)
     run = simulation(terms, np.ones((8, 3, 2)))
-    each = Prices(terms).query("p0", "q0")
+    each = Prices(terms).each("p0", "q0")
     fit = largest_count(each, DEFAULT_ORDERS, 60.0, 1e-5)
     assert fit >= 16
     answered = fit // 8 * 8
     for _ in range(fit // 8):
-        run.ask_rows("q0", identity(8, 8))
+        run.ask("q0", identity(8, 8))
     with pytest.raises(pv.BudgetError, match=rf"pg refused: .* 'p0' .* {fit % 8} more"):
-        run.ask_rows("q0", identity(8, 8))
+        run.ask("q0", identity(8, 8))
     assert any(isinstance(error, pv.BudgetError) for error in run.complaints[PG])
     queries = sum(e.get("queries") or 0 for e in run.ledger.published() if e["dataset"] == "p0")
     assert queries == answered
@@ -392,11 +393,11 @@ def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
     terms, other = terms_of(features=8), terms_of(features=8, timeout=11.0)
     run = simulation(terms, np.ones((8, 3, 2)))
     run.roles["p0", ANSWERING] = simulation(other, np.ones((8, 3, 2))).roles["p0", ANSWERING]
-    answers = run.ask_rows("q0", identity(8, 8))
+    answers = run.ask("q0", identity(8, 8))
     assert "other terms" in answers.left_out["p0"]
     run.roles["p0", ANSWERING].terms = terms
     run.roles["p0", ANSWERING].engine = "spu-cheetah"
-    assert "engine" in run.ask_rows("q0", identity(8, 8)).left_out["p0"]
+    assert "engine" in run.ask("q0", identity(8, 8)).left_out["p0"]
 
 
 def test_who_is_not_registered_is_refused() -> None:
@@ -405,16 +406,16 @@ def test_who_is_not_registered_is_refused() -> None:
     run = simulation(wider, np.ones((8, 3, 2)))
     run.roles[PG].terms = terms
     with pytest.raises(pv.PrivoteError, match="other terms"):
-        run.ask_rows("q1", identity(8, 8))
+        run.ask("q1", identity(8, 8))
 
 
 def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
     terms = terms_of(features=8, queriers=("p0", "p1"), guarantee="allowance", epsilon=50.0)
     run = simulation(terms, np.ones((8, 3, 2)))
-    answers = run.ask_rows("p0", identity(8, 8))
+    answers = run.ask("p0", identity(8, 8))
     assert answers.parties == ("p1", "p2")
     assert answers.voters == 2
-    assert run.ask_rows("p1", identity(8, 8)).parties == ("p0", "p2")
+    assert run.ask("p1", identity(8, 8)).parties == ("p0", "p2")
     shares = {
         (e["dataset"], e["consumer"]): e["allowance"]
         for e in run.ledger.published()
@@ -429,7 +430,7 @@ def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
 
 def test_what_is_simulated_or_insecure_is_stamped() -> None:
     run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
-    answers = run.ask_rows("q0", identity(8, 8))
+    answers = run.ask("q0", identity(8, 8))
     assert answers.simulated
     assert answers.engine == "clear"
     charge = run.ledger.published()[-1]
@@ -473,7 +474,7 @@ def test_the_decision_is_never_made_twice(monkeypatch: pytest.MonkeyPatch) -> No
     run = simulation(
         terms, np.ones((8, 3, 2)), post=tampered("decide", lambda letter: [letter] * 3)
     )
-    run.ask_rows("q0", identity(8, 8))
+    run.ask("q0", identity(8, 8))
     assert len(drawn) == 1
 
 
@@ -493,9 +494,9 @@ def test_the_secure_engine_gives_the_same_bits() -> None:
     ends = []
     for name in ("clear", "spu-cheetah"):
         run = simulation(terms, ballots, engine=name, seed=5)
-        answers = run.ask_rows("q0", identity(6, 6), baseline=base)
+        answers = run.ask("q0", identity(6, 6), baseline=base)
         assert answers.parties == ("p0", "p1")
-        ends.append((answers.labels.tolist(), run.querier_journal("q0").half()))
+        ends.append((answers.labels.tolist(), run.journal("q0").half()))
     assert ends[0] == ends[1]
 
 
@@ -538,7 +539,7 @@ class Outside(pv.Mechanism):
 def test_a_mechanism_from_outside_is_computed_if_it_says_how(guarantee: str, noise: str) -> None:
     ballots = np.array([[[1, 0], [1, 0], [1, 0]], [[0, 1], [0, 1], [0, 1]]], bool)
     terms = terms_of(Outside(), guarantee=guarantee, noise=noise, epsilon=1e6)
-    answers = simulation(terms, ballots).ask_rows("q0", identity(2, terms.features))
+    answers = simulation(terms, ballots).ask("q0", identity(2, terms.features))
     assert answers.labels.tolist() == [[1, 0], [0, 1]]
 
 

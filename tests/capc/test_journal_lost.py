@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.capc.coalitions import identity, models_for, terms_of
+from tests.capc.coalitions import Observed, identity, models_for, terms_of
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
-from privote.capc.coalition import Simulation, Terms
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import GUARDIAN, QUERYING
 from privote.capc.roles.base import Computed
+from privote.capc.terms import Terms
 from privote.errors import LedgerError, PeerError
 
 Q = 3
@@ -28,17 +28,17 @@ def terms() -> Terms:
 
 
 def run_on(
-    terms: Terms, folder: Path, ledger: pv.Ledger, kind: type[Simulation] = Simulation
-) -> Simulation:
+    terms: Terms, folder: Path, ledger: pv.Ledger, kind: type[Observed] = Observed
+) -> Observed:
     ballots = np.ones((Q, 3, 2), np.int64)
     return kind(terms, models_for(terms, ballots), seed=1, folder=folder, ledger=ledger)
 
 
-def ask(run: Simulation) -> Any:
-    return run.ask_rows("q0", identity(Q, Q))
+def ask(run: Observed) -> Any:
+    return run.ask("q0", identity(Q, Q))
 
 
-def close(run: Simulation) -> None:
+def close(run: Observed) -> None:
     for journal in run._journals.values():
         journal.close()
 
@@ -49,7 +49,7 @@ def remove(folder: Path, *names: str) -> None:
             file.unlink()
 
 
-class LosesDecisions(Simulation):
+class LosesDecisions(Observed):
     """The querying party dies with the labels in its memory, before it stores them."""
 
     def _give(self, seat: Any, event: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_deleted_journal_without_counts_is_begun_anew(terms: Terms, tmp_path: 
     remove(tmp_path, "pg")
     again = run_on(terms, tmp_path, ledger)
     assert not ask(again).resumed
-    assert len(again.querier_journal("q0").batches()) == 2
+    assert len(again.journal("q0").batches()) == 2
     assert sum(entry["kind"] == "charge" for entry in ledger.published()) == 2 * 3
 
 
@@ -122,7 +122,7 @@ def test_the_allowance_is_the_guardians_word(
     monkeypatch.setattr(Charges, "take", lambda *_: None)
     monkeypatch.setattr(Prices, "allowances", lambda *_: charged)
     ask(run)
-    ours, theirs = run.querier_journal("q0").half(), run.guardian_journal().half("q0")
+    ours, theirs = run.journal("q0").half(), run.journal("pg").half("q0")
     for party, allowance in charged.items():
         assert (ours[party] + theirs[party]) % 2**64 == allowance - Q * 2
 
@@ -154,7 +154,7 @@ def test_a_guardians_journal_put_back_decides_nothing_twice(
     again = run_on(terms, tmp_path, ledger)
     with pytest.raises(PeerError, match="was offered before"):
         ask(again)
-    assert again.querier_journal("q0").batches() == []
+    assert again.journal("q0").batches() == []
 
 
 def test_a_charge_is_resumed_once_by_two_guardians(tmp_path: Path) -> None:

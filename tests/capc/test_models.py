@@ -176,3 +176,12 @@ def test_a_place_that_is_not_there_is_named(tmp_path):
         model.save(tmp_path / "nowhere" / "model.npz")
     with pytest.raises(InputError, match="does not exist"):
         SiteModel.load(tmp_path / "model.npz")
+
+
+def test_a_model_in_the_place_of_a_readable_file_is_its_owners_only(tmp_path):
+    place = tmp_path / "model.npz"
+    place.write_bytes(b"an older one")
+    place.chmod(0o644)
+    SiteModel.of((np.ones((1, 2)), 0.0)).save(place)
+    assert place.stat().st_mode & 0o077 == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]

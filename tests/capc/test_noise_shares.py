@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
-from tests.capc.coalitions import identity, models_for, simulation, terms_of, votes_of
+from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
 
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.ballots import Ballots
 from privote.capc.charges import Charges, Prices
-from privote.capc.coalition import Letter, Simulation, Terms
+from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
 from privote.capc.roles.base import Received
 from privote.capc.statements import facts_of, statement
+from privote.capc.terms import Terms
 from privote.entropy import Entropy
 from privote.links import skellam
 
@@ -43,7 +44,14 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
     assert terms.shared is not None
     (block,) = Ballots.of(votes).blocks()
     tally = terms.mechanism.tally(block)
-    return np.exp(terms.shared.without(0).log_probs(tally.margins, tally.voters))[0]
+    noise, margins, voters = terms.shared.without(0), tally.margins, tally.voters
+    probs = np.exp(noise.links[0].log_probs(margins, voters))
+    if noise.gate is not None:
+        bar = noise.bars(voters)[1]
+        held = skellam(noise.links[1].unknown(voters), noise.steps * np.abs(margins) - bar)
+        gate = np.exp(held)
+        probs = np.concatenate([probs * gate[..., 1:], gate[..., :1]], axis=-1)
+    return np.asarray(probs)[0]
 
 
 # -- what is released ------------------------------------------------------------------------------
@@ -68,7 +76,7 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
     run = simulation(terms, ballots, seed=13)
     for party in range(5 - missing, 5):
         run.kill((f"p{party}", ANSWERING))
-    answers = run.ask_rows("q0", np.ones((queries, 1), np.int64))
+    answers = run.ask("q0", np.ones((queries, 1), np.int64))
     assert len(answers.parties) == 5 - missing
     cube = votes_of(terms, ballots, answers.parties)
     if guarantee == "allowance":
@@ -96,7 +104,7 @@ def test_a_share_is_drawn_from_its_pmf(name: str) -> None:
 # -- who knows what --------------------------------------------------------------------------------
 
 
-def halves(run: Simulation, batch: str) -> dict[str, npt.NDArray[np.int64]]:
+def halves(run: Observed, batch: str) -> dict[str, npt.NDArray[np.int64]]:
     """Return, by party, its share as the two halves add up to it."""
     found: dict[str, npt.NDArray[np.int64]] = {}
     labels = len(run.terms.labels)
@@ -113,7 +121,7 @@ def halves(run: Simulation, batch: str) -> dict[str, npt.NDArray[np.int64]]:
 def test_either_half_is_uniform_and_both_are_the_share() -> None:
     terms = shared(features=1, most_queries=4000, epsilon=1e6)
     run = simulation(terms, np.ones((1, 3, 2)), seed=None)
-    answers = run.ask_rows("q0", np.ones((4000, 1), np.int64))
+    answers = run.ask("q0", np.ones((4000, 1), np.int64))
     for seat, kind in ((("pg", GUARDIAN), Masks), (("q0", QUERYING), Willing)):
         for event in run.seen[seat]:
             if isinstance(event, Received) and isinstance(event.message, kind):
@@ -140,7 +148,7 @@ def test_a_site_counts_only_if_both_halves_are_there() -> None:
 
     ballots = np.array([[[1], [1], [0], [0]]])
     run = simulation(terms, ballots, post=post)
-    answers = run.ask_rows("q0", np.ones((2000, 1), np.int64))
+    answers = run.ask("q0", np.ones((2000, 1), np.int64))
     assert answers.parties == ("p0", "p1", "p2")
     wanted = expected(terms, votes_of(terms, ballots, answers.parties))[0]
     hits = np.bincount(answers.labels[:, 0], minlength=2)
@@ -160,11 +168,11 @@ def test_a_site_without_its_half_is_left_out(fault: str) -> None:
         wrong = Willing(message.batch, message.hidden, noise)
         return [Letter(letter.sender, letter.to, encode(wrong))]
 
-    answers = simulation(terms, np.ones((8, 3, 2)), post=post).ask_rows("q0", identity(8, 8))
+    answers = simulation(terms, np.ones((8, 3, 2)), post=post).ask("q0", identity(8, 8))
     assert answers.left_out == {"p2": "its noise is not what the terms say"}
 
 
-class Seeded(Simulation):
+class Seeded(Observed):
     """A simulation in which one site has a seed, and nobody else."""
 
     def _entropy(self, name: str) -> Entropy:
@@ -179,7 +187,7 @@ def test_a_share_from_a_seed_does_not_count_where_noise_is_to_protect(noise: str
     """
     terms = terms_of(parties=3, features=8, noise=noise)
     run = Seeded(terms, models_for(terms, np.ones((8, 3, 2))), seed=None)
-    answers = run.ask_rows("q0", identity(8, 8))
+    answers = run.ask("q0", identity(8, 8))
     assert ("p2" in answers.parties) == (noise == "guardian")
     if noise == "sites":
         assert "the noise of p2 comes from a seed" in answers.left_out["p2"]
@@ -254,7 +262,7 @@ def test_the_example_of_the_docs_pays_for_as_much_as_they_say() -> None:
         terms = shared(parties=2, labels=3, guarantee=guarantee, epsilon=8.0)
         charges = Charges(terms, pv.Ledger.in_memory())
         if guarantee == "allowance":
-            assert charges.prices.allowance("p0", "q0") == most
+            assert charges.prices.allowance("p0") == most
         else:
             charges.take("q0", most, "a" * 32)
             with pytest.raises(pv.BudgetError, match="allows 0 more queries"):
@@ -285,7 +293,7 @@ def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> 
         for asker in terms.queriers:
             charges.take(asker, 1, "a" * 32)
             each = told.surprise_rdp(len(terms.voters(asker)), 2, orders)
-            total += 2 * charges.prices.allowance("p1", asker) * each
+            total += 2 * charges.prices.allowance("p1") * each
     else:
         with suppress(pv.BudgetError):
             for _ in range(1000):
@@ -299,7 +307,7 @@ def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> 
 
 def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
     terms = shared(parties=3, features=8, queriers=("q0", "p0"), epsilon=100.0)
-    answers = simulation(terms, np.ones((8, 3, 2))).ask_rows("q0", identity(8, 8))
+    answers = simulation(terms, np.ones((8, 3, 2))).ask("q0", identity(8, 8))
     facts = facts_of(terms, "q0", answers, stamp="")
     assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
     assert "there remain: sigma 1.414, no epsilon, since none is left" in statement(facts)
@@ -310,8 +318,8 @@ def test_what_is_charged_is_the_shares_price() -> None:
     noise = terms.shared
     assert noise is not None
     prices = Prices(terms)
-    np.testing.assert_array_equal(prices.query("p0", "q0"), 2 * noise.surprise_rdp(4, 1))
-    np.testing.assert_array_equal(prices.query("p1", "q0"), noise.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(prices.each("p0", "q0"), 2 * noise.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(prices.each("p1", "q0"), noise.surprise_rdp(4, 1))
 
 
 # -- terms and statements --------------------------------------------------------------------------
@@ -349,10 +357,10 @@ def test_a_statement_says_who_knows_the_noise() -> None:
         ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
     ):
         terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
-        run = Simulation(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)
+        run = Observed(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)
         for party in range(5 - missing, 5):
             run.kill((f"p{party}", ANSWERING))
-        answers = run.ask_rows("q0", identity(8, 8))
+        answers = run.ask("q0", identity(8, 8))
         assert wanted in statement(facts_of(terms, "q0", answers, stamp=""))
 
 
@@ -363,7 +371,7 @@ def test_the_secure_engine_gives_the_same_bits() -> None:
     for engine in ("clear", "spu-cheetah"):
         run = simulation(terms, np.ones((6, 3, 2)), engine=engine, seed=5)
         run.kill(("p2", ANSWERING))
-        answers = run.ask_rows("q0", identity(6, 6))
+        answers = run.ask("q0", identity(6, 6))
         assert answers.parties == ("p0", "p1")
-        ends.append((answers.labels.tolist(), run.querier_journal("q0").half()))
+        ends.append((answers.labels.tolist(), run.journal("q0").half()))
     assert ends[0] == ends[1]

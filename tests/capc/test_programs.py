@@ -109,7 +109,7 @@ def test_allowance_by_hand(seed: int, gated: bool, kind: str, partial: bool) -> 
     if gated:
         peer["gate"] = second
     if kind == "baseline":
-        querier["base"] = base
+        querier["base"], peer["base"] = base, np.zeros_like(base)
     else:
         base = np.zeros_like(base)
     values_ = program.joined(program.checked(QUERIER, querier), program.checked(PEER, peer))
@@ -153,9 +153,6 @@ def test_rebuilt_from_public_parameters(program: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("poll", {}),
-        ("decision", {"rows": 2}),
-        ("decision", {"rows": 2, "labels": 2, "more": 1}),
         ("decision", {"rows": 0, "labels": 2}),
         ("decision", {"rows": True, "labels": 2}),
         ("decision", {"rows": 2.5, "labels": 2}),

@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from privote import BinaryVoting
-from privote.capc.coalition import Simulation, Terms
+from privote.capc.coalition import Simulation
 from privote.capc.retrain import Records, judge, retrain_site, train_site, weakest
+from privote.capc.terms import Terms
 from privote.errors import InputError
 
 LABELS = ("a", "b", "c")

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.capc.coalitions import identity, models_for, terms_of
+from tests.capc.coalitions import Observed, identity, models_for, terms_of
 
 import privote as pv
-from privote.capc import coalition
 from privote.capc.charges import Charges, Prices
-from privote.capc.coalition import Simulation, Terms
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Ready, decode
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles.base import Compute
+from privote.capc.terms import Terms
 
 PG, QP = ("pg", GUARDIAN), ("q0", QUERYING)
 QUERIES, LABELS = 3, 2
@@ -26,7 +25,7 @@ class CrashError(BaseException):
     """The process is gone."""
 
 
-class Crashing(Simulation):
+class Crashing(Observed):
     """Counts the points at which a process can die, and kills whoever runs at one of them."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -111,19 +110,7 @@ def pointed(monkeypatch: pytest.MonkeyPatch) -> list[Crashing]:
                 return result
 
             monkeypatch.setattr(kind, name, step)
-    monkeypatch.setattr(coalition, "_computed", at_once)
     return running
-
-
-def at_once(_: Any, *sides: Compute) -> dict[str, Any]:
-    """Compute a session without threads and folders: there are thousands of them."""
-    by_side = {compute.side: compute for compute in sides}
-    ours, theirs = by_side["querier"], by_side["peer"]
-    outputs = [
-        program.compute(np, program.joined(mine, other))
-        for program, mine, other in zip(ours.programs, ours.inputs, theirs.inputs, strict=True)
-    ]
-    return {"querier": outputs, "peer": None}
 
 
 def coalition_of(guarantee: str, epsilon: float) -> Terms:
@@ -146,7 +133,7 @@ def run_of(terms: Terms, running: list[Crashing], seed: int) -> Crashing:
 
 def ask(run: Crashing) -> Any:
     try:
-        return run.ask_rows("q0", identity(QUERIES, QUERIES))
+        return run.ask("q0", identity(QUERIES, QUERIES))
     except pv.BudgetError:
         raise
     except pv.PrivoteError as error:
@@ -155,7 +142,7 @@ def ask(run: Crashing) -> Any:
 
 def check(run: Crashing, terms: Terms) -> None:
     assert max(run.decided.values(), default=0) <= 1, "a batch was decided twice"
-    stored = [batch for batch, _ in run.querier_journal("q0").batches()]
+    stored = [batch for batch, _ in run.journal("q0").batches()]
     assert set(stored) <= set(run.decided)
     entries = [e for e in run.ledger.published() if e["kind"] == "charge"]
     if terms.guarantee == "worst-case":
@@ -191,7 +178,7 @@ def test_a_crash_at_any_point_of_a_batch(guarantee: str, pointed: list[Crashing]
             check(run, terms)
         died.update(run.died)
         # One crash costs at most one batch: the others are answered.
-        assert len(run.querier_journal("q0").batches()) >= 2, (at, run.died)
+        assert len(run.journal("q0").batches()) >= 2, (at, run.died)
         if guarantee == "worst-case":
             entries = [e for e in run.ledger.published() if e.get("dataset") == "p0"]
             charged = sum(e.get("queries", 0) for e in entries)
@@ -258,16 +245,16 @@ def test_a_lost_decision_is_written_off(pointed: list[Crashing], monkeypatch: An
         raise pv.errors.PeerError("the line went dead")
 
     with monkeypatch.context() as patch:
-        real = coalition._computed
+        real = Crashing._computed
         patch.setattr(
-            coalition,
+            Crashing,
             "_computed",
-            lambda engine, *sides: (broken if "decision" in sides[0].session else real)(
-                engine, *sides
+            lambda self, ours, theirs: (broken if "decision" in ours.session else real)(
+                self, ours, theirs
             ),
         )
         with pytest.raises(pv.errors.PeerError, match=r"line went dead.*never decided again"):
-            run.ask_rows("q0", identity(QUERIES, QUERIES))
+            run.ask("q0", identity(QUERIES, QUERIES))
     before = left(run, terms)
     answers = ask(run)
     assert answers.guarantee == "allowance"
@@ -277,8 +264,8 @@ def test_a_lost_decision_is_written_off(pointed: list[Crashing], monkeypatch: An
     assert before["p0"] - after["p0"] == QUERIES * LABELS + each
 
 
-def left(run: Simulation, terms: Terms) -> dict[str, int]:
-    ours, theirs = run.querier_journal("q0").half(), run.guardian_journal().half("q0")
+def left(run: Observed, terms: Terms) -> dict[str, int]:
+    ours, theirs = run.journal("q0").half(), run.journal("pg").half("q0")
     return {
         party: (ours.get(party, 0) + theirs.get(party, whole)) % 2**64
         for party, whole in Prices(terms).allowances("q0").items()

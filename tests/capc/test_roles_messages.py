@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from privote.capc.roles.base import (
     Tick,
     Timers,
 )
+from privote.capc.roles.batches import batch_rows
 from privote.capc.roles.guardian import PrivacyGuardian
 from privote.capc.roles.querying import QueryingParty
 from privote.entropy import Entropy
@@ -401,21 +403,14 @@ def test_a_broken_session_is_told_to_the_guardian_and_masks_are_never_sent() -> 
 def test_models_that_do_not_fit_are_refused() -> None:
     terms = terms_of(features=Q)
     good = models_for(terms, np.ones((Q, 3, 2)))["p0"]
-    wide = {
-        "weights1": np.ones((Q, 5), np.int64),
-        "bias1": np.ones(5, np.int64),
-        "weights2": np.ones((5, 2), np.int64),
-        "bias2": np.ones(2, np.int64),
-    }
-    bad: list[Any] = [
-        {"weights": good["weights"]},
-        {**good, "weights": good["weights"][1:]},
-        {**good, "weights": good["weights"].astype(float)},
-        wide,
-    ]
-    for model in bad:
+    layers = ((np.ones((Q, 5)), np.ones(5)), (np.ones((5, 2)), np.ones(2)))
+    wide = replace(good, layers=layers)
+    narrow = replace(good, layers=((good.layers[0][0][1:], good.layers[0][1]),))
+    for model in (good.only(["label0"]), narrow, wide):
         with pytest.raises(pv.InputError, match="model must"):
             AnsweringParty(terms, "p0", model, "clear")
+    with pytest.raises(pv.InputError, match="at most 4 hidden units"):
+        AnsweringParty(terms_of(features=Q, hidden=4), "p0", wide, "clear")
     assert AnsweringParty(terms_of(features=Q, hidden=5), "p0", wide, "clear").hidden == 5
     with pytest.raises(pv.InputError, match="name must be"):
         AnsweringParty(terms, "q0", good, "clear")
@@ -571,16 +566,9 @@ def test_labels_that_are_none_are_not_stored() -> None:
 def test_rows_and_baselines_are_checked_before_anything_is_said() -> None:
     terms = terms_of(features=Q, most_queries=10)
     journal = QuerierJournal(":memory:", terms.promise(), "q0")
-    bad: list[Any] = [
-        np.ones((3, Q)),
-        np.ones((3, Q + 1), int),
-        np.ones((11, Q), int),
-        np.ones((0, Q), int),
-        np.full((3, Q), 2**21),
-    ]
-    for rows in bad:
-        with pytest.raises(pv.InputError, match="rows must"):
-            QueryingParty(terms, "q0", rows, journal, "clear")
+    for shape in ((3, Q + 1), (11, Q), (0, Q)):
+        with pytest.raises(pv.InputError, match="X must have"):
+            batch_rows(np.ones(shape), terms)
     with pytest.raises(pv.InputError, match="baseline goes with"):
         QueryingParty(terms, "q0", identity(2, Q), journal, "clear", baseline=np.zeros((2, 2)))
     allowed = terms_of(features=Q, guarantee="allowance")

@@ -7,6 +7,7 @@ mechanism (whose own distribution the noise is, see test_noise).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.audit.textbook import renyi
-from privote.capc.programs import DecisionProgram
+from privote.capc.programs import AllowanceProgram, DecisionProgram
 from privote.capc.roles.batches import decision_programs, offsets
 from privote.capc.terms import Terms
 
@@ -116,14 +117,10 @@ class Run:
         rest = left.copy()
         there = public["there"]
         if self.terms.guarantee == "allowance":
-            (program,) = decision_programs(
-                self.terms,
-                "q0",
-                self.rows,
-                parties,
-                baseline=bool(public["base"].any()),
-                allowances=dict.fromkeys(parties, self.allowance),
-            )
+            guess = bool(public["base"].any())
+            (made,) = decision_programs(self.terms, "q0", self.rows, parties, baseline=guess)
+            assert isinstance(made, AllowanceProgram)
+            program = replace(made, charged=(self.allowance,) * len(parties))
             values = {
                 "shares": ballots[:, there],
                 "masks": 0,
@@ -138,7 +135,7 @@ class Run:
             bound = self.rows * (1 if self.terms.by_ballot else self.has[there].sum(axis=1))
             rest[there] = left[there] - bound if public["lost"] else out["left"]
         else:
-            (decision,) = decision_programs(self.terms, "q0", self.rows, parties, allowances={})
+            (decision,) = decision_programs(self.terms, "q0", self.rows, parties)
             assert isinstance(decision, DecisionProgram)
             shares = 2 * ballots[:, there].sum(axis=1)
             bar = offsets(self.terms, "q0", parties)

@@ -11,7 +11,6 @@ import pytest
 from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
 from privote.capc.secure.compiled import (
     check_code,
-    check_settings,
     compile_program,
     digest,
     runtime_config,
@@ -94,11 +93,13 @@ class TestCompiled:
         assert all("pphlo.dot" in line for line in products)
 
     def test_digest_tells_programs_and_settings_apart(self) -> None:
-        config = runtime_config(check_settings({}))
+        config = runtime_config()
         ready = [compile_program(program) for program in PROGRAMS]
         digests = [digest([one], config) for one in ready]
         digests += [digest(ready, config), digest(ready[::-1], config)]
-        digests.append(digest(ready, runtime_config(check_settings({"ot": "ferret"}))))
+        other = runtime_config()
+        other.experimental_disable_mmul_split = False
+        digests.append(digest(ready, other))
         assert len(set(digests)) == len(digests)
         again = [compile_program(program) for program in PROGRAMS]
         assert digest(again, config) == digest(ready, config)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import threading
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.capc.sessions import LocalChannel
 
-from privote.capc.secure import LocalChannel
 from privote.capc.secure.base import OTHER, OWN
-from privote.capc.secure.cheetah import Ended, Frame, ready, receive, send
+from privote.capc.secure.cheetah import Ended, Frame, receive, send
 from privote.errors import PeerError
 
 
 def test_frames_there_and_back() -> None:
-    near, far = socket.socketpair()
+    near, far = Pipe()
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(-(2**63)), "c": np.zeros((0, 4), int)}
     big = {"x": np.arange(300_000)}
     sender = threading.Thread(
@@ -33,21 +34,23 @@ def test_frames_there_and_back() -> None:
         np.testing.assert_array_equal(frame.arrays[1][key], value)
         assert frame.arrays[1][key].shape == value.shape
     np.testing.assert_array_equal(second.arrays[0]["x"], big["x"])
-    assert not ready(far, 0.0)
-    near.sendall(b"\x01")
+    os.write(near.fileno(), b"\x01")
     near.close()
-    assert ready(far, 0.0)
     with pytest.raises(Ended):
         receive(far)
+    with pytest.raises(Ended):
+        send(near, Frame("x"))
     far.close()
 
 
 def test_local_channel(tmp_path: Path) -> None:
     querier, peer = LocalChannel.pair(tmp_path)
     got: list[bytes] = []
-    other = threading.Thread(target=lambda: got.extend(peer.exchange(b"%d" % i) for i in range(2)))
+    other = threading.Thread(
+        target=lambda: got.extend(peer.exchange(b"%d" % i, 10.0) for i in range(2))
+    )
     other.start()
-    assert [querier.exchange(b"a"), querier.exchange(b"b")] == [b"0", b"1"]
+    assert [querier.exchange(b"a", 10.0), querier.exchange(b"b", 10.0)] == [b"0", b"1"]
     other.join()
     assert got == [b"a", b"b"]
     for mine, theirs in ((querier, peer), (peer, querier)):
@@ -57,7 +60,7 @@ def test_local_channel(tmp_path: Path) -> None:
     querier.close()
     assert peer.closed
     with pytest.raises(PeerError, match="closed"):
-        peer.exchange(b"")
+        peer.exchange(b"", 10.0)
     peer.close()
     assert not list(tmp_path.iterdir())
 

@@ -27,7 +27,7 @@ pytest.importorskip("cryptography")
 from tests.capc.sites import InThread, until
 
 from privote import BinaryVoting
-from privote.capc import launch
+from privote.capc import service
 from privote.capc.coalition import Simulation
 from privote.capc.models import SiteModel
 from privote.capc.rehearsal import Rehearsal, lay_out, to_toml
@@ -89,7 +89,7 @@ class Town:
 
     def start(self, *names: str) -> None:
         for name in names:
-            make = launch.guardian if name == self.terms.guardian else launch.answering
+            make = service.guardian if name == self.terms.guardian else service.answering
             self.running[name] = InThread(partial(make, Site.read(self.files[name])))
 
     def stop(self, *names: str) -> None:
@@ -98,7 +98,7 @@ class Town:
 
     def ask(self, name: str = "east", rows: Any = ROWS, **more: Any) -> InThread:
         site = Site.read(self.files[name])
-        return InThread(lambda log: launch.querying(site, rows, log, **more))
+        return InThread(lambda log: service.querying(site, rows, log, **more))
 
     def answers(self, name: str = "east", rows: Any = ROWS, **more: Any) -> Any:
         asking = self.ask(name, rows, **more)
@@ -241,7 +241,7 @@ def test_another_engine_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_long_a_batch_charges_nothing(tmp_path: Path) -> None:
-    with town(tmp_path) as there, pytest.raises(InputError, match="1 to 50 queries"):
+    with town(tmp_path) as there, pytest.raises(InputError, match="at most 50 rows"):
         there.answers(rows=np.zeros((51, 4)))
 
 

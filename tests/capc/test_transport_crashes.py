@@ -20,7 +20,8 @@ from tests.capc.sites import until
 
 from privote import BinaryVoting
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import Rehearsal, command, lay_out
+from privote.capc.rehearsal import COMMAND, Rehearsal, lay_out
+from privote.capc.service import LISTENING
 from privote.capc.terms import Terms
 
 pytestmark = [
@@ -66,7 +67,7 @@ class Asking:
     def __init__(self, site: Path, rows: Path, output: Path) -> None:
         self.output = output
         self.process = subprocess.Popen(
-            [*command(), "query", str(site), str(rows), "--output", str(output), "--json"],
+            [*COMMAND, "query", str(site), str(rows), "--output", str(output), "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -94,7 +95,8 @@ def test_an_answering_party_killed_in_its_session_is_left_out(coalition: Any) ->
         asking = Asking(sites["east"], rows, rows.parent / "out")
         until(logged(programs, "south", "to east: willing"), 60)
         until(lambda: workers(programs, "south") > 0, 60)
-        programs.kill("south")
+        programs.processes["south"].kill()
+        programs.processes["south"].wait()
         code, said, log = asking.end()
     assert code == 0, log
     assert said["parties"] == ["north", "west"]
@@ -143,13 +145,15 @@ def test_a_guardian_killed_in_the_decision_never_decides_it_again(coalition: Any
     with Rehearsal(sites, terms) as programs:
         asking = Asking(sites["east"], rows, rows.parent / "out")
         until(logged(programs, "guardian", "to east: ready"), 120)
-        programs.kill("guardian")
+        programs.processes["guardian"].kill()
+        programs.processes["guardian"].wait()
         code, _, log = asking.end()
         assert code == 5
         assert "never decided again" in log or "guardian cannot be reached" in log
         first = re.search(r"grant ([0-9a-f]{32})", log)
         assert not (rows.parent / "out" / "labels.npz").exists()
-        programs.start("guardian", wait=True)
+        programs.start("guardian")
+        until(lambda: programs.log("guardian").count(LISTENING) == 2, 60)
         code, said, log = Asking(sites["east"], rows, rows.parent / "again").end()
     assert code == 0, log
     assert not said["resumed"]

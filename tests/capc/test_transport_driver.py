@@ -118,7 +118,7 @@ def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
         np.testing.assert_array_equal(alpha.result[0]["share"] + held["mask"], ballot)
         until(lambda: beta.role.saw(Computed))
         assert beta.role.saw(Computed)[0].outputs is None
-        assert alpha.driver.sessions.bytes[SESSION] > 0
+        assert alpha.driver.sessions.bytes > 0
         until(lambda: beta.role.saw(Lost))  # alpha is done and has left
     assert beta.role.saw(Received) == [Received("alpha", Answer(BATCH, 6))]
     text = "\n".join(alpha.log + beta.log)

@@ -55,9 +55,9 @@ def read(end: socket.socket, count: int) -> bytes:
 
 def both(querier: Tunnel, peer: Tunnel, ours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
     got: list[bytes] = []
-    other = threading.Thread(target=lambda: got.append(peer.exchange(theirs)))
+    other = threading.Thread(target=lambda: got.append(peer.exchange(theirs, 10.0)))
     other.start()
-    mine = querier.exchange(ours)
+    mine = querier.exchange(ours, 10.0)
     other.join(60)
     return mine, got[0]
 
@@ -140,27 +140,27 @@ def test_a_slow_peer_holds_the_sender_back() -> None:
 def test_too_many_bytes_end_the_session() -> None:
     with pair(most_bytes=1000) as (querier, peer):
         with pytest.raises(PeerError, match="more than 1000 bytes"):
-            querier.exchange(b"x" * 2000)
+            querier.exchange(b"x" * 2000, 10.0)
         assert querier.why == "the session has more than 1000 bytes"
         with pytest.raises(PeerError):
-            peer.exchange(b"")
+            peer.exchange(b"", 10.0)
 
 
 def test_an_end_that_leaves_wakes_who_waits() -> None:
     with pair() as (querier, peer):
         threading.Timer(0.1, peer.close).start()
         with pytest.raises(PeerError, match="ended the session early"):
-            querier.exchange(b"")
+            querier.exchange(b"", 10.0)
         with pytest.raises(PeerError):
-            querier.exchange(b"")
+            querier.exchange(b"", 10.0)
 
 
 def test_a_silent_peer_is_given_up() -> None:
     with (
-        pair(patience=0.1) as (querier, _),
+        pair() as (querier, _),
         pytest.raises(PeerError, match=r"within 0\.1 s"),
     ):
-        querier.exchange(b"")
+        querier.exchange(b"", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_exchange_without_end_is_bounded() -> None:
     frames = [bytes([EXCHANGE, 0, 0, 0, 0]) + b"123456"] * 2
     channel = Tunnel(Outbox(PIECE), iter(frames), first=True, patience=1.0, most_exchange=10)
     with pytest.raises(PeerError, match="at most 10 bytes, ours"):
-        channel.exchange(bytes(11))
+        channel.exchange(bytes(11), 10.0)
     until(lambda: channel.closed)
     assert "at most 10 bytes" in str(channel.why)
     channel.close()
@@ -198,7 +198,7 @@ def test_a_stream_that_ends_without_a_word_is_broken() -> None:
     broken.close()
     ended = Tunnel(Outbox(PIECE), iter([bytes([BYE, 0, 0, 0, 0])]), first=True, patience=1.0)
     with pytest.raises(PeerError, match="ended the session early"):
-        ended.exchange(b"")
+        ended.exchange(b"", 10.0)
     assert ended.why is None
     ended.close()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from privote.capc.programs import BallotProgram
 from privote.capc.secure import compiled
-from privote.capc.secure.compiled import check_settings, runtime_config
+from privote.capc.secure.compiled import runtime_config
 from privote.capc.secure.worker import Runner
 
 
@@ -30,7 +30,7 @@ def main(side: str, folder: str, rows: int, features: int, labels: int) -> None:
     }
     if side == "querier":
         inputs["x"][:] = inputs["x"][0]
-    Runner(side, runtime_config(check_settings({})), Path(folder), 60.0).run(ready, inputs)
+    Runner(side, runtime_config(), Path(folder), 60.0).run(ready, inputs)
     os._exit(0)
 
 

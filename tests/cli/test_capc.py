@@ -21,7 +21,7 @@ from tests.cli.conftest import Run
 from privote import BinaryVoting
 from privote.capc.models import SiteModel
 from privote.capc.rehearsal import Rehearsal, lay_out
-from privote.capc.service import warn_of_others
+from privote.capc.service import begin
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.capc.transport.certs import make, read_one
@@ -261,7 +261,8 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         until(lambda: "refused a connection" in programs.log("guardian"))
         assert "not pinned here" in programs.log("guardian")
 
-        programs.kill("south")
+        programs.processes["south"].kill()
+        programs.processes["south"].wait()
         left = programs.query("east", rows, tmp_path / "fewer")
         assert left.returncode == 5
         last = left.stderr.strip().splitlines()[-1]
@@ -359,8 +360,8 @@ def test_what_others_can_read_or_change_is_told(coalition: Any, tmp_path: Path) 
         site.model.chmod(0o644)
         site.trust.chmod(0o777)
         told.clear()
-        warn_of_others(site, told.append)
-        assert len(told) == count, told
+        begin(site, told.append)
+        assert sum(line.startswith("WARNING") for line in told) == count, told
     site.trust.chmod(0o700)
 
 

@@ -38,48 +38,42 @@ class Prices:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self.orders: Floats = DEFAULT_ORDERS
 
-    def query(self, party: str, querier: str) -> Floats:
-        """Return what one query costs a party at most: (orders,).
+    def each(self, party: str, querier: str) -> Floats:
+        """Return what one query, or one surprise of an allowance, costs a party at most: (orders,).
 
         A party votes on the labels it has, so it can change the outcome of those only.
         """
-        return self._curve("worst_case_rdp", party, querier)
+        return _curve(self.terms.priced, self._kind, *self._sizes(party, querier))
 
-    def surprise(self, party: str, querier: str) -> Floats:
-        """Return what one surprise costs a party at most: (orders,)."""
-        return self._curve("surprise_rdp", party, querier)
-
-    def allowance(self, party: str, querier: str) -> int:
-        """Return V: how many surprises a party has for this querying party, for life.
+    def allowance(self, party: str) -> int:
+        """Return V: how many surprises a party has for each querying party, for life.
 
         The largest number that keeps the party's budget if every querying party uses its own.
         """
-        del querier  # everybody who may ask has the same share
         terms = self.terms
         sizes = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
         labels = len(terms.labels_of(party))
         return _largest(terms.priced, sizes, labels, terms.epsilon, terms.delta)
 
     def allowances(self, querier: str) -> dict[str, int]:
-        """Return V of everybody who answers this querying party."""
-        return {party: self.allowance(party, querier) for party in self.terms.voters(querier)}
+        """Return V of everybody who answers this querying party; of nobody without an allowance."""
+        voters = self.terms.voters(querier) if self.terms.allowance else ()
+        return {party: self.allowance(party) for party in voters}
 
-    def charged(self, querier: str, queries: int) -> float:
-        """Return the largest epsilon charged for a batch; for an allowance, for all of them.
+    def charged(self, querier: str, queries: int) -> dict[str, float]:
+        """Return the epsilon charged to each party for a batch; for an allowance, for all of them.
 
-        A share of the budget, and not what bounds this querying party's labels: an answering model
+        Shares of the budget, and not what bounds this querying party's labels: an answering model
         may have learnt from labels that others received, and carries what those say of a party's
         data into these. Only the whole budget is true for everybody (ACCOUNTING, section 11).
         """
-        curves = [
-            FACTOR * self.allowance(party, querier) * self.surprise(party, querier)
-            if self.terms.allowance
-            else queries * self.query(party, querier)
-            for party in self.terms.voters(querier)
-        ]
-        return max(float(np.max(epsilon(c, self.orders, self.terms.delta))) for c in curves)
+        costs = {}
+        for party in self.terms.voters(querier):
+            times = FACTOR * self.allowance(party) if self.terms.allowance else queries
+            curve = times * self.each(party, querier)
+            costs[party] = float(epsilon(curve, DEFAULT_ORDERS, self.terms.delta))
+        return costs
 
     def if_known(self, querier: str, shares: int) -> float:
         """Return what the budget becomes towards whoever knows so many of the sites' shares.
@@ -88,10 +82,8 @@ class Prices:
         who ask may have used it, also one with fewer voters, of whose noise less remains.
         """
         noise, terms = self.terms.shared, self.terms
-        if noise is None:
-            return math.inf
-        kind = "surprise_rdp" if terms.allowance else "worst_case_rdp"
-        room = _settled(noise, terms.epsilon, terms.delta).filter(self.orders).fitting
+        assert noise is not None
+        room = _settled(noise, terms.epsilon, terms.delta).filter(DEFAULT_ORDERS).fitting
         electorates = {
             frozenset(self._sizes(party, asker) for asker in terms.queriers if asker != party)
             for party in terms.voters(querier)
@@ -104,14 +96,15 @@ class Prices:
             parts, more = (1, 0) if len(sizes) == 1 else (_PARTS, 1)
             curves = []
             for size in sizes:
-                times = (room(_curve(noise, kind, *size) / parts, MOST) + more) / parts
-                curves.append(times * _curve(noise.without(shares), kind, *size))
+                times = (room(_curve(noise, self._kind, *size) / parts, MOST) + more) / parts
+                curves.append(times * _curve(noise.without(shares), self._kind, *size))
             curve = np.max(curves, axis=0)
-            found.append(float(np.max(epsilon(curve, self.orders, terms.delta))))
+            found.append(float(epsilon(curve, DEFAULT_ORDERS, terms.delta)))
         return max(found)
 
-    def _curve(self, kind: str, party: str, querier: str) -> Floats:
-        return _curve(self.terms.priced, kind, *self._sizes(party, querier))
+    @property
+    def _kind(self) -> str:
+        return "surprise_rdp" if self.terms.allowance else "worst_case_rdp"
 
     def _sizes(self, party: str, querier: str) -> tuple[int, int]:
         return len(self.terms.voters(querier)), len(self.terms.labels_of(party))
@@ -192,7 +185,7 @@ class Charges:
                 if self.terms.allowance:
                     self._open(accounts, totals, facts)
                 else:
-                    each = self.prices.query(party, querier)
+                    each = self.prices.each(party, querier)
                     accounts.charge_fitting(
                         each, queries, queries, facts={**facts, "batch": batch}, totals=totals
                     )
@@ -209,7 +202,7 @@ class Charges:
         return Accounts(
             ledger=self.ledger,
             budget=_settled(terms.priced, terms.epsilon, terms.delta),
-            orders=self.prices.orders,
+            orders=DEFAULT_ORDERS,
             dataset=party,
             consumer=querier,
             stamp=stamp,
@@ -220,12 +213,12 @@ class Charges:
         party, querier = accounts.dataset, str(accounts.consumer)
         named = {"coalition": self.terms.promise(), "party": party, "querier": querier}
         account = self.ledger.name_account({**named, **self._stamp})
-        allowance = self.prices.allowance(party, querier)
+        allowance = self.prices.allowance(party)
         accounts.authorise(totals)
         if account in totals.accounts:
             self._check_account(totals.accounts[account], allowance, party, querier)
             return
-        surprise = self.prices.surprise(party, querier)
+        surprise = self.prices.each(party, querier)
         # The account's one voter is the party itself.
         accounts.open_as(totals, account, surprise, np.array([allowance]), {**facts, "voters": 1})
 

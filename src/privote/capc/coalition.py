@@ -1,18 +1,15 @@
-"""A coalition: its public terms, and all its roles in one process.
+"""A coalition in one process: all its roles, and the world around them.
 
 The simulation drives the same roles with the same messages as the network does, each message
-through its encoding. With the clear engine it is fast and hides nothing, and says so.
+through its encoding. In clear text it is fast and hides nothing, and says so.
 """
 
 from __future__ import annotations
 
-import tempfile
-import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy.typing as npt
 
@@ -20,14 +17,13 @@ from ..entropy import Entropy
 from ..errors import InputError, PeerError, PrivoteError
 from ..ledger import Ledger
 from .journal import GuardianJournal, QuerierJournal
-from .messages import ANSWERING, GUARDIAN, QUERYING, IntArray, decode, encode
+from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
 from .models import SiteModel
-from .quantise import quantise_rows
+from .programs import PEER, QUERIER, IntArray
 from .roles.answering import AnsweringParty
 from .roles.base import (
     Action,
     Broken,
-    Complain,
     Compute,
     Computed,
     Event,
@@ -40,17 +36,14 @@ from .roles.base import (
     Send,
     Tick,
 )
-from .roles.batches import LabelledBatch
+from .roles.batches import LabelledBatch, batch_rows
 from .roles.guardian import PrivacyGuardian
 from .roles.querying import QueryingParty
-from .secure.base import LocalChannel, SecureEngine
-from .secure.base import engine as engine_named
+from .secure.base import CLEAR
 from .terms import Terms
 
-__all__ = ["Letter", "Simulation", "Terms"]
-
-Kept = TypeVar("Kept", GuardianJournal, QuerierJournal)
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
+_ABREAST = 64  # parties that a querying party computes with at a time
 
 
 @dataclass(frozen=True)
@@ -63,62 +56,37 @@ class Letter:
 
 
 class Simulation:
-    """All roles of a coalition in one process.
+    """All roles of a coalition in one process, with journals in memory.
 
     Parameters
     ----------
     terms
         What the coalition agreed on.
     models
-        Of the answering parties: site models, or the integers of a ballot program.
-    engine
-        "clear" (insecure, fast) or a secure one.
-    ledger, folder
-        The guardian's ledger, in memory by default; where journals are kept, None for memory.
+        Of the answering parties.
+    ledger
+        The guardian's; in memory by default.
     seed
         None: cryptographic. An integer: a simulation that can be repeated and protects nobody;
         sites draw apart, by their place among the sorted names.
-    post
-        Called with every letter; returns the letters to deliver instead (none, several, others).
-    abreast
-        With how many parties a querying party computes at a time.
-
-    Attributes
-    ----------
-    letters
-        Everything that was sent, in order.
-    seen
-        By seat, every event that its role was given: its whole view.
-    complaints
-        By seat, what its role complained of.
-    dead
-        Seats that do not react: letters to them are lost, and their senders notice.
     """
+
+    engine = CLEAR
 
     def __init__(
         self,
         terms: Terms,
-        models: Mapping[str, SiteModel | Mapping[str, IntArray]],
+        models: Mapping[str, SiteModel],
         *,
-        engine: str = "clear",
         ledger: Ledger | None = None,
-        folder: Path | None = None,
         seed: int | None = None,
-        post: Callable[[Letter], list[Letter]] | None = None,
-        abreast: int = 64,
     ) -> None:
         if set(models) != set(terms.parties):
             raise InputError("models", "must be those of the parties", sorted(models))
-        self.terms, self.models, self.folder = terms, models, folder
-        self.engine, self.seed = engine_named(engine), seed
-        self.post, self.abreast = post, abreast
+        self.terms, self.models, self.seed = terms, models, seed
         self.ledger = Ledger.in_memory() if ledger is None else ledger
-        self.letters: list[Letter] = []
-        self.seen: dict[Seat, list[Event]] = {}
-        self.complaints: dict[Seat, list[PrivoteError]] = {}
-        self.dead: set[Seat] = set()
         self.roles: dict[Seat, Role] = {}
-        self._journals: dict[str, GuardianJournal | QuerierJournal] = {}
+        self._journals: dict[str, Any] = {}
         self._queue: deque[tuple[Seat, Event]] = deque()
         self._sessions: dict[str, dict[Seat, Compute]] = {}
         self._now = 0.0
@@ -127,31 +95,19 @@ class Simulation:
         for party in terms.parties:
             self.start((party, ANSWERING))
 
-    # -- what a user calls -------------------------------------------------------------------------
-
     def ask(self, querier: str, X: Any, *, baseline: npt.ArrayLike | None = None) -> LabelledBatch:
         """Ask one batch, and return its answers; the error of the querying party if it fails."""
-        rows = quantise_rows(
-            X, features=self.terms.features, bound=self.terms.bound, bits=self.terms.bits
-        )
-        return self.ask_rows(querier, rows, baseline=baseline)
-
-    def ask_rows(
-        self, querier: str, rows: IntArray, *, baseline: npt.ArrayLike | None = None
-    ) -> LabelledBatch:
-        """Ask a batch of quantised rows."""
         seat = (querier, QUERYING)
         role = QueryingParty(
             self.terms,
             querier,
-            rows,
-            self.querier_journal(querier),
-            self.engine.name,
+            batch_rows(X, self.terms),
+            self._journal(querier),
+            self.engine,
             self._entropy(querier),
             baseline=baseline,
-            abreast=self.abreast,
+            abreast=_ABREAST,
         )
-        self.dead.discard(seat)
         self.roles[seat], self._end = role, None
         self._do(seat, role.start())
         self._run(seat)
@@ -163,50 +119,26 @@ class Simulation:
         raise end.error if end is not None else PeerError(f"{querier} stopped before its batch did")
 
     def start(self, seat: Seat) -> None:
-        """Start the guardian or an answering party (again): memory empty, disk as it is."""
-        name, kind = seat
-        self.dead.discard(seat)
+        """Start the guardian or an answering party: memory empty, disk as it is."""
+        terms, (name, kind), engine = self.terms, seat, self.engine
         entropy = self._entropy(name)
         if kind == GUARDIAN:
-            self.roles[seat] = PrivacyGuardian(
-                self.terms, self.ledger, self.guardian_journal(), self.engine.name, entropy
-            )
+            journal = self._journal(name)
+            self.roles[seat] = PrivacyGuardian(terms, self.ledger, journal, engine, entropy)
         else:
-            model = self.models[name]
-            make = AnsweringParty.serving if isinstance(model, SiteModel) else AnsweringParty
-            self.roles[seat] = make(self.terms, name, model, self.engine.name, entropy)  # type: ignore[arg-type]
+            self.roles[seat] = AnsweringParty(terms, name, self.models[name], engine, entropy)
 
-    def kill(self, seat: Seat) -> None:
-        """End a program: what it had in memory is gone, and whoever is connected notices."""
-        self.roles.pop(seat, None)
-        self.dead.add(seat)
-        self._queue = deque(item for item in self._queue if item[0] != seat)
-        for sides in self._sessions.values():
-            sides.pop(seat, None)
-        for other in list(self.roles):
-            self._queue.append((other, Lost(*seat)))
-
-    def guardian_journal(self) -> GuardianJournal:
-        """Return the guardian's journal."""
-        return self._journal(GuardianJournal, self.terms.guardian)
-
-    def querier_journal(self, querier: str) -> QuerierJournal:
-        """Return a querying party's journal."""
-        return self._journal(QuerierJournal, querier)
-
-    def _journal(self, kind: type[Kept], name: str) -> Kept:
+    def _journal(self, name: str) -> Any:
+        """Return a site's journal, which outlasts its programs."""
         if name not in self._journals:
-            path = ":memory:" if self.folder is None else self.folder / f"{name}.journal"
-            self._journals[name] = kind(path, self.terms.promise(), name)
-        kept = self._journals[name]
-        assert isinstance(kept, kind)
-        return kept
+            kind = GuardianJournal if name == self.terms.guardian else QuerierJournal
+            self._journals[name] = kind(":memory:", self.terms.promise(), name)
+        return self._journals[name]
 
     def _entropy(self, name: str) -> Entropy:
         if self.seed is None:
             return Entropy()
-        sites = sorted({self.terms.guardian, *self.terms.parties, *self.terms.queriers})
-        return Entropy(self.seed + sites.index(name))
+        return Entropy(self.seed + self.terms.sites.index(name))
 
     # -- the world around the roles ----------------------------------------------------------------
 
@@ -227,27 +159,16 @@ class Simulation:
             self._give(seat, event)
 
     def _give(self, seat: Seat, event: Event) -> None:
-        role = self.roles.get(seat)
-        if role is None:
-            return
-        if not isinstance(event, Tick):
-            self.seen.setdefault(seat, []).append(event)
-        self._do(seat, role.on(event))
+        if seat in self.roles:
+            self._do(seat, self.roles[seat].on(event))
 
     def _do(self, seat: Seat, actions: list[Action]) -> None:
         for action in actions:
-            if seat not in self.roles:
-                return  # killed between two actions
             if isinstance(action, Send):
-                letter = Letter(seat, (action.to, action.role), encode(action.message))
-                self.letters.append(letter)
-                for sent in [letter] if self.post is None else self.post(letter):
-                    self._deliver(sent)
+                self._deliver(Letter(seat, (action.to, action.role), encode(action.message)))
             elif isinstance(action, Compute):
                 self._join(seat, action)
-            elif isinstance(action, Complain):
-                self.complaints.setdefault(seat, []).append(action.error)
-            else:
+            elif isinstance(action, Finish | Fail):
                 self._end = action
 
     def _deliver(self, letter: Letter) -> None:
@@ -274,13 +195,25 @@ class Simulation:
         if (here.peer, there.peer) != (two[0], one[0]) or here.side == there.side:
             self._broken(sides, compute.session, "the two sides do not belong together")
             return
+        ours, theirs = (here, there) if here.side == QUERIER else (there, here)
         try:
-            outputs = _computed(self.engine, here, there)
+            outputs = self._computed(ours, theirs)
         except PrivoteError as error:
             self._broken(sides, compute.session, str(error))
             return
         for side, work in sides.items():
-            self._queue.append((side, Computed(compute.session, outputs[work.side])))
+            given = outputs if work is ours else None
+            self._queue.append((side, Computed(compute.session, given)))
+
+    def _computed(self, ours: Compute, theirs: Compute) -> list[dict[str, IntArray]]:
+        """Return what the querier gets of a session."""
+        if list(ours.programs) != list(theirs.programs):
+            raise PeerError("the two sides run different programs; nothing was computed")
+        outputs: list[dict[str, IntArray]] = []
+        for program, mine, other in zip(ours.programs, ours.inputs, theirs.inputs, strict=True):
+            querier = program.checked(QUERIER, mine, outputs[-1] if outputs else None)
+            outputs.append(program.in_clear(querier, program.checked(PEER, other)))
+        return outputs
 
     def _broken(self, sides: Mapping[Seat, Compute], name: str, why: str) -> None:
         self._queue.extend((seat, Broken(name, why)) for seat in sides)
@@ -289,35 +222,3 @@ class Simulation:
         for name, sides in self._sessions.items():
             self._broken(sides, name, "the other side did not come in time")
         self._sessions = {}
-
-
-def _computed(engine: SecureEngine, *sides: Compute) -> dict[str, Any]:
-    """Run both sides of a session, each in a thread of its own; return the outputs by side."""
-    outputs: dict[str, Any] = {}
-    errors: list[PrivoteError] = []
-    with tempfile.TemporaryDirectory(prefix="privote-") as folder:
-        ends = dict(zip(("querier", "peer"), LocalChannel.pair(folder), strict=True))
-
-        def run(compute: Compute) -> None:
-            try:
-                outputs[compute.side] = engine.run(
-                    compute.programs,
-                    compute.side,
-                    compute.inputs,
-                    ends[compute.side],
-                    deadline=compute.seconds,
-                )
-            except PrivoteError as error:
-                errors.append(error)
-                ends[compute.side].close()
-
-        threads = [threading.Thread(target=run, args=(side,), daemon=True) for side in sides]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for end in ends.values():
-            end.close()
-    if errors:
-        raise errors[0]
-    return outputs

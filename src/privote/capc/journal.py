@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from ..errors import InputError, PeerError, PrivoteError
 from ..sqlite import Format, SQLiteFile
-
-IntArray = npt.NDArray[np.int64]
+from .messages import IntArray
 
 CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"
 _WORD = 1 << 64

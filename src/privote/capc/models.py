@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ..arrayfiles import ArrayFile
+from ..drafts import complete
 from ..errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -106,8 +106,7 @@ class SiteModel:
         arrays: dict[str, Any] = {"labels": np.array(self.labels), "thresholds": self.thresholds}
         for index, (weights, bias) in enumerate(self.layers):
             arrays[f"weights{index}"], arrays[f"bias{index}"] = weights, bias
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with complete(target, force=True, owner_only=True) as part, part.open("wb") as file:
             np.savez(file, **arrays)
 
     @classmethod

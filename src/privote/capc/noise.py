@@ -36,8 +36,8 @@ from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, SkellamLink, skellam, skellam_table
 from ..mechanisms import Gate, Mechanism
+from .messages import IntArray
 
-IntArray = npt.NDArray[np.int64]
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
 
 _NEVER = -760.0  # e^-745 is the smallest double: below, an outcome is never drawn
@@ -200,15 +200,6 @@ class SharedNoise:
         """Return the sum of shares, or of halves: "vote" and, with a gate, "gate"."""
         parts = np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
         return dict(zip(("vote", "gate"), parts, strict=False))
-
-    def log_probs(self, margins: IntArray, voters: int) -> Floats:
-        """Return the log-probabilities of 0, 1 and, with a gate, ABSTAIN: (..., 2 or 3)."""
-        vote = self.links[0].log_probs(margins, voters)
-        if self.gate is None:
-            return vote
-        link, bar = self.links[1], self.bars(voters)[1]
-        gate = skellam(link.unknown(voters), self.steps * np.abs(margins) - bar)
-        return np.concatenate([vote + gate[..., 1:], gate[..., :1]], axis=-1)
 
     # -- priced ------------------------------------------------------------------------------------
 

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logit
 
 from ..errors import InputError, positive, whole
+from .messages import IntArray
 from .models import Floats, SiteModel, rows_of
-
-IntArray = npt.NDArray[np.int64]
 
 LIMIT = 1 << 62
 _MOST_BITS = 30

@@ -15,17 +15,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, PeerError
+from ..errors import PeerError
 from .models import SiteModel
+from .service import LISTENING
 from .terms import Terms
 from .transport.certs import make
 from .transport.trust import pin
 
-LISTENING = "listening on"  # what a program's log says when it can be called
+COMMAND = (sys.executable, "-m", "privote", "capc")
 _PATIENCE = 120.0  # seconds for a program to come up on a busy machine
 
 
@@ -43,7 +44,7 @@ def lay_out(
 
     Every site gets its own key and certificate, everybody else's pinned, and a free port.
     """
-    names = sorted({terms.guardian, *terms.parties, *terms.queriers})
+    names = terms.sites
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "coalition.toml").write_text(to_toml(terms.to_dict()), encoding="utf-8")
     for name in names:
@@ -64,22 +65,17 @@ def lay_out(
             "trust": "trust",
             "engine": engine,
             "sessions": sessions,
+            "insecure": insecure or None,
+            "seed": None if seed is None else seed + index,  # sites draw apart from each other
+            "listen": addresses.get(name),
+            "ledger": "ledger.db" if name == terms.guardian else None,
+            "state": "state" if name in terms.queriers else None,
+            "model": "model.npz" if name in terms.parties else None,
         }
-        if insecure:
-            plain["insecure"] = True
-        if seed is not None:
-            plain["seed"] = seed + index  # sites draw apart from each other
-        if name in addresses:
-            plain["listen"] = addresses[name]
-        if name == terms.guardian:
-            plain["ledger"] = "ledger.db"
-        if name in terms.queriers:
-            plain["state"] = "state"
-        if name in terms.parties:
-            models[name].save(home / "model.npz")
-            plain["model"] = "model.npz"
         if name != terms.guardian:
             plain["addresses"] = {other: at for other, at in addresses.items() if other != name}
+        if name in terms.parties:
+            models[name].save(home / "model.npz")
         written[name] = home / "site.toml"
         written[name].write_text(to_toml(plain), encoding="utf-8")
     return written
@@ -95,11 +91,12 @@ def _free_addresses(count: int) -> list[str]:
 
 
 def to_toml(plain: Mapping[str, Any]) -> str:
-    """Return texts, numbers, flags, lists and one level of tables as TOML."""
-    flat = {key: value for key, value in plain.items() if not isinstance(value, Mapping)}
+    """Return texts, numbers, flags, lists and tables as TOML; what is None is left out."""
+    given = {key: value for key, value in plain.items() if value is not None}
+    flat = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
     lines = [f"{key} = {_toml(value)}" for key, value in flat.items()]
-    for key, table in plain.items():
-        if isinstance(table, Mapping):
+    for key, table in given.items():
+        if key not in flat:
             lines += ["", f"[{key}]", *(f"{_key(k)} = {_toml(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
 
@@ -109,17 +106,9 @@ def _key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, str):
-        return json.dumps(value)
-    raise InputError(f"TOML holds no {type(value).__name__}, got {value!r:.60}")
+    return json.dumps(value, ensure_ascii=False)  # the two write these alike
 
 
 class Rehearsal:
@@ -131,22 +120,16 @@ class Rehearsal:
         What `lay_out` returned.
     terms
         The coalition's.
-    absent
-        Answering parties that are not started.
     """
 
-    def __init__(
-        self, sites: Mapping[str, Path], terms: Terms, *, absent: Sequence[str] = ()
-    ) -> None:
-        self.sites, self.terms, self._absent = dict(sites), terms, frozenset(absent)
+    def __init__(self, sites: Mapping[str, Path], terms: Terms) -> None:
+        self.sites, self.terms = dict(sites), terms
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Rehearsal:
         try:
-            self.start(self.terms.guardian)
-            for party in self.terms.parties:
-                if party not in self._absent:
-                    self.start(party)
+            for name in (self.terms.guardian, *self.terms.parties):
+                self.start(name)
             for name in self.processes:
                 self._await(name)
         except BaseException:
@@ -162,34 +145,28 @@ class Rehearsal:
         path = self.sites[name].with_name("log.txt")
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def start(self, name: str, *, wait: bool = False) -> None:
+    def start(self, name: str) -> None:
         """Start a site's program."""
         verb = "guardian" if name == self.terms.guardian else "answer"
         with self.sites[name].with_name("log.txt").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [*command(), verb, str(self.sites[name])],
+                [*COMMAND, verb, self.sites[name]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=_environment(),
                 start_new_session=True,  # a Ctrl-C is for us to pass on, in order
             )
-        if wait:
-            self._await(name, self.log(name).count(LISTENING))
 
-    def _await(self, name: str, before: int = 0) -> None:
+    def _await(self, name: str) -> None:
         end = time.monotonic() + _PATIENCE
-        while self.log(name).count(LISTENING) <= before:
+        while LISTENING not in self.log(name):
             if self.processes[name].poll() is not None:
-                raise PeerError(f"{name} did not start: {_last(self.log(name))}")
+                said = self.log(name).strip().splitlines() or ["it said nothing"]
+                raise PeerError(f"{name} did not start: {said[-1]}")
             if time.monotonic() > end:
                 raise PeerError(f"{name} did not start within {_PATIENCE:g} s")
             time.sleep(0.05)
-
-    def kill(self, name: str) -> None:
-        """End a site's program without a word, as a crash would."""
-        self.processes[name].kill()
-        self.processes[name].wait()
 
     def stop(self) -> None:
         """End all programs as an administrator would."""
@@ -208,14 +185,7 @@ class Rehearsal:
     ) -> subprocess.CompletedProcess[str]:
         """Run a querying party to its end."""
         return subprocess.run(
-            [
-                *command(),
-                "query",
-                str(self.sites[name]),
-                str(rows),
-                *("--output", str(output)),
-                *arguments,
-            ],
+            [*COMMAND, "query", self.sites[name], rows, "--output", output, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -225,15 +195,5 @@ class Rehearsal:
         )
 
 
-def command() -> list[str]:
-    """Return how `privote capc` is run with this interpreter."""
-    return [sys.executable, "-m", "privote", "capc"]
-
-
 def _environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-def _last(log: str) -> str:
-    lines = log.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

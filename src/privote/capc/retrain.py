@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from .. import metrics
 from ..errors import InputError
+from ..learning.rows import check_labels
 from ..learning.students.classifiers import LinearStudent
 from .models import SiteModel
 
@@ -38,12 +39,7 @@ class Records:
     Y: Labels
 
     def __post_init__(self) -> None:
-        Y = np.asarray(self.Y)
-        if Y.ndim != 2 or len(Y) != self.X.shape[0] or not np.isin(Y, (-1, 0, 1)).all():
-            raise InputError(
-                "Y", f"must be ({self.X.shape[0]}, labels) of 1, 0 and -1, got shape {Y.shape}"
-            )
-        object.__setattr__(self, "Y", Y.astype(np.int8))
+        object.__setattr__(self, "Y", check_labels(self.Y, self.X.shape[0], "Y"))
 
     @classmethod
     def under(cls, labels: Sequence[str], X: Any, Y: Labels, own: Sequence[str]) -> Records:

@@ -1,4 +1,4 @@
-"""A site's programs as they are run: what they log, how they stop, and one batch that is asked."""
+"""A site's programs: made of its files, what they log, how they stop, a batch that is asked."""
 
 from __future__ import annotations
 
@@ -14,22 +14,31 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from json import dumps
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, PeerError
-from . import launch
-from .rehearsal import LISTENING
-from .roles.batches import LabelledBatch
+from ..entropy import Entropy
+from ..errors import PeerError
+from ..ledger import Ledger
+from .journal import GuardianJournal, QuerierJournal
+from .messages import ANSWERING, GUARDIAN, QUERYING, printable
+from .models import SiteModel
+from .roles.answering import AnsweringParty
+from .roles.base import Role
+from .roles.batches import LabelledBatch, batch_rows
+from .roles.guardian import PrivacyGuardian
+from .roles.querying import QueryingParty
+from .secure.base import engine
 from .site import Site
 from .statements import facts_of
 from .transport.driver import Driver
+from .transport.server import Settings
+from .transport.streams import Log as Say
+from .transport.trust import Own, Trust
 
-Say = Callable[[str], None]
-
+LISTENING = "listening on"  # what a program's log says when it can be called
 _REFUSED = re.compile(r"Handshake failed .*?: ?([A-Z_]+): ?([^:]*)$")
 _MINUTE, _REASONS = 60.0, 100  # seconds; kinds of refusals that are remembered
 _NOISE = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\] ")
@@ -50,7 +59,7 @@ class Log:
 
     def __call__(self, line: str) -> None:
         """Write one line."""
-        moment, said = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), _plain(line)
+        moment, said = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), printable(line)
         text = dumps({"time": moment, "event": said}) if self._json else f"{moment} {said}"
         data = f"{text}\n".encode()
         with self._lock, contextlib.suppress(OSError):  # nobody reads it any more
@@ -65,12 +74,7 @@ class Log:
         self._reader.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.stderr.flush()
         os.dup2(self._stderr, 2)  # closes the pipe's end, and so ends its reader
         if self._reader is not None:
@@ -103,11 +107,6 @@ class Log:
         self(f"{line}; so were {more} more since" if more else line)
 
 
-def _plain(line: str) -> str:
-    """Return one line without anything that a terminal would obey: peers' words may be in it."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(line.split()))
-
-
 _MEANING = {
     "CERTIFICATE_VERIFY_FAILED": "the caller's certificate is not pinned here, or has expired",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the caller showed no certificate",
@@ -116,12 +115,67 @@ _MEANING = {
 }
 
 
+def guardian(site: Site, log: Say) -> Driver:
+    """Return the guardian's program; its journal lies beside the ledger, one for each promise."""
+    site.check_for(GUARDIAN)
+    assert site.ledger is not None
+    ledger = Ledger.open(site.ledger)
+    # Who goes back to earlier terms must find what was counted under them.
+    path = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
+    journal = GuardianJournal(path, site.terms.promise(), site.name)
+    role = PrivacyGuardian(site.terms, ledger, journal, site.engine, Entropy(site.seed))
+    return _driver(site, role, log)
+
+
+def answering(site: Site, log: Say) -> Driver:
+    """Return an answering party's program."""
+    site.check_for(ANSWERING)
+    assert site.model is not None
+    model = SiteModel.load(site.model)
+    role = AnsweringParty(site.terms, site.name, model, site.engine, Entropy(site.seed))
+    return _driver(site, role, log)
+
+
+def querying(site: Site, X: Any, log: Say, *, baseline: npt.ArrayLike | None = None) -> Driver:
+    """Return a querying party's program for one batch of rows (queries, features)."""
+    site.check_for(QUERYING)
+    assert site.state is not None
+    terms = site.terms
+    rows = batch_rows(X, terms)  # before anything is made
+    journal = QuerierJournal(site.state / "answers.db", terms.promise(), site.name)
+    role = QueryingParty(
+        terms,
+        site.name,
+        rows,
+        journal,
+        site.engine,
+        Entropy(site.seed),
+        baseline=baseline,
+        abreast=site.sessions,
+    )
+    return _driver(site, role, log)
+
+
+def _driver(site: Site, role: Role, log: Say) -> Driver:
+    kind = role.role
+    settings = Settings(
+        own=Own(site.name, site.certificate, site.key),
+        trust=Trust(site.trust),
+        addresses={other: site.addresses[other] for other in site.callees(kind)},
+        listen=None if kind == QUERYING else site.listen,
+        callers=site.callers(kind),
+        most_message=site.terms.most_bytes,
+        sessions=site.sessions,
+    )
+    return Driver(role, engine=engine(site.engine), settings=settings, log=log)
+
+
 def serve(make: Callable[[Site, Say], Driver], site: Site, *, json: bool = False) -> None:
     """Run a program that serves until a signal stops it; what was charged stays charged."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a connection is an open file
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with Log(json=json) as log:
-        _begin(site, log)
+        begin(site, log)
         driver = make(site, log)
         _stop_on_signals(driver)
         log(f"{site.name} {LISTENING} {site.listen}, engine {site.engine}")
@@ -133,64 +187,47 @@ def ask(
     site: Site, X: Any, *, baseline: npt.ArrayLike | None = None
 ) -> tuple[dict[str, Any], LabelledBatch]:
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
-    queries, most = X.shape[0], site.terms.most_queries
-    if queries > most:
-        rule = f"must have at most {most} rows (most_queries of the terms): ask in several batches"
-        raise InputError("X", rule, queries)
     began = time.monotonic()
     with Log() as log:
-        _begin(site, log)
-        told = _Told(log)
-        driver = launch.querying(site, X, told, baseline=baseline)
+        begin(site, log)
+        left_out: list[str] = []
+
+        def tell(text: str) -> None:
+            # Of a site that cannot be reached the line before says why.
+            unreached = text.endswith("it cannot be reached")
+            if text.startswith("lost ") or (" is left out: " in text and not unreached):
+                left_out.append(text)
+            log(text)
+
+        driver = querying(site, X, tell, baseline=baseline)
         _warn_of_clipping(X, site.terms.bound, log)
         _stop_on_signals(driver)
         try:
             answers = driver.run()
         except PeerError as error:
-            raise PeerError(_explained(str(error), site, driver.reasons, told)) from None
+            raise PeerError(_explained(str(error), site, driver.reasons, left_out)) from None
         if answers is None:
             raise PeerError("stopped before the batch was answered; run it again to resume it")
-    prices = getattr(driver.role, "prices", None)
-    facts = facts_of(site.terms, site.name, answers, stamp=site.stamp, prices=prices)
+    facts = facts_of(site.terms, site.name, answers, stamp=site.stamp)
     facts["seconds"] = round(time.monotonic() - began, 2)
-    facts["megabytes"] = round(sum(driver.sessions.bytes.values()) / 1e6, 3)
+    facts["megabytes"] = round(driver.sessions.bytes / 1e6, 3)
     return facts, answers
 
 
-class _Told:
-    """A log that remembers who was lost or left out, and why."""
-
-    def __init__(self, log: Say) -> None:
-        self.left_out: list[str] = []
-        self._log = log
-
-    def __call__(self, text: str) -> None:
-        # Of a site that cannot be reached the line before says why.
-        unreached = text.endswith("it cannot be reached")
-        if text.startswith("lost ") or (" is left out: " in text and not unreached):
-            self.left_out.append(text)
-        self._log(text)
-
-
-def _explained(said: str, site: Site, reasons: Mapping[str, str], told: _Told) -> str:
+def _explained(said: str, site: Site, reasons: Mapping[str, str], left_out: list[str]) -> str:
     """Return why a query failed, with whom, and where that site was looked for."""
     guardian = site.terms.guardian
     if not said.startswith(f"{guardian} "):
         # Streams that ended because the query had failed are no reason for it.
-        return f"{said} ({'; '.join(told.left_out)})" if told.left_out else said
+        return f"{said} ({'; '.join(left_out)})" if left_out else said
     where = f"addresses.{guardian} is {site.addresses[guardian]}"
     return f"{said} ({'; '.join(filter(None, (reasons.get(guardian), where)))})"
 
 
-def _begin(site: Site, log: Say) -> None:
-    """Log what whoever reads the log must know first."""
+def begin(site: Site, log: Say) -> None:
+    """Log what must be known first: the stamp, and which files others can read, or change."""
     if site.stamp:
         log(site.stamp)
-    warn_of_others(site, log)
-
-
-def warn_of_others(site: Site, log: Say) -> None:
-    """Log which of a site's files others on its machine can read, or change."""
     for key, path, others in (
         ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
         ("state", site.state, stat.S_IRGRP | stat.S_IROTH),

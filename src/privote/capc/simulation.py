@@ -10,7 +10,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,15 +107,13 @@ def _in_processes(
     rows = folder / QUERIER / "rows.npz"
     np.savez(rows, X=scenes.X)
     began = time.monotonic()
-    with telling(f"starting {len(terms.parties) + 1} programs"):
-        rehearsal = Rehearsal(sites, terms).__enter__()
-    started = time.monotonic()
-    try:
+    with ExitStack() as stack:
+        with telling(f"starting {len(terms.parties) + 1} programs"):
+            rehearsal = stack.enter_context(Rehearsal(sites, terms))
+        started = time.monotonic()
         with telling("asking"):
             done = rehearsal.query(QUERIER, rows, folder / "answers", "--json")
         seconds = time.monotonic() - started
-    finally:
-        rehearsal.stop()
     (folder / QUERIER / "log.txt").write_text(done.stderr, encoding="utf-8")
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
@@ -157,13 +155,9 @@ class Scenery:
     Y: npt.NDArray[np.int8]
     models: dict[str, SiteModel]
 
-    def votes(self) -> npt.NDArray[np.int8]:
-        """Return every site's votes in clear: (queries, sites, labels)."""
-        return np.stack([model.votes(self.X) for model in self.models.values()], axis=1)
-
     def figures(self, labels: npt.NDArray[np.int8]) -> list[dict[str, Any]]:
         """Return how good released labels are, beside the majority and a site alone."""
-        votes = self.votes()
+        votes = np.stack([model.votes(self.X) for model in self.models.values()], axis=1)
         alone = [self._row("", votes[:, site]) for site in range(votes.shape[1])]
         majority = (2 * votes.sum(axis=1) >= votes.shape[1]).astype(np.int8)
         mean = {key: float(np.mean([row[key] for row in alone])) for key in ("ACC", "BAC")}

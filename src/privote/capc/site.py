@@ -1,6 +1,6 @@
 """A site's two small TOML files: the coalition's public terms, and what only this site knows.
 
-``coalition.toml`` is the same everywhere (:class:`privote.capc.coalition.Terms`); ``site.toml``
+``coalition.toml`` is the same everywhere (:class:`privote.capc.terms.Terms`); ``site.toml``
 says who this site is, where its files are and where the others listen. Both are read strictly: an
 unknown key, a missing one or a wrong type is an error that names the file, the key, the rule and
 the value. Paths are relative to the file they stand in.
@@ -13,15 +13,12 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError, PrivoteError, whole
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .terms import Terms
 from .transport.certs import check_name
-
-if TYPE_CHECKING:
-    from .transport.server import Settings
 
 ENGINES = {"spu": "spu-cheetah", "clear": "clear"}
 _MOST_BYTES = 1 << 20  # of a TOML file
@@ -89,25 +86,27 @@ class Site:
         file = Path(path)
         plain = read_toml(file)
         try:
-            taken = {key: _KEYS[key](file, key, plain[key]) for key in plain if key in _KEYS}
+            taken = {key: _KEYS[key](key, plain[key]) for key in plain if key in _KEYS}
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         _complete(file, plain)
+        for key, value in taken.items():
+            if isinstance(value, Path):
+                taken[key] = file.parent / value
         terms = read_terms(taken.pop("coalition"))
         site = cls(file=file, terms=terms, **taken)
         site._check()
         return site
 
     def _check(self) -> None:
-        known = {self.terms.guardian, *self.terms.parties, *self.terms.queriers}
+        known = self.terms.sites
+        shown = ", ".join(known)
         if self.name not in known:
-            raise self._wrong(
-                "name", f"must be a site of the coalition ({_list(known)})", self.name
-            )
+            raise self._wrong("name", f"must be a site of the coalition ({shown})", self.name)
         for other in self.addresses:
             if other not in known or other == self.name:
                 raise self._wrong(
-                    "addresses", f"must be of other sites of the coalition ({_list(known)})", other
+                    "addresses", f"must be of other sites of the coalition ({shown})", other
                 )
         if self.engine == "clear" and not self.insecure:
             raise self._wrong("engine", "hides nothing: it needs insecure = true", "clear")
@@ -147,22 +146,6 @@ class Site:
         answering = self.terms.parties if role == GUARDIAN else ()
         return frozenset({*self.terms.queriers, *answering} - {self.name})
 
-    def settings(self, role: str) -> Settings:
-        """Return what drives a program of this site on the network."""
-        from .transport.server import Settings
-        from .transport.trust import Own, Trust
-
-        self.check_for(role)
-        return Settings(
-            own=Own(self.name, self.certificate, self.key),
-            trust=Trust(self.trust),
-            addresses={other: self.addresses[other] for other in self.callees(role)},
-            listen=None if role == QUERYING else self.listen,
-            callers=self.callers(role),
-            most_message=self.terms.most_bytes,
-            sessions=self.sessions,
-        )
-
     @property
     def stamp(self) -> str:
         """What must stand on everything this site makes: empty if it is secure."""
@@ -184,7 +167,7 @@ def read_terms(file: Path) -> Terms:
     plain = read_toml(file)
     try:
         terms = Terms.from_dict(plain)
-        for name in {terms.guardian, *terms.parties, *terms.queriers}:
+        for name in terms.sites:
             check_name(name)  # it must fit a certificate
     except PrivoteError as error:
         raise InputError(f"{file}: {error}") from None
@@ -216,61 +199,53 @@ def _complete(file: Path, plain: Mapping[str, Any]) -> None:
             raise InputError(f"{file}: {key} is missing")
 
 
-def _list(names: set[str]) -> str:
-    return ", ".join(sorted(names))
+# -- what each key may hold: the key and its value -> the value to use ----------------------------
 
 
-# -- what each key may hold: its file, key and value -> the value to use ------------------------
-
-
-def _name(file: Path, key: str, value: Any) -> str:
-    return check_name(value)
-
-
-def _path(file: Path, key: str, value: Any) -> Path:
+def _path(key: str, value: Any) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise InputError(key, "must be a path", value)
-    return file.parent / Path(value).expanduser()
+    return Path(value).expanduser()
 
 
-def _address(file: Path, key: str, value: Any) -> str:
+def _address(key: str, value: Any) -> str:
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or int(found[1]) > 65535:
         raise InputError(key, "must be HOST:PORT", value)
     return str(value)
 
 
-def _addresses(file: Path, key: str, value: Any) -> dict[str, str]:
+def _addresses(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise InputError(key, "must be a table of names and HOST:PORT", value)
     for name, address in value.items():
         own = f"{key}.{check_name(name)}"
-        if _address(file, own, address).endswith(":0"):
+        if _address(own, address).endswith(":0"):
             raise InputError(own, "must be HOST:PORT, and another port than 0", address)
     return dict(value)
 
 
-def _engine(file: Path, key: str, value: Any) -> str:
+def _engine(key: str, value: Any) -> str:
     if not isinstance(value, str) or value not in ENGINES:
         raise InputError(key, f"must be one of {', '.join(ENGINES)}", value)
     return ENGINES[value]
 
 
-def _flag(file: Path, key: str, value: Any) -> bool:
+def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InputError(key, "must be true or false", value)
     return value
 
 
-_KEYS: dict[str, Callable[[Path, str, Any], Any]] = {
-    "name": _name,
+_KEYS: dict[str, Callable[[str, Any], Any]] = {
+    "name": lambda _, value: check_name(value),
     **dict.fromkeys(("coalition", "certificate", "key", "trust"), _path),
     "listen": _address,
     **dict.fromkeys(("model", "ledger", "state"), _path),
     "addresses": _addresses,
     "engine": _engine,
     "insecure": _flag,
-    "seed": lambda _, key, value: whole(key, value, 0, 2**63 - 1),
-    "sessions": lambda _, key, value: whole(key, value, 1, 64),
+    "seed": lambda key, value: whole(key, value, 0, 2**63 - 1),
+    "sessions": lambda key, value: whole(key, value, 1, 64),
 }
 _REQUIRED = ("name", "coalition", "certificate", "key", "trust")

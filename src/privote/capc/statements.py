@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.allowance import FACTOR
-from ..accounting.renyi import epsilon, rounded_up
+from ..accounting.renyi import rounded_up
 from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
 from ..forecast import Forecast
@@ -22,22 +21,9 @@ from .roles.batches import LabelledBatch
 from .terms import Terms
 
 
-def facts_of(
-    terms: Terms, name: str, answers: LabelledBatch, *, stamp: str, prices: Prices | None = None
-) -> dict[str, Any]:
-    """Return all that may be said about a batch, as JSON; the labels are elsewhere.
-
-    ``prices`` are the ones the role has worked out already, if it has.
-    """
-    prices, queries = prices or Prices(terms), len(answers.labels)
-    costs = {}
-    for party in terms.voters(name):
-        if terms.guarantee == "allowance":
-            curve = FACTOR * prices.allowance(party, name) * prices.surprise(party, name)
-        else:
-            curve = queries * prices.query(party, name)
-        costs[party] = float(epsilon(curve, prices.orders, terms.delta))
-    allowances = prices.allowances(name) if terms.guarantee == "allowance" else {}
+def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> dict[str, Any]:
+    """Return all that may be said about a batch, as JSON; the labels are elsewhere."""
+    prices, queries = Prices(terms), len(answers.labels)
     hidden = answers.engine != "clear"
     return {
         **answers.facts(),
@@ -47,26 +33,24 @@ def facts_of(
         "queries": queries,
         "labels": len(terms.labels),
         "mechanism": str(terms.mechanism),
-        "charged_by_party": costs,
-        "allowance_by_party": allowances,
+        "charged_by_party": prices.charged(name, queries),
+        "allowance_by_party": prices.allowances(name),
         "surprise_unit": terms.mechanism.surprise_unit,
         "noise": terms.noise,
-        "forecast": expected_of(terms, name, queries, prices)[0].facts(),
-        "noise_if_known": _if_known(terms, name, answers, prices),
+        "forecast": expected_of(terms, name, queries)[0].facts(),
+        "noise_if_known": _if_known(terms, name, answers),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
 
 
-def expected_of(
-    terms: Terms, name: str, queries: int, prices: Prices | None = None
-) -> tuple[Forecast, Advice]:
+def expected_of(terms: Terms, name: str, queries: int) -> tuple[Forecast, Advice]:
     """Return how good labels for so many rows will be, and what to advise: by the terms alone.
 
     Before anybody is asked and anything is charged. A share of 0.1 of all votes is taken to be yes.
     """
-    prices, voters = prices or Prices(terms), len(terms.voters(name))
-    labels, allowances = len(terms.labels), prices.allowances(name) if terms.allowance else {}
+    voters, labels = len(terms.voters(name)), len(terms.labels)
+    allowances = Prices(terms).allowances(name)
     found = forecast(
         terms.mechanism,
         voters,
@@ -100,7 +84,7 @@ def warn_of_quality(terms: Terms, name: str, queries: int) -> None:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
-def _if_known(terms: Terms, name: str, answers: LabelledBatch, prices: Prices) -> dict[str, Any]:
+def _if_known(terms: Terms, name: str, answers: LabelledBatch) -> dict[str, Any]:
     """Return, by how many shares of noise somebody knows, the sigma and epsilon that remain.
 
     No epsilon (None) where somebody else who may ask has no more voters than that.
@@ -111,7 +95,8 @@ def _if_known(terms: Terms, name: str, answers: LabelledBatch, prices: Prices) -
     found = {}
     for known in sorted({2, missing, voters // 2}):
         if 2 <= known < voters:
-            sigma, left = terms.shared.without(known).sigma(voters), prices.if_known(name, known)
+            sigma = terms.shared.without(known).sigma(voters)
+            left = Prices(terms).if_known(name, known)
             found[str(known)] = {
                 "sigma": math.floor(1000 * sigma) / 1000,  # never more than there is
                 "epsilon": math.ceil(100 * left) / 100 if math.isfinite(left) else None,

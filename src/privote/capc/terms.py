@@ -168,6 +168,11 @@ class Terms:
         """Return who answers a querying party: everybody registered but itself, in order."""
         return tuple(party for party in self.parties if party != querier)
 
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Everybody in the coalition, by name."""
+        return tuple(sorted({self.guardian, *self.parties, *self.queriers}))
+
     def may_be(self, site: str, role: str) -> bool:
         """Return whether a site may act in a role."""
         return {

@@ -44,11 +44,10 @@ def guardian(site: SiteFile, json: LogJson = False) -> None:
     never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
     stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
     """
-    from privote.capc import launch
-    from privote.capc.service import serve
+    from privote.capc import service
     from privote.capc.site import Site
 
-    serve(launch.guardian, Site.read(site), json=json)
+    service.serve(service.guardian, Site.read(site), json=json)
 
 
 @app.command()
@@ -63,11 +62,10 @@ def answer(site: SiteFile, json: LogJson = False) -> None:
     asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
     guardian's address in SITE.toml.
     """
-    from privote.capc import launch
-    from privote.capc.service import serve
+    from privote.capc import service
     from privote.capc.site import Site
 
-    serve(launch.answering, Site.read(site), json=json)
+    service.serve(service.answering, Site.read(site), json=json)
 
 
 @app.command()

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ...errors import InputError
-from .base import HEAVIEST, QUERIER, Array, Program, Shapes, known_side
+from .base import HEAVIEST, QUERIER, Array, Program, Shapes
 
 SLOTS = 8192  # coefficients of one polynomial
 _BANDWIDTH, _PACKING, _PRODUCT = 1000.0, 1.0, 0.1  # what the engine counts a ciphertext, ... for
@@ -78,7 +78,7 @@ class BallotProgram(Program):
 
     def inputs(self, side: str) -> Shapes:
         """Return the shapes of a side's inputs."""
-        if known_side(side) == QUERIER:
+        if side == QUERIER:
             return {"x": (self.rows, self.features)}
         mask = {"mask": (self.rows, self.labels)}
         if self.hidden is None:
@@ -91,7 +91,7 @@ class BallotProgram(Program):
             **mask,
         }
 
-    def padded(self) -> BallotProgram:
+    def padded(self) -> Self:
         """Return the program the engine runs: as many rows as give one response ciphertext."""
         most, rows, step = self.most_rows, self.rows, 1
         # Each look takes a while, and safe numbers may be hundreds apart: longer steps each time.

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import InputError, whole
+from ..messages import IntArray
 
-IntArray = npt.NDArray[np.int64]
 Array = Any  # of numpy or jax.numpy
 Shapes = dict[str, tuple[int, ...]]
-Own = TypeVar("Own", bound="Program")
 
 QUERIER, PEER = "querier", "peer"
 SIDES = (QUERIER, PEER)
@@ -73,15 +71,11 @@ class Program(ABC):
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs for the joined inputs; ``xp`` is numpy or jax.numpy."""
 
-    def optional(self, side: str) -> frozenset[str]:
-        """Return the inputs that a side may leave out: the carried value, or zeros."""
-        return frozenset()
-
-    def padded(self: Own) -> Own:
+    def padded(self) -> Self:
         """Return the program with as many rows as the secure engine needs to run it safely."""
         return self
 
-    def split(self: Own, queries: int) -> list[Own]:
+    def split(self, queries: int) -> list[Self]:
         """Return such programs for a batch of queries, one after the other."""
         full, rest = divmod(queries, self.most_rows)
         rows = [self.most_rows] * full + ([rest] if rest else [])
@@ -98,16 +92,22 @@ class Program(ABC):
             both[name] = querier[name] + peer[name]
         return both
 
+    def in_clear(
+        self, querier: Mapping[str, IntArray], peer: Mapping[str, IntArray]
+    ) -> dict[str, IntArray]:
+        """Return the outputs for the checked inputs of both sides, computed by numpy."""
+        outputs = self.compute(np, self.joined(querier, peer))
+        return {name: np.asarray(value, np.int64) for name, value in outputs.items()}
+
     def checked(
         self, side: str, given: Mapping[str, Any], carried: Mapping[str, IntArray] | None = None
     ) -> dict[str, IntArray]:
         """Return a side's inputs: exactly the wanted names, int64, of the wanted shapes.
 
-        The engine itself would take anything. What is optional and left out is taken from
-        ``carried``, the outputs of the program before, or is zeros (never for what must be
-        carried).
+        The engine itself would take anything. What is left out is taken from ``carried``, the
+        querier's outputs of the program before.
         """
-        wanted, may = self.inputs(side), self.optional(side)
+        wanted = self.inputs(side)
         strange = sorted(set(given) - set(wanted))
         if strange:
             raise InputError(
@@ -115,10 +115,7 @@ class Program(ABC):
             )
         values = {}
         for name, shape in wanted.items():
-            value = given.get(name)
-            if value is None and name in may:
-                zeros = np.zeros(shape, np.int64) if side == PEER else None
-                value = (carried or {}).get(name, zeros)
+            value = given.get(name, (carried or {}).get(name))
             what = f"input {name} of {self.name} ({side})"
             if value is None:
                 raise InputError(f"{what} must be given, got nothing")
@@ -143,10 +140,3 @@ def _table(name: str, value: Any, shape: tuple[int, ...], most: int) -> Any:
     if not isinstance(value, list | tuple) or len(value) != shape[0]:
         raise InputError(name, f"must be a table of {shape[0]}", value)
     return tuple(_table(name, one, shape[1:], most) for one in value)
-
-
-def known_side(side: str) -> str:
-    """Return the side, if it is one."""
-    if side not in SIDES:
-        raise InputError("side", "must be querier or peer", side)
-    return side

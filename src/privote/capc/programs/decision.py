@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import InputError
-from .base import HEAVIEST, QUERIER, Array, Program, Shapes, known_side
+from .base import HEAVIEST, QUERIER, Array, Program, Shapes
 
 # Cells of one program, for which the engine takes about 500 MB a side; a decision compares up to
 # three times a cell, an allowance mostly selects.
@@ -45,7 +45,7 @@ class DecisionProgram(Program):
         """Return the shapes of a side's inputs."""
         cells = (self.rows, self.labels)
         noise = _noise(cells, self.gated)
-        if known_side(side) == QUERIER:
+        if side == QUERIER:
             return {"shares": cells, **(noise if self.shared else {})}
         return {"masks": cells, **noise}
 
@@ -99,9 +99,8 @@ class AllowanceProgram(Program):
     by all its surprises, refused ones too, and stays negative in later chunks and batches, so that
     no later, smaller ballot slips in. In a batch of several chunks the querier leaves ``left`` out
     of all but the first (it is the output of the chunk before), and the peer's ``left`` of a chunk
-    is its ``fresh`` of the chunk before. The peer's part of
-    ``base`` is zeros and may be left out: it is there to make the guess a share of both sides, so
-    that comparing it gives a Boolean share.
+    is its ``fresh`` of the chunk before. The peer's part of ``base`` is zeros: it is there to make
+    the guess a share of both sides, so that comparing it gives a Boolean share.
     """
 
     name: ClassVar[str] = "allowance"
@@ -136,15 +135,9 @@ class AllowanceProgram(Program):
         cells, ballots = (self.rows, self.labels), (self.rows, self.parties, self.labels)
         noise, each = _noise(cells, self.gated), (self.parties,)
         base: Shapes = {"base": cells} if self.baseline else {}
-        if known_side(side) == QUERIER:
+        if side == QUERIER:
             return {"shares": ballots, "left": each, **base, **(noise if self.steps else {})}
         return {"masks": ballots, "left": each, "fresh": each, **noise, **base}
-
-    def optional(self, side: str) -> frozenset[str]:
-        """Return ``left`` for the querier (carried), ``base`` for the peer (zeros)."""
-        if known_side(side) == QUERIER:
-            return frozenset({"left"})
-        return frozenset({"base"} if self.baseline else ())
 
     def outputs(self) -> Shapes:
         """Return the shapes of the labels and of the querier's new share of what is left."""

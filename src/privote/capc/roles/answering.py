@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +24,11 @@ from ..messages import (
     Willing,
 )
 from ..models import SiteModel
-from ..programs import PEER, BallotProgram
+from ..programs import PEER
 from ..quantise import quantise_model
 from ..terms import Terms
 from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .batches import ballot_programs, ballot_session, sliced, words
+from .batches import ballot_programs, session_of, sliced, words
 
 
 @dataclass
@@ -48,8 +47,7 @@ class AnsweringParty(Role):
     Parameters
     ----------
     model
-        What a ballot program takes of it: whole numbers, thresholds inside the biases
-        (:func:`..quantise.quantise_model`); or use :meth:`serving`.
+        As its site trained it; what a ballot program takes of it are whole numbers.
     """
 
     role = ANSWERING
@@ -58,37 +56,18 @@ class AnsweringParty(Role):
         self,
         terms: Terms,
         name: str,
-        model: Mapping[str, IntArray],
+        model: SiteModel,
         engine: str,
         entropy: Entropy | None = None,
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.parties:
             raise InputError("name", "must be an answering party of the coalition", name)
-        self.hidden, self._model = _check_model(model, terms)
+        _check_model(model, terms, terms.labels_of(name), name)
+        self.hidden = model.hidden
+        self._model = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
-
-    @classmethod
-    def serving(
-        cls,
-        terms: Terms,
-        name: str,
-        model: SiteModel,
-        engine: str,
-        entropy: Entropy | None = None,
-    ) -> AnsweringParty:
-        """Return the role for a model as its site trained it."""
-        if name in terms.parties and set(model.labels) != set(terms.labels_of(name)):
-            raise InputError(
-                "model",
-                f"must have the labels {name} is registered with, "
-                f"{', '.join(terms.labels_of(name))}, got {', '.join(model.labels)}",
-            )
-        if model.features != terms.features:
-            raise InputError("model", f"must have {terms.features} features", model.features)
-        inputs = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
-        return cls(terms, name, inputs, engine, entropy)
 
     def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
         if hello.role == QUERYING:
@@ -121,7 +100,7 @@ class AnsweringParty(Role):
         return Send(self.terms.guardian, GUARDIAN, message)
 
     def _hear_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
-        held = self._held(sender, confirmed.batch)
+        held = self._held(confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
         if held.masks is not None:
@@ -136,7 +115,7 @@ class AnsweringParty(Role):
         return [
             Send(held.querier, QUERYING, willing),
             Compute(
-                ballot_session(confirmed.batch, self.name),
+                session_of(confirmed.batch, self.name),
                 held.querier,
                 PEER,
                 programs,
@@ -171,7 +150,7 @@ class AnsweringParty(Role):
         return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
 
     def _hear_masks_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
-        self._held(sender, taken.batch)
+        self._held(taken.batch)
         self._forget(taken.batch)
         return []
 
@@ -204,28 +183,25 @@ class AnsweringParty(Role):
                 actions += self._refused_batch(held.querier, batch, error)
         return actions
 
-    def _held(self, sender: str, batch: str) -> _Batch:
-        self._from_guardian(sender)
+    def _held(self, batch: str) -> _Batch:
         if batch not in self._batches:
             raise PeerError(f"batch {batch} is not known here")
         held: _Batch = self._batches[batch]
         return held
 
 
-def _check_model(
-    model: Mapping[str, IntArray], terms: Terms
-) -> tuple[int | None, dict[str, IntArray]]:
-    """Return the hidden units and the arrays, if they are what a ballot program takes."""
-    hidden = np.shape(model["weights1"])[-1] if "weights1" in model else None
-    if hidden is not None and (terms.hidden is None or hidden > terms.hidden):
-        most = "be linear" if terms.hidden is None else f"have at most {terms.hidden} hidden units"
-        raise InputError("model", f"must {most}, as hidden in the terms says, got {hidden} units")
-    wanted = BallotProgram(
-        rows=1, features=terms.features, labels=len(terms.labels), hidden=hidden
-    ).inputs(PEER)
-    del wanted["mask"]
-    arrays = {name: np.asarray(value) for name, value in model.items()}
-    found = {name: array.shape for name, array in arrays.items()}
-    if found != wanted or any(array.dtype != np.int64 for array in arrays.values()):
-        raise InputError("model", f"must be int64 arrays {wanted}, got {found}")
-    return hidden, arrays
+def _check_model(model: SiteModel, terms: Terms, labels: tuple[str, ...], name: str) -> None:
+    if set(model.labels) != set(labels):
+        raise InputError(
+            "model",
+            f"must have the labels {name} is registered with, {', '.join(labels)}, got "
+            f"{', '.join(model.labels)}",
+        )
+    if model.features != terms.features:
+        raise InputError("model", f"must have {terms.features} features", model.features)
+    hidden, most = model.hidden, terms.hidden
+    if hidden is not None and (most is None or hidden > most):
+        allowed = "be linear" if most is None else f"have at most {most} hidden units"
+        raise InputError(
+            "model", f"must {allowed}, as hidden in the terms says, got {hidden} units"
+        )

@@ -152,7 +152,7 @@ class Timers:
 
 
 class Role(ABC):
-    """A state machine of the protocol: it takes the messages for which it has a ``_hear_KIND``.
+    """A state machine of the protocol: ``_on_EVENT`` for events, ``_hear_KIND`` for messages.
 
     Parameters
     ----------
@@ -179,23 +179,14 @@ class Role(ABC):
 
     def on(self, event: Event) -> list[Action]:
         """Return what to do about an event. Never raises what a peer could cause."""
+        react: Callable[[Any], list[Action]] = getattr(self, f"_on_{type(event).__name__.lower()}")
         try:
-            return self._react(event)
+            return react(event)
         except PrivoteError as error:
             return self._on_trouble(error)
 
-    def _react(self, event: Event) -> list[Action]:
-        if isinstance(event, Received):
-            return self._on_received(event.sender, event.message)
-        if isinstance(event, Tick):
-            return [action for name in self.timers.tick(event.now) for action in self._late(name)]
-        if isinstance(event, Computed):
-            return self._on_computed(event)
-        if isinstance(event, Broken):
-            return self._on_broken(event)
-        if isinstance(event, Garbled):
-            return self._on_garbled(event)
-        return self._on_lost(event)
+    def _on_tick(self, event: Tick) -> list[Action]:
+        return [action for name in self.timers.tick(event.now) for action in self._late(name)]
 
     # -- what each role defines ------------------------------------------------------------------
 
@@ -230,7 +221,8 @@ class Role(ABC):
 
     # -- shared ----------------------------------------------------------------------------------
 
-    def _on_received(self, sender: str, message: Message) -> list[Action]:
+    def _on_received(self, event: Received) -> list[Action]:
+        sender, message = event.sender, event.message
         if isinstance(message, Refused) and message.code == "repeated":
             return [Complain(message.error(sender))]  # the first of the two is under way
         try:
@@ -265,6 +257,7 @@ class Role(ABC):
         return self._greeted_by(sender, hello)
 
     def _check_greeted(self, sender: str, message: Message) -> None:
+        """Refuse what is not said in its role; who may act in one is checked at the greeting."""
         role = self._role_of(sender, message)
         if (sender, role) not in self._greeted:
             raise PeerError(f"{sender} must say hello as {role} before {message.kind}")
@@ -273,10 +266,6 @@ class Role(ABC):
         """Return in which role the sender of a message acts."""
         role = message.role if isinstance(message, Hello) else message.sender
         return role or (GUARDIAN if sender == self.terms.guardian else ANSWERING)
-
-    def _from_guardian(self, sender: str) -> None:
-        if sender != self.terms.guardian:
-            raise PeerError(f"only {self.terms.guardian} may say so, got it from {sender}")
 
     def _check_queries(self, queries: int) -> None:
         most = self.terms.most_queries

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from ...entropy import Entropy
 from ...errors import InputError
+from ..charges import Prices
 from ..messages import DECISION, IntArray
 from ..programs import AllowanceProgram, BallotProgram, DecisionProgram, Program
+from ..quantise import quantise_rows
 from ..terms import Terms
 
 
@@ -59,19 +61,15 @@ class LabelledBatch:
         }
 
 
-def check_rows(rows: IntArray, terms: Terms) -> IntArray:
-    """Return the rows (queries, features), if they are quantised as the terms say."""
-    rows = np.asarray(rows)
-    if rows.dtype.kind not in "iu" or rows.ndim != 2 or rows.shape[1] != terms.features:
-        raise InputError(
-            "rows",
-            f"must be whole numbers (queries, {terms.features}), got {rows.dtype} {rows.shape}",
-        )
-    if not 1 <= len(rows) <= terms.most_queries:
-        raise InputError("rows", f"must be 1 to {terms.most_queries} queries", len(rows))
-    if np.abs(rows).max() > 2**terms.bits:
-        raise InputError("rows", f"must lie within 2^{terms.bits}", int(np.abs(rows).max()))
-    return rows.astype(np.int64)
+def batch_rows(X: Any, terms: Terms) -> IntArray:
+    """Return a batch's rows (queries, features) as the whole numbers that programs take."""
+    rows = quantise_rows(X, features=terms.features, bound=terms.bound, bits=terms.bits)
+    if len(rows) > terms.most_queries:
+        rule = f"must have at most {terms.most_queries} rows (most_queries of the terms)"
+        raise InputError("X", f"{rule}: ask in several batches", len(rows))
+    if not len(rows):
+        raise InputError("X", "must have at least one row", 0)
+    return rows
 
 
 def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -> IntArray | None:
@@ -93,14 +91,9 @@ def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -
 # -- what both sides of a session build from public numbers ----------------------------------------
 
 
-def ballot_session(batch: str, party: str) -> str:
-    """Return the id of the session in which a party's ballots are computed."""
-    return f"{batch}:{party}"
-
-
-def decision_session(batch: str) -> str:
-    """Return the id of the session in which the labels are decided."""
-    return f"{batch}:{DECISION}"
+def session_of(batch: str, other: str = DECISION) -> str:
+    """Return the id of the session in which a party's ballots are computed, or labels decided."""
+    return f"{batch}:{other}"
 
 
 def sliced(
@@ -132,7 +125,6 @@ def decision_programs(
     parties: tuple[str, ...],
     *,
     baseline: bool = False,
-    allowances: Mapping[str, int],
 ) -> list[DecisionProgram] | list[AllowanceProgram]:
     """Return the programs that decide a batch; with allowances, what is left goes from one on."""
     labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
@@ -151,7 +143,7 @@ def decision_programs(
         by_ballot=terms.by_ballot,
         baseline=baseline,
         has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
-        charged=tuple(allowances[party] for party in parties),
+        charged=tuple(Prices(terms).allowance(party) for party in parties),
     ).split(queries)
 
 

@@ -36,7 +36,7 @@ from ..programs import PEER
 from ..secure.base import CLEAR
 from ..terms import Terms
 from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .batches import decision_programs, decision_session, offsets, sliced, words
+from .batches import decision_programs, offsets, session_of, sliced, words
 
 
 @dataclass
@@ -118,7 +118,7 @@ class PrivacyGuardian(Role):
             ask.nonce,
             ask.queries,
             resumed=ask.resume if resumed else None,
-            allowances=self._charges.prices.allowances(sender) if terms.allowance else None,
+            allowances=self._charges.prices.allowances(sender),
         )
         self._forget_all_of(sender)
         self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
@@ -258,15 +258,17 @@ class PrivacyGuardian(Role):
             held.queries,
             parties,
             baseline=held.baseline,
-            allowances=self._charges.prices.allowances(held.querier) if terms.allowance else {},
         )
-        inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
+        values = {"masks": masks, **self._noise(held, parties)}
+        if held.baseline:
+            values["base"] = np.zeros((held.queries, labels), np.int64)
+        inputs = sliced(programs, values)
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.
             halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
-            for values, before, after in zip(inputs, halves, halves[1:], strict=False):
-                values |= {"left": before, "fresh": after}
-        session = decision_session(batch)
+            for each, before, after in zip(inputs, halves, halves[1:], strict=False):
+                each |= {"left": before, "fresh": after}
+        session = session_of(batch)
         return Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
 
     # -- the end -----------------------------------------------------------------------------------

@@ -51,11 +51,9 @@ from .base import (
 from .batches import (
     LabelledBatch,
     ballot_programs,
-    ballot_session,
     check_baseline,
-    check_rows,
     decision_programs,
-    decision_session,
+    session_of,
     sliced,
 )
 
@@ -68,7 +66,7 @@ class QueryingParty(Role):
     Parameters
     ----------
     rows
-        (queries, features) of whole numbers: the inputs, clipped and quantised.
+        (queries, features) of whole numbers (:func:`.batches.batch_rows`).
     journal
         Keeps the labels and this side's half of the running counts.
     baseline
@@ -94,10 +92,9 @@ class QueryingParty(Role):
         super().__init__(terms, name, engine, entropy)
         if name not in terms.queriers:
             raise InputError("name", "must be a querying party of the coalition", name)
-        self.rows = check_rows(rows, terms)
+        self.rows = rows
         self._base = check_baseline(baseline, len(self.rows), terms)
-        self._journal, self._prices = journal, Prices(terms)
-        self._abreast = max(1, abreast)
+        self._journal, self._abreast = journal, max(1, abreast)
         self._stage, self._nonce = _WAITING, secrets.token_hex(16)
         self._grant: Grant | None = None
         self._waiting: deque[str] = deque()
@@ -116,7 +113,7 @@ class QueryingParty(Role):
     def start(self) -> list[Action]:
         """Greet the guardian."""
         # Prices may take a while, and nobody is waiting yet.
-        self._prices.charged(self.name, len(self.rows))
+        Prices(self.terms).charged(self.name, len(self.rows))
         self.timers.set(GUARDIAN, self.terms.timeout)
         return [Send(self.terms.guardian, GUARDIAN, self._hello())]
 
@@ -141,7 +138,6 @@ class QueryingParty(Role):
     # -- ballots -----------------------------------------------------------------------------------
 
     def _hear_grant(self, sender: str, grant: Grant) -> list[Action]:
-        self._from_guardian(sender)
         if self._stage != _WAITING or grant.nonce != self._nonce:
             raise PeerError(f"batch {grant.batch} was not asked for")
         if grant.queries != len(self.rows):
@@ -195,7 +191,7 @@ class QueryingParty(Role):
         self.timers.drop(sender)
         programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
         inputs = sliced(programs, {"x": self.rows})
-        session = ballot_session(self._batch, sender)
+        session = session_of(self._batch, sender)
         return [Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
 
     def _leave_out(self, party: str, why: str) -> list[Action]:
@@ -222,7 +218,7 @@ class QueryingParty(Role):
 
     def _on_broken(self, event: Broken) -> list[Action]:
         other = event.session.partition(":")[2]
-        if event.session == decision_session(self._batch):
+        if event.session == session_of(self._batch):
             return self._fail(
                 PeerError(
                     f"the decision with {self.terms.guardian} broke: {event.why}; the charge "
@@ -234,7 +230,6 @@ class QueryingParty(Role):
     # -- the decision ------------------------------------------------------------------------------
 
     def _hear_ready(self, sender: str, ready: Ready) -> list[Action]:
-        self._from_guardian(sender)
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
             raise PeerError(f"batch {ready.batch} was not given to be decided, or twice")
@@ -265,14 +260,13 @@ class QueryingParty(Role):
             len(self.rows),
             ready.parties,
             baseline=self._base is not None,
-            allowances=self._prices.allowances(self.name) if terms.allowance else {},
         )
         inputs = sliced(programs, values)
         if terms.allowance:
             # At first nothing: the whole allowance is the guardian's half, as it was charged.
             # Later chunks go on from the one before.
             inputs[0]["left"] = to_words(self._journal.half(), ready.parties, 0)
-        session = decision_session(self._batch)
+        session = session_of(self._batch)
         return Compute(session, terms.guardian, QUERIER, programs, inputs, terms.timeout)
 
     def _store(self, event: Computed) -> list[Action]:
@@ -319,7 +313,6 @@ class QueryingParty(Role):
         )
 
     def _hear_closed(self, sender: str, closed: Closed) -> list[Action]:
-        self._from_guardian(sender)
         self._check_batch(closed.batch)
         if self._stage != _STORED:
             raise PeerError(f"batch {closed.batch} was closed too early")
@@ -335,10 +328,9 @@ class QueryingParty(Role):
     def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
         if sender != self.terms.guardian:
             return self._leave_out(sender, refused.why)
-        # Once stored, the labels are ours; the guardian settles the rest at the next batch.
-        if self._stage == _STORED:
-            return [Complain(refused.error(sender)), *self._finish()]
-        return self._fail(refused.error(sender))
+        error = refused.error(sender)
+        told: list[Action] = [Complain(error)] if self._stage == _STORED else []
+        return [*told, *self._without_guardian(error)]
 
     def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
         actions = super()._on_failed(sender, message, error)
@@ -359,9 +351,8 @@ class QueryingParty(Role):
         actions = super()._on_garbled(event)
         if event.sender != self.terms.guardian:
             return [*actions, *self._leave_out(event.sender, "it sent what is no message")]
-        if self._stage == _STORED:
-            return [*actions, *self._finish()]
-        return [*actions, *self._fail(PeerError(f"{event.sender} sent what is no message"))]
+        error = PeerError(f"{event.sender} sent what is no message")
+        return [*actions, *self._without_guardian(error)]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role == ANSWERING:
@@ -369,16 +360,17 @@ class QueryingParty(Role):
             # A session under way ends by itself, well or not.
             asked = event.peer in self.timers
             return self._leave_out(event.peer, "it cannot be reached") if asked else []
-        if event.peer != self.terms.guardian:
-            return []
-        return self._finish() if self._stage == _STORED else self._late(GUARDIAN)
+        return self._late(GUARDIAN) if event.peer == self.terms.guardian else []
 
     def _late(self, timer: str) -> list[Action]:
         if timer != GUARDIAN:
             return self._leave_out(timer, f"it did not answer within {self.terms.timeout:g} s")
-        if self._stage == _STORED:
-            return self._finish()
-        return self._fail(PeerError(f"{self.terms.guardian} cannot be reached or did not answer"))
+        error = PeerError(f"{self.terms.guardian} cannot be reached or did not answer")
+        return self._without_guardian(error)
+
+    def _without_guardian(self, error: PrivoteError) -> list[Action]:
+        """Once stored, the labels are ours; the guardian settles the rest at the next batch."""
+        return self._finish() if self._stage == _STORED else self._fail(error)
 
     def _fail(self, error: PrivoteError) -> list[Action]:
         self._stage = _OVER

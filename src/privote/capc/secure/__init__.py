@@ -1,5 +1,5 @@
 """Engines for two-party computation: one that is secure, and a reference in clear."""
 
-from .base import LocalChannel, engine
+from .base import engine
 
-__all__ = ["LocalChannel", "engine"]
+__all__ = ["engine"]

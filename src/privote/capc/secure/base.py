@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import queue
-import shutil
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -21,7 +17,6 @@ from ..programs import PEER, QUERIER, IntArray, Program
 
 Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
-Progress = Callable[[int], None]  # called with how many programs are done
 Shapes = Mapping[str, Sequence[int]]
 
 OWN, OTHER = "self.sock", "peer.sock"
@@ -49,7 +44,7 @@ class Channel(Protocol):
     def closed(self) -> bool:
         """Whether it has ended."""
 
-    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+    def exchange(self, data: bytes, seconds: float) -> bytes:
         """Send ``data`` and return what the other side gave to its own call.
 
         PeerError if nothing comes within so many seconds.
@@ -59,12 +54,20 @@ class Channel(Protocol):
         """End the channel; a waiting exchange of either side fails."""
 
 
-class Clock:
-    """The seconds that are left of a deadline."""
+class Session:
+    """One side of a computation while it lasts: what it runs, with whom, and until when."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        side: str,
+        inputs: Inputs,
+        channel: Channel,
+        seconds: float,
+    ) -> None:
+        self.programs, self.side, self.inputs = programs, side, inputs
+        self.channel, self.seconds = channel, seconds
         self._end = time.monotonic() + seconds
-        self.seconds = seconds
 
     def left(self) -> float:
         """Return the seconds left; PeerError if there are none."""
@@ -72,6 +75,25 @@ class Clock:
         if left <= 0:
             raise PeerError(f"the computation did not end within {self.seconds:g} s")
         return left
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send ``data`` and return what the other side gave, within what is left of the time."""
+        return self.channel.exchange(data, self.left())
+
+    def agree(self, digest: bytes) -> None:
+        """Compare a digest of all that must be the same on both sides, before anything is run."""
+        if self.exchange(digest) != digest:
+            raise PeerError(
+                "the peer runs other programs, or another engine or version; nothing was computed"
+            )
+
+    def check(self) -> None:
+        """Check all inputs before anything is sent; what is carried counts as given."""
+        carried = None
+        for program, given in zip(self.programs, self.inputs, strict=True):
+            program.checked(self.side, given, carried)
+            shapes = program.outputs() if self.side == QUERIER else {}
+            carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
 class SecureEngine(ABC):
@@ -96,7 +118,6 @@ class SecureEngine(ABC):
         channel: Channel,
         *,
         deadline: float,
-        progress: Progress | None = None,
     ) -> Outputs | None:
         """Run the programs one after the other on one channel.
 
@@ -107,14 +128,12 @@ class SecureEngine(ABC):
         side
             "querier" or "peer".
         inputs
-            This side's inputs, one mapping for each program. What a program lets a side leave out
-            is taken from the outputs of the program before.
+            This side's inputs, one mapping for each program. What the querier leaves out is taken
+            from its outputs of the program before.
         channel
             To the other side. The engine does not close it.
         deadline
             Seconds for all of it.
-        progress
-            Called with the number of programs done.
 
         Returns
         -------
@@ -134,47 +153,14 @@ class SecureEngine(ABC):
                 f"must be one mapping for each of at least one program, got {len(inputs)} for "
                 f"{len(programs)} programs",
             )
-        clock = Clock(positive("deadline", deadline))
-        _check_all(programs, side, inputs)
-
-        def agree(digest: bytes) -> None:
-            if channel.exchange(digest, clock.left()) != digest:
-                raise PeerError(
-                    "the peer runs other programs, or another engine or version; nothing was "
-                    "computed"
-                )
-
-        outputs: Outputs = []
-        with closing(self._steps(programs, side, inputs, channel, clock, agree)) as steps:
-            for found in steps:
-                outputs.append(found)
-                if progress:
-                    progress(len(outputs))
+        session = Session(programs, side, inputs, channel, positive("deadline", deadline))
+        session.check()
+        outputs = self._computed(session)
         return outputs if side == QUERIER else None
 
     @abstractmethod
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        """Yield the outputs of each program; for the peer, nothing in their place.
-
-        ``agree`` is called first, with a digest of all that must be the same on both sides.
-        """
-
-
-def _check_all(programs: Sequence[Program], side: str, inputs: Inputs) -> None:
-    """Check all inputs of a side before anything is sent; what is carried counts as given."""
-    carried = None
-    for program, given in zip(programs, inputs, strict=True):
-        program.checked(side, given, carried)
-        shapes = program.outputs() if side == QUERIER else {}
-        carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    def _computed(self, session: Session) -> Outputs:
+        """Agree with the other side, compute, and return the outputs; the peer's are not read."""
 
 
 def engine(name: str) -> SecureEngine:
@@ -198,32 +184,23 @@ class ClearEngine(SecureEngine):
     name = CLEAR
     secure = False
 
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        public = [[self.name], *([program.name, program.parameters()] for program in programs)]
-        agree(hashlib.sha256(json.dumps(public, sort_keys=True).encode()).digest())
-        carried: dict[str, IntArray] = {}
-        for program, given in zip(programs, inputs, strict=True):
-            if side == PEER:
-                channel.exchange(packed([program.checked(PEER, given)]), clock.left())
-                yield {}
+    def _computed(self, session: Session) -> Outputs:
+        public = [[program.name, program.parameters()] for program in session.programs]
+        named = json.dumps([[self.name], *public], sort_keys=True)
+        session.agree(hashlib.sha256(named.encode()).digest())
+        outputs: Outputs = []
+        for program, given in zip(session.programs, session.inputs, strict=True):
+            if session.side == PEER:
+                session.exchange(packed([program.checked(PEER, given)]))
                 continue
-            sent = channel.exchange(b"", clock.left())
+            sent = session.exchange(b"")
             shapes = program.inputs(PEER)
             wanted = 8 * sum(int(np.prod(shape)) for shape in shapes.values())
             if len(sent) != wanted:
                 raise PeerError(f"the peer must send {wanted} bytes of inputs, got {len(sent)}")
-            querier = program.checked(QUERIER, given, carried)
-            result = program.compute(np, program.joined(querier, *unpacked([shapes], sent)))
-            carried = {name: np.asarray(value, np.int64) for name, value in result.items()}
-            yield carried
+            querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
+            outputs.append(program.in_clear(querier, *unpacked([shapes], sent)))
+        return outputs
 
 
 def packed(arrays: Inputs) -> bytes:
@@ -245,67 +222,3 @@ def unpacked(shapes: Sequence[Shapes], data: bytes) -> Outputs:
             found[-1][name] = array.reshape(shape)
             start += 8 * size
     return found
-
-
-class LocalChannel:
-    """A channel between two threads of one process; the sockets are symbolic links.
-
-    Make both ends with :meth:`pair`.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        outbox: queue.Queue[bytes | None],
-        inbox: queue.Queue[bytes | None],
-        gone: threading.Event,
-        patience: float,
-    ) -> None:
-        self.folder, self._gone = folder, gone
-        self._outbox, self._inbox, self._patience = outbox, inbox, patience
-
-    @classmethod
-    def pair(
-        cls, folder: str | Path, *, patience: float = 600.0
-    ) -> tuple[LocalChannel, LocalChannel]:
-        """Return the querier's and the peer's end, with folders of their own inside ``folder``.
-
-        An exchange waits ``patience`` seconds for the other side unless it is told another time.
-        """
-        folders = [Path(folder) / name for name in ("querier", "peer")]
-        for each in folders:
-            each.mkdir(mode=0o700)
-        for mine, other in (folders, folders[::-1]):
-            (mine / OTHER).symlink_to((other / OWN).resolve())
-        there: queue.Queue[bytes | None] = queue.Queue()
-        back: queue.Queue[bytes | None] = queue.Queue()
-        gone = threading.Event()
-        return (
-            cls(folders[0], there, back, gone, patience),
-            cls(folders[1], back, there, gone, patience),
-        )
-
-    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
-        """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
-        wait = self._patience if seconds is None else seconds
-        self._outbox.put(data)
-        try:
-            got = self._inbox.get(timeout=wait)
-        except queue.Empty:
-            raise PeerError(f"the peer sent nothing within {wait:g} s") from None
-        if got is None:
-            self._inbox.put(None)
-            raise PeerError("the peer closed the channel")
-        return got
-
-    def close(self) -> None:
-        """End both directions and remove this end's folder."""
-        self._gone.set()
-        self._outbox.put(None)
-        self._inbox.put(None)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def closed(self) -> bool:
-        """Whether either end was closed."""
-        return self._gone.is_set()

@@ -7,95 +7,76 @@ themselves and compare digests through the channel before anything is run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import select
-import socket
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...errors import InputError, PeerError, missing_extra
-from ..programs import PEER, QUERIER, IntArray, Program
-from .base import OWN, Channel, Clock, Inputs, SecureEngine, packed, unpacked
-from .compiled import check_settings
+from ..programs import PEER
+from .base import OWN, Inputs, Outputs, SecureEngine, Session, packed, unpacked
 
 _LONGEST_SOCKET = 100  # characters: the system takes about 107
 _GLANCE = 0.2  # seconds between looks at whether the channel still stands
 _FAREWELL = 5.0  # seconds for the peer to say that it is done too
-_HEAD = struct.Struct("<IQ")
 _MOST_HEAD, _MOST_BODY = 1 << 26, 1 << 34  # bytes of a message between the two processes
 # What the engine's process may inherit; anything of JAX or XLA could dump or change programs.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
 
 
 class CheetahEngine(SecureEngine):
-    """Two-party computation with SPU-CHEETAH: each side's inputs stay with it.
-
-    Parameters
-    ----------
-    settings
-        ``ot``: "softspoken" (default) or "ferret". Anything that costs secrecy is refused.
-    """
+    """Two-party computation with SPU-CHEETAH: each side's inputs stay with it."""
 
     name = "spu-cheetah"
 
-    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        self.settings = check_settings(settings or {})
+    def __init__(self) -> None:
         if find_spec("spu") is None or find_spec("jax") is None:
             raise missing_extra("capc", "the secure engine (spu, Python 3.11 only)")
 
-    def _steps(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        clock: Clock,
-        agree: Callable[[bytes], None],
-    ) -> Generator[dict[str, IntArray], None, None]:
-        folder = _private_folder(channel.folder)
+    def _computed(self, session: Session) -> Outputs:
+        folder = _private_folder(session.channel.folder)
         facts = {
-            "side": side,
-            "programs": [[program.name, program.parameters()] for program in programs],
-            "settings": self.settings,
+            "side": session.side,
+            "programs": [[program.name, program.parameters()] for program in session.programs],
             "folder": str(folder),
-            "patience": clock.seconds,
+            "patience": session.seconds,
         }
         try:
-            with tempfile.TemporaryFile() as log, _Session(channel, clock, log) as session:
-                session.tell(Frame("job", facts, inputs))
-                agree(bytes.fromhex(session.heard("compiled").facts["digest"]))
-                session.tell(Frame("go"))
-                for _ in programs:
-                    yield dict(session.heard("done").arrays[0])
-                _part(channel, side, clock)
+            with tempfile.TemporaryFile() as log, _Worker(session, log) as worker:
+                worker.tell(Frame("job", facts, session.inputs))
+                session.agree(bytes.fromhex(worker.heard("compiled").facts["digest"]))
+                worker.tell(Frame("go"))
+                outputs = [dict(worker.heard("done").arrays[0]) for _ in session.programs]
+                _part(session)
+                return outputs
         finally:
             (folder / OWN).unlink(missing_ok=True)
 
 
-def _part(channel: Channel, side: str, clock: Clock) -> None:
+def _part(session: Session) -> None:
     """Keep the peer's process until the querier has everything; the querier need not wait long."""
-    try:
-        channel.exchange(b"done", _FAREWELL if side == QUERIER else clock.left())
-    except PeerError:
-        if side == PEER:
-            raise
+    if session.side == PEER:
+        session.exchange(b"done")
+        return
+    with contextlib.suppress(PeerError):
+        session.channel.exchange(b"done", _FAREWELL)
 
 
-class _Session:
+class _Worker:
     """The process of one session, ended in all cases."""
 
-    def __init__(self, channel: Channel, clock: Clock, log: BinaryIO) -> None:
-        self._channel, self._clock = channel, clock
-        self._wire, theirs = socket.socketpair()
+    def __init__(self, session: Session, log: BinaryIO) -> None:
+        self._session = session
+        self._wire, theirs = Pipe()
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment.update(
             JAX_ENABLE_X64="1",
@@ -113,7 +94,7 @@ class _Session:
                 start_new_session=True,
             )
 
-    def __enter__(self) -> _Session:
+    def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,8 +111,8 @@ class _Session:
 
     def heard(self, kind: str) -> Frame:
         """Return the next message, which must be of that kind."""
-        while not ready(self._wire, min(_GLANCE, self._clock.left())):
-            if self._channel.closed:
+        while not self._wire.poll(min(_GLANCE, self._session.left())):
+            if self._session.channel.closed:
                 raise PeerError("the channel to the peer was closed during the computation")
         try:
             frame = receive(self._wire)
@@ -167,7 +148,7 @@ def _private_folder(folder: Path) -> Path:
 
 
 class Ended(Exception):  # noqa: N818 - it is an event, not a fault
-    """The other end of the socket is gone."""
+    """The other end of the pipe is gone."""
 
 
 @dataclass(frozen=True)
@@ -179,41 +160,21 @@ class Frame:
     arrays: Inputs = ()
 
 
-def send(wire: socket.socket, frame: Frame) -> None:
+def send(wire: Connection, frame: Frame) -> None:
     """Send one message."""
     shapes = [{name: array.shape for name, array in one.items()} for one in frame.arrays]
-    head = json.dumps([frame.kind, frame.facts, shapes]).encode()
-    body = packed(frame.arrays)
     try:
-        wire.sendall(_HEAD.pack(len(head), len(body)) + head)
-        wire.sendall(body)
+        wire.send_bytes(json.dumps([frame.kind, frame.facts, shapes]).encode())
+        wire.send_bytes(packed(frame.arrays))
     except OSError as error:
         raise Ended from error
 
 
-def receive(wire: socket.socket) -> Frame:
+def receive(wire: Connection) -> Frame:
     """Return the next message; Ended if there is none."""
-    head_size, body_size = _HEAD.unpack(_exactly(wire, _HEAD.size))
-    if head_size > _MOST_HEAD or body_size > _MOST_BODY:
-        raise Ended
-    kind, facts, shapes = json.loads(_exactly(wire, head_size))
-    return Frame(kind, facts, unpacked(shapes, _exactly(wire, body_size)))
-
-
-def ready(wire: socket.socket, seconds: float) -> bool:
-    """Say whether something can be read within so many seconds (the end counts as something)."""
-    return bool(select.select([wire], [], [], seconds)[0])
-
-
-def _exactly(wire: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        try:
-            count = wire.recv_into(view[got:])
-        except OSError as error:
-            raise Ended from error
-        if not count:
-            raise Ended
-        got += count
-    return bytes(data)
+    try:
+        head, body = wire.recv_bytes(_MOST_HEAD), wire.recv_bytes(_MOST_BODY)
+    except (EOFError, OSError) as error:
+        raise Ended from error
+    kind, facts, shapes = json.loads(head)
+    return Frame(kind, facts, unpacked(shapes, body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from ..programs import PEER, QUERIER, SIDES, Program
 from ..programs.ballot import single_response
 
 VERSION = "0.9.5"  # of spu: its layout of products and its storage types were checked for this one
-_OT = {"softspoken": "YACL_Softspoken", "ferret": "YACL_Ferret"}
 
 # Each would cost secrecy or exactness; the reason is part of the refusal.
 FORBIDDEN = {
@@ -29,12 +28,6 @@ FORBIDDEN = {
     "trunc_allow_msb_error": "makes results wrong at random",
     "enable_mul_lsb_error": "makes results wrong at random",
     "disable_matmul_pack": "answers a product with several ciphertexts, which leaks",
-}
-_PROTOCOLS = {
-    "SEMI2K": "trusts one of the two parties with everything",
-    "REF2K": "computes in clear",
-    "ABY3": "needs three parties",
-    "SECURENN": "needs three parties",
 }
 # What a program may consist of: linear steps, comparisons, selections. Nothing here opens a value.
 _ALLOWED = frozenset(
@@ -49,36 +42,14 @@ _SECRET = "!pphlo.secret<"
 _TENSOR = re.compile(r"tensor<(?:([0-9x]+)x)?(?:!pphlo\.secret<)?i\d+>?>")
 
 
-def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of the engine: ``ot`` ("softspoken" or "ferret") and ``protocol``.
-
-    Softspoken is quicker for short sessions; Ferret sends less.
-    """
-    known: dict[str, Any] = {"protocol": "CHEETAH", "ot": "softspoken"}
-    for name, value in settings.items():
-        if name in FORBIDDEN:
-            if value:
-                raise InputError(name, f"must be off: it {FORBIDDEN[name]}", value)
-        elif name not in known:
-            raise InputError("settings", f"must be among {sorted(known)}", name)
-        else:
-            known[name] = value
-    if known["protocol"] != "CHEETAH":
-        why = _PROTOCOLS.get(str(known["protocol"]), "is not known")
-        raise InputError(f"protocol must be CHEETAH: {known['protocol']!r:.60} {why}")
-    if known["ot"] not in _OT:
-        raise InputError("ot", "must be softspoken or ferret", known["ot"])
-    return known
-
-
-def runtime_config(settings: Mapping[str, Any]) -> Any:
+def runtime_config() -> Any:
     """Return spu's RuntimeConfig, checked."""
     from spu import libspu
 
     wanted = {
-        "protocol": settings["protocol"],
+        "protocol": "CHEETAH",
         "field": "FM64",
-        "cheetah_2pc_config": {"ot_kind": _OT[settings["ot"]]},
+        "cheetah_2pc_config": {"ot_kind": "YACL_Softspoken"},
         "experimental_enable_colocated_optimization": True,
         "experimental_disable_mmul_split": True,
     }
@@ -178,7 +149,7 @@ def compile_program(program: Program) -> Compiled:
     shapes = [(tuple(one.shape), np.dtype(one.dtype)) for one in results]
     if shapes != [(shape, np.dtype(np.int64)) for shape in program.outputs().values()]:
         raise InputError(f"outputs of {program.name} must be int64 as declared, got {shapes}")
-    check_code(_text(executable.code))
+    check_code(executable.code.decode())
     return Compiled(program, executable)
 
 
@@ -236,7 +207,3 @@ def digest(compiled: Sequence[Compiled], config: Any) -> str:
         add(json.dumps(public, sort_keys=True).encode())
         add(one.executable.SerializeToString())
     return total.hexdigest()
-
-
-def _text(code: str | bytes) -> str:
-    return code.decode() if isinstance(code, bytes) else code

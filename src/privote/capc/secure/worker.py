@@ -1,7 +1,7 @@
 """The process of one session of the secure engine.
 
 The engine ends its process by C's ``exit`` when its connection breaks, so every session has a
-process of its own, started by :mod:`privote.capc.secure.cheetah`. It gets its job over a socket
+process of its own, started by :mod:`privote.capc.secure.cheetah`. It gets its job over a pipe
 that only the two share, and says what it found there; whatever the engine prints goes elsewhere.
 """
 
@@ -14,8 +14,8 @@ import os
 import resource
 import secrets
 import signal
-import socket
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     """Do the one job that arrives, then wait to be ended."""
     _end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows and masks
-    wire = socket.socket(fileno=descriptor)
+    wire = Connection(descriptor)
     try:
         work(wire, receive(wire))
         receive(wire)  # until the other end closes: the peer may still need this process
@@ -50,7 +50,7 @@ def main(descriptor: int) -> None:
         os._exit(0)  # the engine's own teardown waits for a peer that may be gone
 
 
-def work(wire: socket.socket, job: Frame) -> None:
+def work(wire: Connection, job: Frame) -> None:
     """Compile, let the other side's digest be compared, run program after program."""
     side = str(job.facts["side"])
     programs = [program_of(name, parameters) for name, parameters in job.facts["programs"]]
@@ -58,7 +58,7 @@ def work(wire: socket.socket, job: Frame) -> None:
 
     if spu.__version__ != VERSION:
         raise InputError(f"spu must be version {VERSION}, got {spu.__version__}")
-    config = runtime_config(job.facts["settings"])
+    config = runtime_config()
     ready: dict[Program, Compiled] = {}
     for program in programs:
         form = program.padded()
@@ -201,7 +201,7 @@ def _padded(program: Program, side: str, inputs: dict[str, IntArray]) -> dict[st
     return padded
 
 
-def _report(wire: socket.socket, kind: str, why: str) -> None:
+def _report(wire: Connection, kind: str, why: str) -> None:
     with contextlib.suppress(Ended):
         send(wire, Frame("failed", {"kind": kind, "why": why}))
 

@@ -55,9 +55,9 @@ class Certificate:
     ends: datetime
     pem: bytes
 
-    def fault(self, now: datetime | None = None) -> str | None:
-        """Return why it is not valid at this time, or None."""
-        moment = now or datetime.now(UTC)
+    def fault(self) -> str | None:
+        """Return why it is not valid now, or None."""
+        moment = datetime.now(UTC)
         if moment < self.begins:
             return f"is not valid before {_day(self.begins)}: check the clock"
         if moment > self.ends:
@@ -80,16 +80,12 @@ def check_name(name: str) -> str:
     return name
 
 
-def make(
-    folder: Path, name: str, *, days: int = 365, starts: datetime | None = None
-) -> Certificate:
+def make(folder: Path, name: str, *, days: int = 365) -> Certificate:
     """Make a site's key ``NAME.key`` (0600, it never leaves the site) and certificate ``NAME.pem``.
 
     Refuses to replace a key or a certificate that is there.
     """
-    return _make_pair(
-        folder, name, check_name(name), days, starts, "`certs renew` makes the next one"
-    )
+    return _make_pair(folder, name, check_name(name), days, "`certs renew` makes the next one")
 
 
 def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
@@ -99,7 +95,7 @@ def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
     """
     read_one(folder / f"{check_name(name)}.pem")
     stem = f"{name}.next"
-    return _make_pair(folder, stem, name, days, None, "switch to it first, or remove it")
+    return _make_pair(folder, stem, name, days, "switch to it first, or remove it")
 
 
 def switch(folder: Path, name: str) -> Certificate:
@@ -115,15 +111,13 @@ def switch(folder: Path, name: str) -> Certificate:
     return made
 
 
-def _make_pair(
-    folder: Path, stem: str, name: str, days: int, starts: datetime | None, instead: str
-) -> Certificate:
+def _make_pair(folder: Path, stem: str, name: str, days: int, instead: str) -> Certificate:
     key_file, certificate_file = folder / f"{stem}.key", folder / f"{stem}.pem"
     for file in (key_file, certificate_file):
         if file.exists():
             raise InputError(f"{str(file)!r} exists: {instead}")
     whole("days", days, most=_MOST_DAYS)
-    key, pem = _signed(name, days, starts)
+    key, pem = _signed(name, days)
     try:
         key_file.parent.mkdir(parents=True, exist_ok=True)
         _write_new(key_file, key, 0o600)
@@ -139,15 +133,16 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
         stream.write(data)
 
 
-def _signed(name: str, days: int, starts: datetime | None) -> tuple[bytes, bytes]:
+def _signed(name: str, days: int) -> tuple[bytes, bytes]:
     """Return a new private key and its self-signed certificate, both PEM."""
-    x509, hashes, serialization = _cryptography()
+    x509 = _x509()
+    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    begins = (starts or datetime.now(UTC)) - _EARLY
+    begins = datetime.now(UTC) - _EARLY
     uses = dict.fromkeys(_NO_USES, False)
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
@@ -172,13 +167,12 @@ def _signed(name: str, days: int, starts: datetime | None) -> tuple[bytes, bytes
     return private, certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _cryptography() -> tuple[Any, Any, Any]:
+def _x509() -> Any:
     try:
         from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
     except ImportError:
         raise missing_extra("capc", "reading a certificate") from None
-    return x509, hashes, serialization
+    return x509
 
 
 def read_all(path: Path) -> list[Certificate]:
@@ -206,17 +200,19 @@ def fingerprint_of(pem: bytes) -> str:
 
 
 def _parsed(data: bytes, where: str) -> list[Certificate]:
-    x509, hashes, serialization = _cryptography()
+    x509 = _x509()
     if b"PRIVATE KEY" in data:
         raise InputError(f"{where} holds a private key: only certificates may be handed around")
     try:
         found = x509.load_pem_x509_certificates(data)
     except ValueError:
         raise InputError(f"{where} must be a PEM file of certificates") from None
-    return [_described(each, where, x509, hashes, serialization) for each in found]
+    return [_described(each, where, x509) for each in found]
 
 
-def _described(each: Any, where: str, x509: Any, hashes: Any, serialization: Any) -> Certificate:
+def _described(each: Any, where: str, x509: Any) -> Certificate:
+    from cryptography.hazmat.primitives import hashes, serialization
+
     try:
         names = each.extensions.get_extension_for_class(
             x509.SubjectAlternativeName

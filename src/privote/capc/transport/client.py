@@ -11,6 +11,7 @@ from privote.errors import PeerError, PrivoteError
 from .server import Settings
 from .streams import (
     ROLE_KEY,
+    SERVICE,
     SESSION_KEY,
     TALK,
     TUNNEL,
@@ -21,7 +22,7 @@ from .streams import (
     cause,
     grpc_module,
 )
-from .tunnel import FRAME, Tunnel
+from .tunnel import FRAME, MOST_EXCHANGE, Tunnel
 
 _LINGER = 5.0  # seconds for the peer to end its side of a session
 
@@ -90,7 +91,9 @@ class Client:
         line = Line(
             self.peer, role, next(iter(self.fingerprints)), lambda why: self._cut(call, why)
         )
-        call = self._channel.stream_stream(TALK)(line.outbox, metadata=((ROLE_KEY, self._role),))
+        call = self._channel.stream_stream(f"/{SERVICE}/{TALK}")(
+            line.outbox, metadata=((ROLE_KEY, self._role),)
+        )
 
         def listen() -> None:
             why = "it ended the stream"
@@ -115,10 +118,10 @@ class Client:
         self._log(f"messages with {self.peer} ended: {why}")
         call.cancel()
 
-    def tunnel(self, session: str, *, patience: float, **most: int) -> Tunnel:
-        """Open a session's tunnel, with its bounds, and wait until the peer is ready for it."""
+    def tunnel(self, session: str, patience: float, most_exchange: int = MOST_EXCHANGE) -> Tunnel:
+        """Open a session's tunnel, and wait until the peer is ready for it."""
         outbox = Outbox(4 * FRAME)
-        call = self._channel.stream_stream(TUNNEL)(
+        call = self._channel.stream_stream(f"/{SERVICE}/{TUNNEL}")(
             outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
         )
         ready = threading.Timer(patience, call.cancel)  # reading has no time limit of its own
@@ -135,16 +138,16 @@ class Client:
             ready.cancel()
         self._tunnels.add(call)
         call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _CallersTunnel(call, outbox, patience=patience, **most)
+        return _CallersTunnel(call, outbox, patience, most_exchange)
 
 
 class _CallersTunnel(Tunnel):
     """A tunnel that ends its call when both sides are done."""
 
-    def __init__(self, call: Any, outbox: Outbox, **bounds: Any) -> None:
+    def __init__(self, call: Any, outbox: Outbox, patience: float, most_exchange: int) -> None:
         self._call, self._over = call, threading.Event()
         call.add_done_callback(lambda _: self._over.set())
-        super().__init__(outbox, call, first=True, **bounds)
+        super().__init__(outbox, call, first=True, patience=patience, most_exchange=most_exchange)
 
     def close(self) -> None:
         super().close()

@@ -16,12 +16,11 @@ from typing import Any
 from privote.errors import PeerError, PrivoteError
 
 from ..messages import Message, decode, encode
+from ..programs import QUERIER
 from ..roles.base import (
     Action,
-    Broken,
     Complain,
     Compute,
-    Computed,
     Event,
     Fail,
     Garbled,
@@ -33,7 +32,7 @@ from ..roles.base import (
 )
 from ..secure.base import SecureEngine
 from .client import Client
-from .server import Handlers, Server, Settings
+from .server import Server, Settings
 from .sessions import Sessions
 from .streams import Line, Log
 
@@ -50,7 +49,7 @@ class _Said:
     dealt: threading.Event = field(default_factory=threading.Event)
 
 
-class Driver(Handlers):
+class Driver:
     """Runs a role until it finishes or is stopped.
 
     Parameters
@@ -76,11 +75,7 @@ class Driver(Handlers):
         self._stopping = threading.Event()
         self.reasons: dict[str, str] = {}  # why a peer was lost, last heard
         self.sessions = Sessions(
-            engine,
-            at_a_time=settings.sessions,
-            report=self._reported,
-            log=log,
-            most_bytes=settings.most_bytes,
+            engine, at_a_time=settings.sessions, report=self._events.put, log=log
         )
         self.server = None if settings.listen is None else Server(settings, self, log)
 
@@ -176,8 +171,10 @@ class Driver(Handlers):
         for action in actions:
             if isinstance(action, Send):
                 self._send(action)
+            elif isinstance(action, Compute) and action.side == QUERIER:
+                self.sessions.call(self._client, action)
             elif isinstance(action, Compute):
-                self._compute(action)
+                self.sessions.expect(action)
             elif isinstance(action, Complain):
                 self._log(f"{action.error}")
             elif isinstance(action, Fail):
@@ -185,12 +182,6 @@ class Driver(Handlers):
             else:
                 return True, action.result
         return False, None
-
-    def _compute(self, work: Compute) -> None:
-        if work.side == "querier":
-            self.sessions.call(lambda: self._client(work.peer), work)
-        else:
-            self.sessions.expect(work)
 
     def _send(self, action: Send) -> None:
         """Send on the stream with that site in that role; what cannot be sent is a lost peer."""
@@ -252,7 +243,7 @@ class Driver(Handlers):
         while not said.dealt.wait(_TICK) and not self._stopping.is_set():
             pass
 
-    # What streams call, each in a thread of its own.
+    # -- what streams call, each in a thread of its own --------------------------------------------
 
     def opened(self, line: Line) -> None:
         """A caller's stream replaces an older one of the same caller in the same role."""
@@ -293,9 +284,6 @@ class Driver(Handlers):
     def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
         """Serve a session's tunnel."""
         return self.sessions.serve(peer, session, incoming)
-
-    def _reported(self, session: str, outputs: Any, why: str | None) -> None:
-        self._events.put(Computed(session, outputs) if why is None else Broken(session, why))
 
 
 def _named(message: Message) -> str:

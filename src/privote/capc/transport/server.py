@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError, PeerError, PrivoteError
 
 from ..messages import ROLES
+from .certs import fingerprint_of
 from .streams import (
     ROLE_KEY,
     SERVICE,
@@ -25,7 +26,10 @@ from .streams import (
     limits,
 )
 from .trust import Own, Trust
-from .tunnel import FRAME, MOST_BYTES
+from .tunnel import FRAME
+
+if TYPE_CHECKING:
+    from .driver import Driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +50,6 @@ class Settings:
         Bytes of the longest message.
     sessions
         Secure sessions at a time.
-    most_bytes
-        Bytes of the longest session, both ways.
     """
 
     own: Own
@@ -57,29 +59,11 @@ class Settings:
     callers: frozenset[str] = frozenset()
     most_message: int = 16 << 20
     sessions: int = 2
-    most_bytes: int = MOST_BYTES
 
     @property
     def most_frame(self) -> int:
         """Bytes of the longest thing that a stream carries: a message, or a tunnel's frame."""
         return max(self.most_message, 2 * FRAME)
-
-
-class Handlers:
-    """What a server does with streams; the driver implements it."""
-
-    def opened(self, line: Line) -> None:
-        """A peer opened a stream of messages."""
-
-    def message(self, line: Line, data: bytes) -> None:
-        """A message came; PrivoteError ends the stream with its reason."""
-
-    def closed(self, line: Line) -> None:
-        """The stream ended."""
-
-    def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
-        """Serve a session's tunnel; PrivoteError refuses it with its reason."""
-        raise NotImplementedError
 
 
 class Server:
@@ -92,15 +76,15 @@ class Server:
     ----------
     settings
         Where to listen, as whom, and for whom; with port 0 a free one, see `port`.
-    handlers
+    driver
         What to do with streams.
     log
         Gets one line for each refusal.
     """
 
-    def __init__(self, settings: Settings, handlers: Handlers, log: Log) -> None:
+    def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
         self._grpc, self._own, self._trust = grpc_module(), settings.own, settings.trust
-        self._callers, self._handlers, self._log = settings.callers, handlers, log
+        self._callers, self._driver, self._log = settings.callers, driver, log
         # Each caller may answer and query, and have sessions open beside.
         self._most_each = 2 * settings.sessions + 4
         most_streams = self._most_each * len(settings.callers) + 8
@@ -112,9 +96,12 @@ class Server:
         credentials = self._grpc.dynamic_ssl_server_credentials(
             first, self._fetch, require_client_authentication=True
         )
+        calls = {TALK: self.talk, TUNNEL: self.tunnel}  # bytes in, bytes out
+        serving = self._grpc.stream_stream_rpc_method_handler
+        methods = {name: serving(serve) for name, serve in calls.items()}
         self._server = self._grpc.server(
             futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
-            handlers=(_generic(self, self._grpc),),
+            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, methods),),
             options=[*bounds(settings.most_frame), *limits()],
             maximum_concurrent_rpcs=most_streams,
         )
@@ -171,7 +158,8 @@ class Server:
         """Return who calls, by the fingerprint of the certificate it presents; or refuse."""
         presented = context.auth_context().get("x509_pem_cert", [b""])[0]
         try:
-            peer, fingerprint = self._trust.owner_of(presented)
+            fingerprint = fingerprint_of(presented)
+            peer = self._trust.owner(fingerprint)
         except PrivoteError:
             peer, fingerprint = None, "none"
         if peer is None:
@@ -205,7 +193,7 @@ class Server:
         def listen() -> None:
             try:
                 for data in requests:
-                    self._handlers.message(line, data)
+                    self._driver.message(line, data)
             except PrivoteError as error:
                 why.append(f"messages from {line.peer} refused: {error}")
                 self._log(why[0])
@@ -214,7 +202,7 @@ class Server:
             line.outbox.close()
 
         with self._watched(line, context):
-            self._handlers.opened(line)
+            self._driver.opened(line)
             listening = threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}")
             listening.start()
             try:
@@ -224,7 +212,7 @@ class Server:
                 if not context.is_active():
                     # It counts as the caller's until all that it sent is dealt with.
                     listening.join()
-                self._handlers.closed(line)
+                self._driver.closed(line)
         if why:
             context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])
 
@@ -234,7 +222,7 @@ class Server:
         session = _said(context, SESSION_KEY)
         with self._watched(line, context):
             try:
-                yield from self._handlers.tunnel(line.peer, session, requests)
+                yield from self._driver.tunnel(line.peer, session, requests)
             except PeerError as error:
                 why = f"tunnel of {line.peer} for session {session!r:.80} refused: {error}"
                 self._refuse(context, "FAILED_PRECONDITION", why)
@@ -259,17 +247,3 @@ class Server:
 def _said(context: Any, key: str) -> str:
     """Return what a caller sent with its call under a key."""
     return str(dict(context.invocation_metadata()).get(key, ""))
-
-
-def _generic(server: Server, grpc: Any) -> Any:
-    """Return the handler of the two calls; bytes in, bytes out."""
-
-    class Generic(grpc.GenericRpcHandler):
-        def service_name(self) -> str:
-            return SERVICE
-
-        def service(self, details: Any) -> Any:
-            serve = {TALK: server.talk, TUNNEL: server.tunnel}.get(details.method)
-            return None if serve is None else grpc.stream_stream_rpc_method_handler(serve)
-
-    return Generic()

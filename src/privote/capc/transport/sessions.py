@@ -5,22 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from privote.errors import PeerError, PrivoteError
 from privote.scratch import sweep
 
-from ..roles.base import Compute
+from ..roles.base import Broken, Compute, Computed, Event
 from ..secure.base import SecureEngine
 from .client import Client
 from .streams import Log, Outbox
-from .tunnel import FRAME, MOST_BYTES, MOST_EXCHANGE, SOCKETS, Tunnel
+from .tunnel import FRAME, MOST_EXCHANGE, SOCKETS, Tunnel
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
-_REMEMBERED = 1000  # sessions whose bytes are known
 _DIGESTS = 4096  # bytes that a secure engine exchanges beside its sockets, and more
 _EARLY = 10.0  # seconds that a tunnel may come before our own side is ready for it
-Report = Callable[[str, Any, str | None], None]  # session, outputs, why it broke
 
 
 class Sessions:
@@ -40,17 +37,10 @@ class Sessions:
     """
 
     def __init__(
-        self,
-        engine: SecureEngine,
-        *,
-        at_a_time: int,
-        report: Report,
-        log: Log,
-        most_bytes: int = MOST_BYTES,
+        self, engine: SecureEngine, *, at_a_time: int, report: Callable[[Event], None], log: Log
     ) -> None:
         self._engine = engine
-        exchanged = _DIGESTS if engine.secure else MOST_EXCHANGE
-        self._bounds = {"most_bytes": most_bytes, "most_exchange": exchanged}
+        self._most_exchange = _DIGESTS if engine.secure else MOST_EXCHANGE
         self._report, self._log = report, log
         self._slots = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
@@ -58,10 +48,10 @@ class Sessions:
         self._expected: dict[str, tuple[Compute, float]] = {}
         self._tunnels: set[Tunnel] = set()
         self._stopped = False
-        self.bytes: dict[str, int] = {}  # by session, both ways
+        self.bytes = 0  # of all sessions, both ways
         sweep(None, SOCKETS)
 
-    def call(self, client: Callable[[], Client], work: Compute) -> None:
+    def call(self, client: Callable[[str], Client], work: Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
@@ -69,7 +59,9 @@ class Sessions:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
-                    tunnel = client().tunnel(work.session, patience=work.seconds, **self._bounds)
+                    tunnel = client(work.peer).tunnel(
+                        work.session, work.seconds, self._most_exchange
+                    )
                 except PrivoteError as error:
                     self._broken(work.session, work.peer, str(error))
                     return
@@ -92,7 +84,13 @@ class Sessions:
         outbox = Outbox(4 * FRAME)
         try:
             yield b""  # ready
-            tunnel = Tunnel(outbox, incoming, first=False, patience=work.seconds, **self._bounds)
+            tunnel = Tunnel(
+                outbox,
+                incoming,
+                first=False,
+                patience=work.seconds,
+                most_exchange=self._most_exchange,
+            )
         except BaseException:
             self._slots.release()
             self._broken(session, peer, "the tunnel ended before anything was computed")
@@ -145,15 +143,14 @@ class Sessions:
             self._broken(work.session, work.peer, why)
             return
         spent, moved = time.monotonic() - began, tunnel.sent + tunnel.received
-        self.bytes[work.session] = moved
-        while len(self.bytes) > _REMEMBERED:
-            self.bytes.pop(next(iter(self.bytes)))
+        with self._changed:
+            self.bytes += moved
         self._log(f"session {work.session} with {work.peer}: {spent:.1f} s, {moved:,} bytes")
-        self._report(work.session, outputs, None)
+        self._report(Computed(work.session, outputs))
 
     def _broken(self, session: str, peer: str, why: str) -> None:
         self._log(f"session {session} with {peer} broke: {why}")
-        self._report(session, None, why)
+        self._report(Broken(session, why))
 
     def tick(self) -> None:
         """Give up on sessions whose tunnel never came."""

@@ -14,7 +14,7 @@ from privote.errors import PeerError, missing_extra
 from ..messages import printable
 
 SERVICE = "privote.Capc"
-TALK, TUNNEL = f"/{SERVICE}/Talk", f"/{SERVICE}/Tunnel"
+TALK, TUNNEL = "Talk", "Tunnel"
 SESSION_KEY = "privote-session"  # the session a tunnel is for
 ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may answer and query
 TALK_BUFFER = 64 << 20

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from privote.drafts import complete
 from privote.errors import InputError
 
 from .certs import (
     REVOKED,
     Certificate,
     check_name,
-    fingerprint_of,
     pinned_files,
     read_all,
     read_one,
@@ -80,9 +79,8 @@ def revoked(folder: Path) -> frozenset[str]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    draft.replace(path)
+    with complete(path, force=True) as part:
+        part.write_bytes(data)
 
 
 class Trust:
@@ -121,11 +119,6 @@ class Trust:
         """Return the site whose pinned certificate has this fingerprint."""
         found = self._refresh().get(fingerprint)
         return None if found is None or found.fault() else found.name
-
-    def owner_of(self, pem: bytes) -> tuple[str | None, str]:
-        """Return whose certificate this is, and its fingerprint."""
-        fingerprint = fingerprint_of(pem)
-        return self.owner(fingerprint), fingerprint
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""

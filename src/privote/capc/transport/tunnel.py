@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from privote.errors import PeerError
 from privote.scratch import Scratch
 
+from ..secure.base import OTHER, OWN
 from .streams import Outbox, cause
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
@@ -42,7 +43,7 @@ class Tunnel:
     first
         True at the side that opened the stream: the two sides number connections apart.
     patience
-        Seconds to wait for the peer in `exchange`, and for the engine to listen.
+        Seconds to wait for the engine to listen, and for it to take what the peer exchanges.
     most_bytes
         More than this, both ways together, ends the session.
     most_exchange
@@ -73,7 +74,7 @@ class Tunnel:
         self._why: str | None = None
         self._closed = self._bye = False
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self.folder / "peer.sock"))
+        self._listener.bind(str(self.folder / OTHER))
         self._listener.listen(_CONNECTIONS)
         for work in (self._accept, self._read):
             threading.Thread(target=work, daemon=True, name=f"tunnel-{work.__name__}").start()
@@ -88,10 +89,9 @@ class Tunnel:
         """True once the session is closed or broken."""
         return self._closed or self._why is not None
 
-    def exchange(self, data: bytes, seconds: float | None = None) -> bytes:
+    def exchange(self, data: bytes, seconds: float) -> bytes:
         """Send ours, return the peer's; PeerError if that takes longer than so many seconds."""
-        wait = self._patience if seconds is None else seconds
-        until = time.monotonic() + wait
+        until = time.monotonic() + seconds
         if len(data) > self._most_exchange:
             raise PeerError(
                 f"an exchange must have at most {self._most_exchange} bytes, ours has more"
@@ -102,7 +102,7 @@ class Tunnel:
         try:
             theirs = self._blobs.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
-            raise PeerError(f"the peer sent nothing within {wait:g} s") from None
+            raise PeerError(f"the peer sent nothing within {seconds:g} s") from None
         if theirs is None:
             self._blobs.put(None)
             raise PeerError(self._why or "the peer ended the session early")
@@ -270,7 +270,7 @@ class _Connection:
 
     def _connect(self) -> None:
         """Reach our engine, which may still be on its way up."""
-        path, until = str(self._tunnel.folder / "self.sock"), time.monotonic() + self._patience
+        path, until = str(self._tunnel.folder / OWN), time.monotonic() + self._patience
         while True:
             try:
                 self.socket.connect(path)
