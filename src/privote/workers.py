@@ -10,8 +10,10 @@ import ctypes
 import logging
 import pickle
 import sys
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, TypeVar
@@ -206,10 +208,18 @@ def _losses() -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What was pickled for workers, once: who sends the same again sends what it is by then."""
+
+    data: bytes
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
 @lru_cache(maxsize=4)
-def received(data: bytes) -> Any:
-    """Return what was pickled for workers; a file is opened once in a process."""
-    return pickle.loads(data)
+def received(sent: Sent) -> Any:
+    """Return what was sent; a file is opened once in a process, and anew for the next release."""
+    return pickle.loads(sent.data)
 
 
 @cache
