@@ -482,3 +482,21 @@ def test_what_workers_checked_is_what_is_counted(
     next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
     with pytest.raises(pv.errors.BallotError, match="is not what it was when it was checked"):
         found.part(0, 5)
+
+
+def test_votes_that_were_written_anew_are_read_by_the_same_workers(
+    votes: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that a worker remembers of an earlier reading speaks against this one."""
+    monkeypatch.setattr(votefiles, "block_queries", lambda voters, labels: 5)
+    path = write("zarr-group", tmp_path, votes)
+    array = zarr.open_array(str(path / "votes"), mode="r+")
+    # Of three readings one of two workers has two.
+    for written in (
+        votes.astype(np.int8),
+        1 - votes.astype(np.int8),
+        np.full_like(votes, -1, "i1"),
+    ):
+        array[:] = written
+        with joblib.parallel_config("loky", n_jobs=2):
+            assert votefiles.read(path).to_array().tolist() == written.tolist()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,21 @@ def test_calls_that_lost_their_worker_are_made_again(tmp_path: Path) -> None:
     with on_workers("loky", 2):
         assert list(each(work, range(40), at_once=16, losses=1)) == [*range(40)]
     assert (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("error", [BrokenProcessPool("of its own"), WorkerLostError("of its own")])
+def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
+    """Whoever gives the calls may have workers of its own: none of its calls is left out."""
+
+    def given() -> Any:
+        yield from range(30)
+        raise error
+
+    with (
+        joblib.parallel_config("threading", n_jobs=2),
+        pytest.raises(type(error), match="of its own"),
+    ):
+        list(each(square, given(), losses=2))
 
 
 def test_rounds_grow() -> None:

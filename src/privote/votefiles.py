@@ -23,7 +23,7 @@ from .errors import BallotError, InputError, masked_url
 from .names import Listed, Names, listed
 from .storage import Folder, as_place, fetched, is_url, name_of
 from .votesheets import of_sheet
-from .workers import FAR, LOSSES, each, received, shares_memory, told
+from .workers import FAR, LOSSES, Sent, each, received, shares_memory, told
 
 if TYPE_CHECKING:
     from .streamed import LazyCube
@@ -176,7 +176,7 @@ def _checked(array: LazyCube, bar: Any) -> Iterator[tuple[slice, Any]]:
     backend, workers = told() if len(slabs) > 1 else (None, 1)
     if workers > 1 and not shares_memory(backend):
         try:
-            check = _Check(pickle.dumps(array), bar)
+            check = _Check(Sent(pickle.dumps(array)), bar)
         except TypeError:  # no other process finds it
             workers = 1
     if workers < 2:
@@ -190,12 +190,12 @@ def _checked(array: LazyCube, bar: Any) -> Iterator[tuple[slice, Any]]:
 class _Check:
     """Checks a slab of an array: a pure function that can be sent away."""
 
-    array: LazyCube | bytes
+    array: LazyCube | Sent
     bar: Any
 
     def __call__(self, rows: slice) -> tuple[bool, int] | BallotError:
         """Return whether votes can be missing, and the slab's checksum; or what is wrong."""
-        array = received(self.array) if isinstance(self.array, bytes) else self.array
+        array = received(self.array) if isinstance(self.array, Sent) else self.array
         try:
             part = Ballots.from_array(np.asarray(array[rows]), threshold=self.bar)
             return part.missing, array.checksums[rows.start, rows.stop]

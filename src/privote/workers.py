@@ -10,9 +10,10 @@ import ctypes
 import logging
 import pickle
 import sys
-from collections import deque
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, TypeVar
@@ -176,22 +177,24 @@ def each(
 
     workers = max(1, int(effective_n_jobs(n_jobs)))
     calls, lost, size = iter(given), 0, min(at_once, _ROUND)
-    due: deque[Given] = deque()
-    while True:
-        try:
-            with _losses(), Parallel(n_jobs, prefer=prefer, pre_dispatch="all") as pool:
-                while some := [*due, *islice(calls, size * workers if workers > 1 else 1)]:
-                    due, pool.batch_size = deque(some), max(1, size // _SHARES)
-                    for result in pool(delayed(work)(one) for one in some):
-                        due.popleft()
-                        lost = 0
-                        yield result
-                    size = min(2 * size, at_once)
-            return
-        except WorkerLostError:
-            lost += 1
-            if lost > losses:
-                raise
+    # Asked for where no worker is at work: what fails there is no worker's loss.
+    some = [*islice(calls, size * workers if workers > 1 else 1)]
+    while some:
+        with Parallel(n_jobs, prefer=prefer, pre_dispatch="all") as pool:
+            while some:
+                pool.batch_size = max(1, size // _SHARES)
+                try:
+                    with _losses():
+                        results = pool(delayed(work)(one) for one in some)
+                except WorkerLostError:
+                    lost += 1
+                    if lost > losses:
+                        raise
+                    break  # to workers that are there
+                lost, size = 0, min(2 * size, at_once)
+                yield from results
+                del results
+                some = [*islice(calls, size * workers if workers > 1 else 1)]
 
 
 @contextmanager
@@ -205,10 +208,18 @@ def _losses() -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What was pickled for workers, once: who sends the same again sends what it is by then."""
+
+    data: bytes
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
 @lru_cache(maxsize=4)
-def received(data: bytes) -> Any:
-    """Return what was pickled for workers; a file is opened once in a process."""
-    return pickle.loads(data)
+def received(sent: Sent) -> Any:
+    """Return what was sent; a file is opened once in a process, and anew for the next release."""
+    return pickle.loads(sent.data)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def test_any_lot_can_be_read_again_anywhere(
         parts = [Lot(a, b - a) for a, b in pairwise(cuts)]
         sent = seating.sent()
         assert sent is not None
-        assert len(sent) < 4000
+        assert len(sent.data) < 4000
         for reader in (seating, received(sent)):
             assert rows(reader, whole) == rows(reader, parts) == VOTES.astype(int).tolist()
 
@@ -137,6 +138,20 @@ def test_a_file_that_changed_is_not_counted(kind: str, tmp_path: Path) -> None:
         received(sent)
 
 
+def test_a_file_that_took_another_s_place_is_read_for_the_next_release(tmp_path: Path) -> None:
+    """However like it looks from outside: a worker may still have the one before open."""
+    path, kept = tmp_path / "votes.npy", []
+    for votes in (VOTES, ~VOTES):
+        np.save(tmp_path / "new.npy", votes)
+        os.utime(tmp_path / "new.npy", (1e9, 1e9))
+        os.replace(tmp_path / "new.npy", path)
+        seating = Seating(Ballots.of(path), None, 4)
+        sent = seating.sent()
+        assert sent is not None
+        kept.append(rows(received(sent), list(seating.lots())))
+    assert kept == [VOTES.astype(int).tolist(), (~VOTES).astype(int).tolist()]
+
+
 @pytest.mark.parametrize("where", ["here", "at a worker"])
 def test_a_chunk_that_was_lost_is_not_counted_as_noes(where: str, tmp_path: Path) -> None:
     path = stored("zarr", tmp_path / "here")
@@ -167,4 +182,4 @@ def test_names_stay_here(tmp_path: Path) -> None:
     assert ballots.voter_names == ("anna", "bob", "cleo", "dan")  # type: ignore[attr-defined]
     sent = Seating(ballots, None, 4).sent()
     assert sent is not None
-    assert b"anna" not in sent
+    assert b"anna" not in sent.data

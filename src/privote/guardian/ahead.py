@@ -26,7 +26,7 @@ from ..ballots import BallotSource
 from ..blocks import Counts
 from ..mechanisms import Mechanism
 from ..surprises import effective, holds
-from ..workers import FAR, LOSSES, each, keep_memory, received, shares_memory, told
+from ..workers import FAR, LOSSES, Sent, each, keep_memory, received, shares_memory, told
 from .lots import Lot, Seating, carried
 
 Some = TypeVar("Some")
@@ -59,13 +59,13 @@ class _Task:
 class _Work:
     """How lots are counted: a pure function that can be sent away."""
 
-    seating: Seating | bytes | None
+    seating: Seating | Sent | None
     mechanism: Mechanism
     then: Callable[[Any], Any] | None
 
     def __call__(self, task: _Task) -> Counted:
         keep_memory()
-        seating = received(self.seating) if isinstance(self.seating, bytes) else self.seating
+        seating = received(self.seating) if isinstance(self.seating, Sent) else self.seating
         block = task.lot.block if seating is None else seating.block(task.lot)
         assert block is not None
         mechanism, spent, refused = self.mechanism, _NOBODY, _NOBODY

@@ -20,6 +20,7 @@ from ..blocks import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBloc
 from ..names import Names
 from ..storage import stamp
 from ..streamed import check_same
+from ..workers import Sent
 
 _LIGHT = 1 << 16  # bytes of an array that goes along with what reads a file
 
@@ -93,7 +94,7 @@ class Seating:
         votes = near.votes[lot.start - first : lot.stop - first]
         return DenseBlock(votes, near.missing, lot.start)
 
-    def sent(self) -> bytes | None:
+    def sent(self) -> Sent | None:
         """Return what another process reads the same lots with; None if it cannot.
 
         A file goes by its name, so it must be where that process finds it. Nothing else goes along:
@@ -124,7 +125,7 @@ class Seating:
             ByName(data).dump(Seating(bare, self._places, self._registered))
         except Exception:  # a reader of one's own may hold anything
             return None
-        return data.getvalue()
+        return Sent(data.getvalue())
 
 
 def carried(lot: Lot, seating: Seating) -> Lot:
