@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,7 @@ Progress = Callable[[str, int, int], None]
 Voters = tuple[Any, Mechanism, NeighbourPlan | None]  # ballots, how they count, how to ask them
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(LabelClassifier):
     """Learn from private data through private votes on public data.
 
@@ -108,44 +110,24 @@ class PATEClassifier(LabelClassifier):
         (labels,) numbers of the labels, or the classes where y had one column.
     """
 
-    def __init__(
-        self,
-        teacher: Any = None,
-        student: Any = None,
-        *,
-        n_teachers: int = 50,
-        mechanism: Mechanism | None = None,
-        voters: str = "teachers",
-        threshold: Any = "prevalence",
-        epsilon: float = 8.0,
-        delta: float = 1e-6,
-        guarantee: str = "allowance",
-        rounds: int = 1,
-        choose: str = "random",
-        queries: int | None = None,
-        share: float | None = None,
-        metric: str = "cosine",
-        embedding: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.n_teachers = n_teachers
-        self.mechanism = mechanism
-        self.voters = voters
-        self.threshold = threshold
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.rounds = rounds
-        self.choose = choose
-        self.queries = queries
-        self.share = share
-        self.metric = metric
-        self.embedding = embedding
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    teacher: Any = None
+    student: Any = None
+    _: KW_ONLY
+    n_teachers: int = 50
+    mechanism: Mechanism | None = None
+    voters: str = "teachers"
+    threshold: Any = "prevalence"
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    guarantee: str = "allowance"
+    rounds: int = 1
+    choose: str = "random"
+    queries: int | None = None
+    share: float | None = None
+    metric: str = "cosine"
+    embedding: Any = None
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def fit(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ Floats = npt.NDArray[np.float64]
 _MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
 
 
+@dataclass(eq=False, repr=False)
 class PrivateClassifier(LabelClassifier):
     """Learn many labels from private records, by the method that suits them.
 
@@ -83,27 +85,13 @@ class PrivateClassifier(LabelClassifier):
         (labels,) what they are called.
     """
 
-    promise_: Promise
-    release_: Release | None
-    public_rows_: npt.NDArray[np.int64] | None
-    shares_: Floats | None
-
-    def __init__(
-        self,
-        method: str = "auto",
-        epsilon: float = 8.0,
-        delta: float = 1e-6,
-        *,
-        yes: float | None = None,
-        settings: Mapping[str, Any] | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.yes = yes
-        self.settings = settings
-        self.random_state = random_state
+    method: str = "auto"
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    yes: float | None = None
+    settings: Mapping[str, Any] | None = None
+    random_state: Any = 0
 
     def fit(
         self,
@@ -279,8 +267,9 @@ class PrivateClassifier(LabelClassifier):
         if callable(account["draft"]):
             account["draft"] = account["draft"]()
         pate.fit(embed(mapping, X), Y, seen, **account)
-        self.release_ = self.promise_ = pate.release_
-        self.public_rows_ = pate.public_rows_
+        self.promise_: Promise = pate.release_
+        self.release_: Release | None = pate.release_
+        self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
         self.student_ = pate.student_
         if mapping is not None:
             self.student_ = Student(mapping, pate.student_, Y.shape[1])
@@ -289,7 +278,8 @@ class PrivateClassifier(LabelClassifier):
         if chosen.method == "teachers":
             voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
             share = yes_share(pate.release_, voting)
-        self.shares_, self.thresholds_ = share, matching(chance, share)
+        self.shares_: Floats | None = share
+        self.thresholds_ = matching(chance, share)
         self.reasons_ = tuple(reasons)
 
     def _directly(
@@ -326,6 +316,7 @@ class PrivateClassifier(LabelClassifier):
         self.student_, self.reasons_ = model, chosen.reasons
 
 
+@dataclass(eq=False, repr=False)
 class Student(LabelClassifier):
     """A student of votes together with the public embedding of the rows that it looks at.
 
@@ -339,10 +330,9 @@ class Student(LabelClassifier):
         How many.
     """
 
-    def __init__(self, embedding: Embedding | None, model: Any, labels: int) -> None:
-        self.embedding = embedding
-        self.model = model
-        self.labels = labels
+    embedding: Embedding | None
+    model: Any
+    labels: int
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""

@@ -27,6 +27,7 @@ Known for one label as private least squares with a public covariance.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,7 @@ _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
 _STEPS = 50  # of Newton's method, each of which moves a logit by about 1 at most
 
 
+@dataclass(eq=False, repr=False)
 class DPMoments(PrivateLinear):
     """A linear model of many labels from one noisy sum of features times labels.
 
@@ -82,28 +84,16 @@ class DPMoments(PrivateLinear):
     """
 
     released: ClassVar[str] = MOMENTS
-    prevalence_: Floats
 
-    def __init__(
-        self,
-        epsilon: float = 8.0,
-        delta: float = 1e-5,
-        *,
-        tau: float = 1.0,
-        ridge: float = 0.3,
-        shrink: bool = True,
-        embedding: Any = "auto",
-        seed: int | None = None,
-        progress: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tau = tau
-        self.ridge = ridge
-        self.shrink = shrink
-        self.embedding = embedding
-        self.seed = seed
-        self.progress = progress
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    tau: float = 1.0
+    ridge: float = 0.3
+    shrink: bool = True
+    embedding: Any = "auto"
+    seed: int | None = None
+    progress: Any = None
 
     def _plan(self) -> TrainingPlan:
         positive("tau", self.tau)

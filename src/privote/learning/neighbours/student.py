@@ -10,7 +10,7 @@ both the noise and the blur of the circle. Everything here is public: it costs n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class Circles:
         return int(self.near[0].shape[0])
 
 
+@dataclass(eq=False, repr=False)
 class NeighbourStudent(LabelClassifier):
     """Logistic regressions, fitted to labels that neighbours released.
 
@@ -72,10 +73,10 @@ class NeighbourStudent(LabelClassifier):
         (labels, features), (labels,)
     """
 
-    def __init__(self, mechanism: Mechanism, *, C: float = 1.0, max_iter: int = 100) -> None:
-        self.mechanism = mechanism
-        self.C = C
-        self.max_iter = max_iter
+    mechanism: Mechanism
+    _: KW_ONLY
+    C: float = 1.0
+    max_iter: int = 100
 
     def fit(
         self, X: Any, batches: Sequence[tuple[Circles, npt.NDArray[np.int8]]]

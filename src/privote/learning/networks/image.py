@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -65,6 +66,7 @@ NORMALISE = ("none", "imagenet")
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
+@dataclass(eq=False, repr=False)
 class ImageNetwork(NetworkClassifier):
     """A network on images, trained with binary cross-entropy; unknown labels do not count.
 
@@ -112,42 +114,23 @@ class ImageNetwork(NetworkClassifier):
 
     _named_by: ClassVar[str] = "architecture"
 
-    def __init__(
-        self,
-        architecture: Network = "densenet121",
-        *,
-        weights: str | os.PathLike[str] | None = None,
-        frozen: bool = False,
-        optimizer: str | None = None,
-        n_epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        plateau: int = 10,
-        patience: int | None = None,
-        validation: float = 0.1,
-        tune: str | None = "BAC",
-        normalise: str = "none",
-        augment: Augmentation | None = None,
-        random_state: Any = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.architecture = architecture
-        self.weights = weights
-        self.frozen = frozen
-        self.optimizer = optimizer
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.plateau = plateau
-        self.patience = patience
-        self.validation = validation
-        self.tune = tune
-        self.normalise = normalise
-        self.augment = augment
-        self.random_state = random_state
-        self.progress = progress
+    architecture: Network = "densenet121"
+    _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
+    frozen: bool = False
+    optimizer: str | None = None
+    n_epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    plateau: int = 10
+    patience: int | None = None
+    validation: float = 0.1
+    tune: str | None = "BAC"
+    normalise: str = "none"
+    augment: Augmentation | None = None
+    random_state: Any = None
+    progress: Progress | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
         """Train on images (images, channels, height, width) and labels of 1, 0 and -1 (unknown).
@@ -230,6 +213,7 @@ class ImageNetwork(NetworkClassifier):
         return settings
 
 
+@dataclass(eq=False, repr=False)
 class ImageFeatures(TransformerMixin, BaseEstimator):
     """What a frozen network sees in images: (images, features), to train linear teachers on.
 
@@ -243,18 +227,11 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         Seeds the weights if there is no file; features at random are rarely worth having.
     """
 
-    def __init__(
-        self,
-        architecture: Network = "densenet121",
-        *,
-        weights: str | os.PathLike[str] | None = None,
-        normalise: str = "none",
-        random_state: int = 0,
-    ) -> None:
-        self.architecture = architecture
-        self.weights = weights
-        self.normalise = normalise
-        self.random_state = random_state
+    architecture: Network = "densenet121"
+    _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
+    normalise: str = "none"
+    random_state: int = 0
 
     def fit(self, X: Any, y: Any = None) -> ImageFeatures:
         """Build the network; nothing is learnt from ``X``, only the shape of an image."""

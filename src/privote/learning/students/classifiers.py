@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ Labels = npt.NDArray[np.int8]
 _SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearStudent(LabelClassifier):
     """One logistic regression a label, each with the penalty that predicts held-out labels best.
 
@@ -57,11 +59,8 @@ class LinearStudent(LabelClassifier):
     released gets a constant.
     """
 
-    def __init__(
-        self, *, Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0), folds: int = 3
-    ) -> None:
-        self.Cs = Cs
-        self.folds = folds
+    Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    folds: int = 3
 
     def fit(self, X: Any, y: Any) -> LinearStudent:
         """Fit to (rows, features) and (rows, labels) of 1, 0 and -1."""
@@ -110,6 +109,7 @@ def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]
     return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
 
 
+@dataclass(eq=False, repr=False)
 class PartialLabels(LabelClassifier):
     """One clone of a classifier a label, fitted on the rows where the label was answered.
 
@@ -127,9 +127,9 @@ class PartialLabels(LabelClassifier):
         ones among the answers and one more of either kind, so that no probability is 0 or 1.
     """
 
-    def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
-        self.estimator = estimator
-        self.n_jobs = n_jobs
+    estimator: Any = None
+    _: KW_ONLY
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
         """Fit to (rows, labels) of 1, 0 and -1; rows without an answer are left out."""

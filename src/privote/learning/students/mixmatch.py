@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +46,7 @@ _IMAGES = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class MixMatchClassifier(NetworkClassifier):
     """A network that learns from labelled rows and from its own guesses about unlabelled ones.
 
@@ -103,62 +104,33 @@ class MixMatchClassifier(NetworkClassifier):
         (labels,) what ``predict`` uses.
     """
 
-    def __init__(
-        self,
-        network: Network = "mlp",
-        *,
-        hidden: int = 256,
-        dropout: float = 0.5,
-        steps: int = 1000,
-        batch_size: int = 64,
-        learning_rate: float = 2e-3,
-        weight_decay: float | None = None,
-        augmentations: int = 2,
-        temperature: float = 0.7,
-        mixup: float | None = None,
-        unlabelled_weight: float | None = None,
-        unlabelled_loss: str = "cross-entropy",
-        warmup: float | None = None,
-        ramp: float = 0.5,
-        alignment: bool = True,
-        ema: float = 0.995,
-        noise: float | None = None,
-        feature_dropout: float | None = None,
-        flip: bool = False,
-        shift: int = 0,
-        weak: float = 0.4,
-        augment: Augmentation | None = None,
-        scale: str = "standard",
-        threshold: str | float | npt.ArrayLike = "prevalence",
-        random_state: Any = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.network = network
-        self.hidden = hidden
-        self.dropout = dropout
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentations = augmentations
-        self.temperature = temperature
-        self.mixup = mixup
-        self.unlabelled_weight = unlabelled_weight
-        self.unlabelled_loss = unlabelled_loss
-        self.warmup = warmup
-        self.ramp = ramp
-        self.alignment = alignment
-        self.ema = ema
-        self.noise = noise
-        self.feature_dropout = feature_dropout
-        self.flip = flip
-        self.shift = shift
-        self.weak = weak
-        self.augment = augment
-        self.scale = scale
-        self.threshold = threshold
-        self.random_state = random_state
-        self.progress = progress
+    network: Network = "mlp"
+    _: KW_ONLY
+    hidden: int = 256
+    dropout: float = 0.5
+    steps: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    weight_decay: float | None = None
+    augmentations: int = 2
+    temperature: float = 0.7
+    mixup: float | None = None
+    unlabelled_weight: float | None = None
+    unlabelled_loss: str = "cross-entropy"
+    warmup: float | None = None
+    ramp: float = 0.5
+    alignment: bool = True
+    ema: float = 0.995
+    noise: float | None = None
+    feature_dropout: float | None = None
+    flip: bool = False
+    shift: int = 0
+    weak: float = 0.4
+    augment: Augmentation | None = None
+    scale: str = "standard"
+    threshold: str | float | npt.ArrayLike = "prevalence"
+    random_state: Any = None
+    progress: Progress | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
         """Learn from released labels and from public rows without labels.

@@ -177,6 +177,7 @@ class SeparateTeachers(Teachers):
         return answers
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearTeachers(LabelClassifier):
     """Logistic regressions, one per label; with ``hidden``, one network for all labels.
 
@@ -212,22 +213,12 @@ class LinearTeachers(LabelClassifier):
     label were there: 0 for a label never seen, never quite 1 for a label always seen.
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        hidden: int | None = None,
-        standardize: bool = False,
-        random_state: int | None = 0,
-    ) -> None:
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.hidden = hidden
-        self.standardize = standardize
-        self.random_state = random_state
+    C: float = 1.0
+    tol: float = 1e-3
+    max_iter: int = 100
+    hidden: int | None = None
+    standardize: bool = False
+    random_state: int | None = 0
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
