@@ -16,14 +16,8 @@ from .budget import (
     unanimous_miss,
 )
 from .counting import COUNTS, QUICK, queries_that_fit, surprises
-from .forecast import (
-    YES,
-    by_agreement,
-    forecast,
-    queries_left,
-    with_forecast,
-    yes_share,
-)
+from .crowd import YES
+from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
 from .outlook import AGREEMENT, BUSIEST, Outlook
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of

@@ -22,8 +22,8 @@ from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..release import GUARANTEES, Release
 from .advice import Advice, advise
 from .budget import allowance_for, queries_for
-from .forecast import WORRY, YES, few_suffice, lasts_for, with_forecast
-from .outlook import BUSIEST
+from .crowd import YES, Crowd
+from .forecast import WORRY, with_forecast
 from .pace import Pace
 
 AUTO, ALL = "auto", "all"
@@ -100,7 +100,7 @@ class Chosen:
         """Return what says when to stop; None where nobody can run out, or nothing tells."""
         if self.guarantee != "allowance":
             return None
-        if request.yes is None and few_suffice(self.mechanism, voters, labels):
+        if request.yes is None and Crowd(self.mechanism, voters, labels).few_suffice:
             return None
         through = request.queries is not None
         return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes, through=through)
@@ -268,7 +268,7 @@ def _better_guarantee(
     given = voters, labels, budget.epsilon, budget.delta
     worst = queries_for(mechanism, *given, rule=budget.rule)
     allowance = allowance_for(mechanism, *given, rule=budget.rule)
-    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    lasts = Crowd(mechanism, voters, labels).lasts(allowance, yes) if allowance else 0
     if not worst and allowance:
         return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
     enough = min(worst, lasts) >= queries and not goes_on
