@@ -21,8 +21,8 @@ from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_s
 from .outlook import AGREEMENT, BUSIEST, Outlook
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
-from .result import NOT_PRIVATE, Trial, Tuning
 from .solve import sigma_for, tau_for
+from .trials import NOT_PRIVATE, Trial, Tuning
 from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
 
 __all__ = [

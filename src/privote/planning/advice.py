@@ -14,6 +14,7 @@ the count that the guardian asks.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -338,11 +339,7 @@ def _needed(
         return kind.votes(queries)
 
     if outlook.most_ones is None and outlook.labels > 1:
-        low, high = 0, outlook.labels
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if votes(middle) <= affordable else (low, middle)
-        found["labels"] = low or None
+        found["labels"] = bisect_right(range(1, outlook.labels), affordable, key=votes) or None
     return found
 
 

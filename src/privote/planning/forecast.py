@@ -109,12 +109,9 @@ def with_forecast(
     release: Release,
     mechanism: Mechanism,
     *,
-    yes: float | None = None,
-    baseline: npt.ArrayLike | None = None,
     asked: int | None = None,
-    busiest: float = BUSIEST,
     earlier: Earlier | None = None,
-    near: npt.ArrayLike | None = None,
+    **given: Any,
 ) -> Release:
     """Return a release with what is to be expected of it; parameters as in `forecast`."""
     if not release.answered:  # a test that failed
@@ -125,13 +122,10 @@ def with_forecast(
         release.voters,
         release.labels.shape[1],
         allowance=_least(release.allowance),
-        yes=yes,
         released=release.labels,
-        baseline=baseline,
         asked=so_far if asked is None else asked,
-        busiest=busiest,
         earlier=Earlier(queries=so_far - release.answered) if earlier is None else earlier,
-        near=near,
+        **given,
     )
     return replace(release, forecast=found)
 

@@ -13,13 +13,13 @@ what is wanted.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, roots_hermitenorm, xlog1py, xlogy
 
-from ..accounting.allowance import MOST
 from ..accounting.renyi import Floats
 from ..errors import InputError, finite, positive, whole
 from ..mechanisms import Mechanism
@@ -34,6 +34,7 @@ AGREEMENT = 0.8
 BUSIEST = 1.56
 
 _DEVIATIONS = 2.0  # by which voters that are alike differ by chance
+_QUERIES = 1 << 40  # an allowance lasts for no more
 _EVERY_COUNT = 10_000  # voters up to which each count has its own chance
 
 
@@ -120,13 +121,7 @@ class Outlook:
 
     def lasts(self, allowance: int) -> int:
         """Return for how many queries an allowance lasts, for the busiest voter too."""
-        low, high = 0, 1
-        while high < MOST and self.surprises(high) <= allowance:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.surprises(middle) <= allowance else (low, middle)
-        return low
+        return bisect_right(range(1, _QUERIES), allowance, key=self.surprises)
 
     def lasting(self, allowance: Floats) -> Floats:
         """Return about the same for many allowances at once, as real numbers."""
