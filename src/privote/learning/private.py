@@ -26,14 +26,29 @@ from ..errors import InputError, PrivoteWarning
 from ..ledger import Budget
 from ..planning import yes_share
 from ..release import Release
+from .direct.dpsgd import DPSGDClassifier
+from .direct.gradients import DPLinear
+from .direct.moments import DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
-from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
+from .rows import (
+    LabelClassifier,
+    check_groups,
+    check_labels,
+    count_rows,
+    label_probabilities,
+    matching,
+)
 from .tables import TableEncoder
 from .teachers.votes import for_teachers
 
 Floats = npt.NDArray[np.float64]
+_DIRECT: Mapping[str, Any] = {
+    "gradients": DPLinear,
+    "moments": DPMoments,
+    "dpsgd": DPSGDClassifier,
+}
 _MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
 
 
@@ -293,13 +308,11 @@ class PrivateClassifier(LabelClassifier):
         seed: int | None,
         account: dict[str, Any],
     ) -> None:
-        from .direct import method
-
         if chosen.method == "dpsgd":
             asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
         elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
             asked["embedding"] = self._embedding(X_public, numbers, voters=False)
-        model = method(chosen.method)(epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
+        model = _DIRECT[chosen.method](epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
         say = account.pop("progress")
         if say is not None:
             model.set_params(progress=partial(say, "training"))
@@ -340,23 +353,6 @@ class Student(LabelClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def matching(chance: Floats, share: Floats) -> Floats:
-    """Return the threshold of each label above which that share of public rows lies: (labels,).
-
-    A student of noisy labels ranks better than its probabilities are calibrated.
-
-    Parameters
-    ----------
-    chance
-        (public rows, labels)
-    share
-        (labels,) how common each label is: from what was released.
-    """
-    pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
-    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
-    return np.clip(bars, 1e-9, 1.0)
 
 
 def is_table(rows: Any) -> bool:

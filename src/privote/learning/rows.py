@@ -126,6 +126,23 @@ def _of_one(chance: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Floats:
     return np.asarray(chance[:, kinds.index(1)], np.float64)
 
 
+def matching(chance: Floats, share: Floats) -> Floats:
+    """Return the threshold of each label above which that share of public rows lies: (labels,).
+
+    A student of noisy labels ranks better than its probabilities are calibrated.
+
+    Parameters
+    ----------
+    chance
+        (public rows, labels)
+    share
+        (labels,) how common each label is: from what was released.
+    """
+    pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
+    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
+    return np.clip(bars, 1e-9, 1.0)
+
+
 def check_rows(X: Any) -> Any:
     """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
     from sklearn.utils import check_array

@@ -35,7 +35,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import InputError, finite, positive
-from ..rows import Labels
+from ..rows import Labels, matching
 from .account import MOMENTS
 from .base import HAIR, Floats, Persons, PrivateLinear
 from .noise import Noise, TrainingPlan
@@ -164,11 +164,7 @@ class DPMoments(PrivateLinear):
             slope[label], level[label] = _logistic(scores[:, label], float(share))
         self.coef_ = np.ascontiguousarray((short * slope * weights).T)
         self.intercept_ = level - mean @ self.coef_.T
-        chance = expit(scores * slope + level)
-        pairs = zip(chance.T, self.prevalence_, strict=True)
-        self.thresholds_ = np.array(
-            [np.quantile(one, 1 - share) if np.ptp(one) > 0 else 0.5 for one, share in pairs]
-        )
+        self.thresholds_ = matching(expit(scores * slope + level), self.prevalence_)
 
 
 def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,6 @@ from .classifier import Rows, Scaling
 Labels = npt.NDArray[np.int8]
 Index = npt.NDArray[np.intp]
 History = dict[str, list[float]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Optimiser, epochs and what happens when the loss stops falling."""
-
-    optimizer: str
-    n_epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    plateau: int
-    patience: int | None
 
 
 class LabelledRows(Dataset):
@@ -92,10 +78,11 @@ def fit_network(
     network: Any,
     training: LabelledRows,
     validation: LabelledRows | None,
-    settings: Settings,
-    progress: Callable[[int, int], None] | None = None,
+    settings: Any,
 ) -> History:
     """Train a network where it stands and return the curves of training.
+
+    ``settings`` is a :class:`privote.learning.ImageNetwork` that leaves nothing open.
 
     With a validation part the weights of its best epoch are kept, and the learning rate falls when
     its loss does not; without one both look at the training loss.
@@ -115,7 +102,7 @@ def fit_network(
             sink=_silent,
         )
         callbacks.append(("best", best))
-    callbacks.append(("report", _Report(progress, settings.n_epochs)))
+    callbacks.append(("report", _Report(settings.progress, settings.n_epochs)))
     adam = settings.optimizer == "adam"
     net = NeuralNet(
         network,

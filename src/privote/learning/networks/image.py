@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -184,12 +184,13 @@ class ImageNetwork(NetworkClassifier):
             part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
         training = LabelledRows(rows, labels, parts[0], scaling, augment)
         held = LabelledRows(rows, labels, parts[1], scaling) if len(parts[1]) else None
-        self.history_ = fit_network(part, training, held, settings, self.progress)
+        self.history_ = fit_network(part, training, held, settings)
 
     def _settings(self) -> Any:
+        """Return a network like this one, of which nothing is left open."""
         check_network(self.architecture)
         try:
-            from .fitting import Settings
+            from . import fitting  # noqa: F401
         except ImportError:
             raise missing_extra("deep", "an image network") from None
         fraction("validation", self.validation, "[)")
@@ -197,20 +198,17 @@ class ImageNetwork(NetworkClassifier):
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
         check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
         name = self.architecture if isinstance(self.architecture, str) else "densenet121"
-        chosen = {
-            key: default if getattr(self, key) is None else getattr(self, key)
-            for key, default in TRAINING.get(name, TRAINING["densenet121"]).items()
-        }
-        if chosen["optimizer"] not in OPTIMIZERS:
+        usual = TRAINING.get(name, TRAINING["densenet121"])
+        settled = replace(self, **{key: usual[key] for key in usual if getattr(self, key) is None})
+        if settled.optimizer not in OPTIMIZERS:
             raise InputError(
-                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", chosen["optimizer"]
+                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", settled.optimizer
             )
-        settings = Settings(**chosen, plateau=self.plateau, patience=self.patience)
-        check_counts(settings, "n_epochs", "batch_size")
-        positive("learning_rate", settings.learning_rate)
-        if settings.weight_decay != 0:
-            positive("weight_decay", settings.weight_decay)
-        return settings
+        check_counts(settled, "n_epochs", "batch_size")
+        positive("learning_rate", settled.learning_rate)
+        if settled.weight_decay != 0:
+            positive("weight_decay", settled.weight_decay)
+        return settled
 
 
 @dataclass(eq=False, repr=False)

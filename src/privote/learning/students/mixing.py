@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..networks.architectures import last_layer, masked_loss, require_torch
-from ..networks.augment import Augmentation
 from ..networks.classifier import Rows, Scaling
 
 Labels = npt.NDArray[np.int8]
@@ -59,31 +58,17 @@ def mixed(inputs: Any, targets: Any, alpha: float, rng: np.random.Generator) -> 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How to train: see :class:`privote.learning.students.mixmatch.MixMatchClassifier`."""
+class Recipe(SimpleNamespace):
+    """How to train: parameters of :class:`privote.learning.MixMatchClassifier`, none left open.
 
-    steps: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    augmentations: int
-    temperature: float
-    mixup: float
-    unlabelled_weight: float
-    unlabelled_loss: str
-    warmup: float
-    ramp: float
-    alignment: bool
-    ema: float
-    augment: Augmentation
-    weak: Augmentation
+    But for ``augment`` and ``weak``, which are the changes of rows themselves.
+    """
 
     def weight(self, step: int) -> float:
         """Return the weight of the unlabelled loss: 0, then rising evenly, then all of it."""
         done = step / self.steps - self.warmup
         rising = 1.0 if self.ramp == 0 else done / self.ramp
-        return self.unlabelled_weight * min(1.0, max(0.0, rising)) if done >= 0 else 0.0
+        return float(self.unlabelled_weight * min(1.0, max(0.0, rising))) if done >= 0 else 0.0
 
 
 class Training:

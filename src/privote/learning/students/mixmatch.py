@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,8 +216,8 @@ class MixMatchClassifier(NetworkClassifier):
             if getattr(chosen, name) != 0:
                 positive(name, getattr(chosen, name))
         strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
-        given = {**self.get_params(deep=False), **vars(chosen), "augment": strong, "weak": weak}
-        return Recipe(**{each.name: given[each.name] for each in fields(Recipe)})
+        settled = {**vars(chosen), "augment": strong, "weak": weak}
+        return Recipe(**{**self.get_params(deep=False), **settled})
 
     def _augmentations(
         self, noise: float, feature_dropout: float
