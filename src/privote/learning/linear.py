@@ -124,7 +124,7 @@ def _divided(X: Any, scale: Floats) -> Any:
 
 
 def fit_logistic(
-    X: Any, Y: npt.NDArray[np.int8], *, C: float, tol: float, max_iter: int
+    X: Any, Y: Labels, *, C: float, tol: float, max_iter: int
 ) -> tuple[Floats, Floats]:
     """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
 
@@ -317,7 +317,7 @@ def _sums(a: Floats) -> Doubles:
 
 def fit_perceptron(
     X: Any,
-    Y: npt.NDArray[np.int8],
+    Y: Labels,
     *,
     hidden: int,
     C: float,

@@ -26,6 +26,7 @@ from ..guardian import Guardian
 from ..labelling import warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
+from .methods import VOTERS
 from .neighbours.labelling import (
     NeighbourAnswers,
     NeighbourLabelling,
@@ -34,14 +35,13 @@ from .neighbours.labelling import (
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
 from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
-from .rows import LabelClassifier, check_labels, label_probabilities
+from .rows import Floats, LabelClassifier, Labels, check_labels, label_probabilities
 from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
 from .teachers.votes import TeacherPool, cast, for_teachers
 from .voters import VoterNames
 
-VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
 Voters = tuple[Any, Mechanism, NeighbourPlan | None]  # ballots, how they count, how to ask them
 
@@ -291,7 +291,7 @@ class PATEClassifier(LabelClassifier):
         check_is_fitted(self, "release_")
         return self.release_.facts()
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
         check_is_fitted(self, "student_")
         chance = label_probabilities(self.student_, _check_rows(self, X), self._columns)
@@ -315,9 +315,7 @@ class PATEClassifier(LabelClassifier):
         tags.classifier_tags.multi_class = True
         return tags
 
-    def _voters(
-        self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
-    ) -> Voters:
+    def _voters(self, X: Any, Y: Labels, X_public: Any, who: VoterNames, say: Progress) -> Voters:
         """Return ballots on the public pool, the mechanism to count them with, and any plan."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
@@ -345,9 +343,7 @@ class PATEClassifier(LabelClassifier):
         mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
         return TeacherPool(votes, mechanism.most_ones), mechanism, None
 
-    def _check_private(
-        self, X: Any, y: Any, classes: Sequence[Any] | None
-    ) -> tuple[Any, npt.NDArray[np.int8]]:
+    def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
 
         What is released has the shape that ``classes`` and the axes of y say, never its values.

@@ -33,7 +33,9 @@ from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
 from .rows import (
+    Floats,
     LabelClassifier,
+    Labels,
     check_groups,
     check_labels,
     count_rows,
@@ -43,7 +45,7 @@ from .rows import (
 from .tables import TableEncoder
 from .teachers.votes import for_teachers
 
-Floats = npt.NDArray[np.float64]
+Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
 _DIRECT: Mapping[str, Any] = {
     "gradients": DPLinear,
     "moments": DPMoments,
@@ -170,17 +172,17 @@ class PrivateClassifier(LabelClassifier):
         Budget(epsilon=self.epsilon, delta=self.delta).warn(numbers.records)
         for doubt in chosen.doubts:
             _warn(doubt)
+        self.method_, self.numbers_ = chosen.method, numbers
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
         account |= {"consumer": consumer, "progress": progress}
         if chosen.method in VOTERS:
             account |= {"electorate": electorate, "seed": seed, "resume": resume}
             account["draft"] = draft
-            self._by_votes(chosen, asked, numbers, X, Y, X_public, account)
+            self._by_votes(chosen, asked, (X, Y, X_public), account)
         elif resume:
             raise InputError("resume", f"cannot be given with `method={chosen.method}`")
         else:
-            self._directly(chosen, asked, numbers, X, Y, X_public, seed, account)
-        self.method_, self.numbers_ = chosen.method, numbers
+            self._directly(chosen, asked, (X, Y, X_public), account, seed)
         self.classes_ = np.arange(Y.shape[1])
         return self
 
@@ -200,7 +202,7 @@ class PrivateClassifier(LabelClassifier):
 
     def _numbers(
         self, records: Any, labels: Any, public: Any, ids: Any, groups: Any
-    ) -> tuple[Any, npt.NDArray[np.int8], Any, Any, Any]:
+    ) -> tuple[Any, Labels, Any, Any, Any]:
         """Return rows and labels as numbers, and names; all that can be wrong is refused here."""
         named = _is_names(labels)
         if not (named or is_table(records)):
@@ -231,34 +233,28 @@ class PrivateClassifier(LabelClassifier):
         X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
         return X, Y, X_public, ids, groups
 
-    def _embedding(self, X_public: Any, numbers: Numbers, *, voters: bool) -> str | None:
+    def _embedding(self, X_public: Any, *, voters: bool) -> str | None:
         """Return the embedding that public numbers choose; images are looked at as they are."""
         if len(X_public.shape) != 2 or isinstance(X_public, Images):
             return None
-        of = (numbers.records, numbers.labels, numbers.epsilon)
+        of = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
         return embedding_for(X_public, *of, scaled=voters or self.encoder_ is not None)
 
     def _by_votes(
-        self,
-        chosen: Choice,
-        asked: dict[str, Any],
-        numbers: Numbers,
-        X: Any,
-        Y: npt.NDArray[np.int8],
-        X_public: Any,
-        account: dict[str, Any],
+        self, chosen: Choice, asked: dict[str, Any], given: Given, account: dict[str, Any]
     ) -> None:
+        X, Y, X_public = given
         reasons = list(chosen.reasons)
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
         rule = asked.pop("embedding", None if own else AUTO)
         if isinstance(rule, str) and rule == AUTO:
-            rule = self._embedding(X_public, numbers, voters=True)
+            rule = self._embedding(X_public, voters=True)
         mapping = fit_embedding(rule, X_public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
-            advice = advise_teachers(numbers, asked)
+            advice = advise_teachers(self.numbers_, asked)
             asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
             asked["guarantee"] = advice.guarantee
             reasons += [
@@ -301,17 +297,15 @@ class PrivateClassifier(LabelClassifier):
         self,
         chosen: Choice,
         asked: dict[str, Any],
-        numbers: Numbers,
-        X: Any,
-        Y: npt.NDArray[np.int8],
-        X_public: Any,
-        seed: int | None,
+        given: Given,
         account: dict[str, Any],
+        seed: int | None,
     ) -> None:
+        X, Y, X_public = given
         if chosen.method == "dpsgd":
             asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
         elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
-            asked["embedding"] = self._embedding(X_public, numbers, voters=False)
+            asked["embedding"] = self._embedding(X_public, voters=False)
         model = _DIRECT[chosen.method](epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
         say = account.pop("progress")
         if say is not None:
@@ -374,7 +368,7 @@ def _array(rows: Any) -> Any:
     return rows if hasattr(rows, "shape") or isinstance(rows, Images) else np.asarray(rows)
 
 
-def _labels(labels: Any, rows: int) -> npt.NDArray[np.int8]:
+def _labels(labels: Any, rows: int) -> Labels:
     if not hasattr(labels, "columns"):
         return check_labels(labels, rows, "labels")
     frame = columns_of(labels, "labels")  # whose gaps are unknown labels

@@ -25,11 +25,10 @@ from ..guardian import Guardian
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
 from ..release import Release
-from .rows import label_probabilities
+from .rows import Floats, Labels, Progress, label_probabilities
 from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Keep = Callable[[Release, Rows], None]
 CHOICES = ("random", "uncertainty")
 # How often the busiest voter departs, over the mean. Teachers are alike, as their parts are, and go
@@ -83,7 +82,7 @@ class PublicRows:
         self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
         self._student, self._random_state = student, random_state
 
-    def student(self, rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
+    def student(self, rows: Rows, labels: Labels) -> Any:
         """Train a student on released labels of some rows; it may see the others, too."""
         rest = self._rows[np.setdiff1d(self.order, rows)]
         seed = int(check_random_state(self._random_state).randint(2**31 - 1))
@@ -116,7 +115,7 @@ class PoolLabelling:
     pool: Pool
     schedule: Schedule
     public: PublicRows
-    progress: Callable[[int, int], None] | None = None
+    progress: Progress | None = None
     keep: Keep | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     releases: list[Release] = field(default_factory=list)
@@ -198,7 +197,7 @@ class PoolLabelling:
         doubt = -(chance * np.log(chance) + (1 - chance) * np.log1p(-chance)).sum(axis=1)
         return waiting[np.argsort(-doubt, kind="stable")]
 
-    def _labels(self) -> npt.NDArray[np.int8]:
+    def _labels(self) -> Labels:
         return np.concatenate([release.labels for release in self.releases])
 
     def _together(self, asked: int | None) -> Release:

@@ -6,6 +6,7 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..errors import InputError, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
 
 class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
@@ -78,7 +80,7 @@ def take_rows(X: Any, rows: npt.NDArray[np.intp] | slice) -> Any:
     return [X[row] for row in rows]
 
 
-def targets(model: Any, Y: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+def targets(model: Any, Y: Labels) -> npt.NDArray[Any]:
     """Return labels as this classifier wants them: networks compare them with real numbers."""
     skorch = any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
     return Y.astype(np.float32 if skorch else np.int64)

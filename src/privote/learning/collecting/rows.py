@@ -24,7 +24,7 @@ from ...errors import InputError, missing_extra
 from ...sheets import columns_in_words, is_frame, is_gap
 from ...storage import as_place, is_url, name_of, open_binary
 from ...streamed import open_array
-from ..rows import count_rows, row_size
+from ..rows import Floats, count_rows, row_size
 from . import csvrows
 
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".zarr")
@@ -57,7 +57,7 @@ class Table:
             for name, cells in self.raw.columns.items()
         }
 
-    def matrix(self) -> npt.NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """Return the columns, which must all be numbers, as (rows, features)."""
         for name in self.raw.columns:
             if name not in self.numeric:
@@ -68,7 +68,7 @@ class Table:
         return np.asarray(np.stack([*self.columns().values()], axis=1), np.float64)
 
 
-def _floats(cells: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _floats(cells: npt.NDArray[Any]) -> Floats:
     if cells.dtype != object:  # whole numbers too: where one is missing they come as these
         return cells.astype(np.float64)
     return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells.tolist()], float)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -24,11 +23,9 @@ from ..networks.architectures import (
 )
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
-from ..rows import Labels
+from ..rows import Labels, Progress
 from .base import Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
-
-Progress = Callable[[int, int], None]
 
 OPTIMIZERS = ("sgd", "adam")
 

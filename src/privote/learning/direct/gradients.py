@@ -8,22 +8,17 @@ ones gain nothing here but speed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import positive
-from ..rows import Labels
+from ..rows import Floats, Labels, Progress
 from .base import Persons, PrivateLinear, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate, next_clip, split_for_clipping
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
 

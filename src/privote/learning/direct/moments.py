@@ -35,9 +35,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import InputError, finite, positive
-from ..rows import Labels, matching
+from ..rows import Floats, Labels, matching
 from .account import MOMENTS
-from .base import HAIR, Floats, Persons, PrivateLinear
+from .base import HAIR, Persons, PrivateLinear
 from .noise import Noise, TrainingPlan
 
 _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from

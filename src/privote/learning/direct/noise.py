@@ -34,9 +34,7 @@ from scipy.special import logsumexp, ndtri
 
 from ...entropy import Entropy
 from ...errors import InputError, positive, whole
-from ..rows import fraction
-
-Floats = npt.NDArray[np.float64]
+from ..rows import Floats, fraction
 
 ADJACENCIES = ("replace", "add-remove")
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative

@@ -13,7 +13,6 @@ because the link is known. So a rare label is asked of many records, and a commo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,12 +28,13 @@ from ...guardian import Guardian
 from ...mechanisms import ABSTAIN, Mechanism
 from ...release import Release
 from ..rounds import Keep, Rows, expected, keeping
+from ..rows import Floats, Labels, Progress
 from .ballots import NeighbourBallots
-from .nearness import Floats, check_share
+from .nearness import check_share
 from .plan import AIM, NeighbourPlan
 from .student import Circles, NeighbourStudent, bar_of
 
-Batch = tuple[Circles, npt.NDArray[np.int8]]
+Batch = tuple[Circles, Labels]
 
 MOST_ROWS = 10_000  # of a pool whose circles a student holds: they grow with its square
 _LARGEST, _SMALLEST = 1.0, 0.1  # of the penalty C
@@ -93,7 +93,7 @@ class NeighbourLabelling:
     plan: NeighbourPlan
     order: Rows
     again: bool = False
-    progress: Callable[[int, int], None] | None = None
+    progress: Progress | None = None
     keep: Keep | None = None
 
     def run(self) -> NeighbourAnswers:
@@ -150,9 +150,7 @@ def collected(
     )
 
 
-def _shares(
-    ballots: NeighbourBallots, plan: NeighbourPlan, first: npt.NDArray[np.int8], order: Rows
-) -> Floats:
+def _shares(ballots: NeighbourBallots, plan: NeighbourPlan, first: Labels, order: Rows) -> Floats:
     """Return a share for every label, from the labels of the first batch."""
     balanced = balanced_shares(first, plan.share, plan.mechanism, ballots.voters, aim=AIM)
     return plan.rounded(balanced, len(order))
@@ -185,7 +183,7 @@ def _spread(X: Any) -> float:
 
 
 def balanced_shares(
-    labels: npt.NDArray[np.int8],
+    labels: Labels,
     share: float | npt.ArrayLike,
     mechanism: Mechanism,
     voters: int,

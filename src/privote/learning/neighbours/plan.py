@@ -18,17 +18,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
 from ..rounds import UNEVEN
-from ..rows import check_groups
+from ..rows import Floats, Labels, check_groups
 from ..voters import VoterNames
 from .ballots import NeighbourBallots
-from .nearness import Floats
 from .student import bar_of
 
 FALSE_ALARM = 0.05
@@ -204,7 +202,7 @@ def _voting(sigma: float) -> Mechanism:
 
 
 def neighbour_voters(
-    settings: Any, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames
+    settings: Any, X: Any, Y: Labels, X_public: Any, who: VoterNames
 ) -> tuple[NeighbourBallots, Mechanism, NeighbourPlan | None]:
     """Return the ballots, the mechanism, and how to ask in passes; None with one share.
 

@@ -21,8 +21,7 @@ from scipy.special import expit, log_ndtr, logit
 
 from ...errors import InputError, UnavailableError, positive
 from ...mechanisms import ABSTAIN, Mechanism
-from ..rows import LabelClassifier
-from .nearness import Floats
+from ..rows import Floats, LabelClassifier, Labels
 
 _DENSE = 0.1  # above this share of near rows a product with a dense matrix is the quicker one
 _PREVALENCES = np.geomspace(0.001, 0.9, 24)  # of a label, to start from the likeliest
@@ -78,9 +77,7 @@ class NeighbourStudent(LabelClassifier):
     C: float = 1.0
     max_iter: int = 100
 
-    def fit(
-        self, X: Any, batches: Sequence[tuple[Circles, npt.NDArray[np.int8]]]
-    ) -> NeighbourStudent:
+    def fit(self, X: Any, batches: Sequence[tuple[Circles, Labels]]) -> NeighbourStudent:
         """Fit to one or more batches of released labels.
 
         Parameters

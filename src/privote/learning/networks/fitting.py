@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,11 @@ from skorch.helper import predefined_split
 from torch import nn
 from torch.utils.data import Dataset
 
+from ..rows import Labels, Progress
 from .architectures import masked_loss
 from .augment import Augmentation
 from .classifier import Rows, Scaling
 
-Labels = npt.NDArray[np.int8]
 Index = npt.NDArray[np.intp]
 History = dict[str, list[float]]
 
@@ -63,7 +62,7 @@ class MaskedLoss(nn.Module):
 
 
 class _Report(Callback):
-    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
+    def __init__(self, progress: Progress | None, epochs: int) -> None:
         self.progress, self.epochs = progress, epochs
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:

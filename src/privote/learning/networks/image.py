@@ -7,7 +7,6 @@ private: a teacher's privacy comes from the vote.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, missing_extra, positive
-from ..rows import check_labels, fraction
+from ..rows import Labels, Progress, check_labels, fraction
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -31,9 +30,6 @@ from .architectures import (
 )
 from .augment import Augmentation
 from .classifier import NetworkClassifier, Rows, Scaling, check_counts
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 # What the paper trains with (its appendix "Experimental Details"). It does not give the batch of
 # ResNet-50; the small network is ours.
@@ -170,7 +166,7 @@ class ImageNetwork(NetworkClassifier):
     def _train(
         self,
         rows: Rows,
-        labels: npt.NDArray[np.int8],
+        labels: Labels,
         parts: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
         settings: Any,
         generator: Any,

@@ -28,10 +28,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ...errors import InputError, positive, whole
 from ...mechanisms import ABSTAIN
 from ..linear import Solver, answer
-from ..rows import LabelClassifier, check_labels, check_rows, targets
+from ..rows import Floats, LabelClassifier, Labels, check_labels, check_rows, targets
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int8]
 _SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
 
 
@@ -99,7 +97,7 @@ class LinearStudent(LabelClassifier):
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
 
-def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]) -> Floats:
+def _loss(C: float, X: Any, Y: Labels, held: npt.NDArray[np.bool_]) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
     layers = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
     chance = answer(X[np.flatnonzero(held)], layers).astype(np.float64)
@@ -144,7 +142,7 @@ class PartialLabels(LabelClassifier):
         self.n_labels_ = Y.shape[1]
         return self
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
@@ -208,7 +206,7 @@ def _fit_one(model: Any, X: Any, column: Labels) -> Any:
     return model.fit(X[known], truth)
 
 
-def _ask(model: Any, X: Any) -> npt.NDArray[np.float64]:
+def _ask(model: Any, X: Any) -> Floats:
     if isinstance(model, float):
         return np.full(X.shape[0], model)
     return np.asarray(model.predict_proba(X)[:, list(model.classes_).index(1)], np.float64)

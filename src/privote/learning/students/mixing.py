@@ -11,7 +11,7 @@ weights that guesses (Tarvainen and Valpola 2017).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ..networks.architectures import last_layer, masked_loss, require_torch
 from ..networks.classifier import Rows, Scaling
+from ..rows import Labels, Progress
 
-Labels = npt.NDArray[np.int8]
 History = dict[str, list[float]]
 
 _FORGET = 0.01  # how fast the running mean of guesses follows
@@ -100,7 +100,7 @@ class Training:
             network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
 
-    def run(self, progress: Callable[[int, int], None] | None) -> tuple[Any, History]:
+    def run(self, progress: Progress | None) -> tuple[Any, History]:
         """Take all steps; return the averaged network and the curves of training."""
         history: History = {"step": [], "supervised": [], "unlabelled": [], "weight": []}
         steps = self.recipe.steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,10 +21,8 @@ from ..networks.classifier import (
     check_counts,
     check_shares,
 )
-from ..rows import check_labels, count_rows, take_rows
+from ..rows import Floats, Progress, check_labels, count_rows, take_rows
 from .mixing import UNLABELLED_LOSSES, Recipe, Training
-
-Progress = Callable[[int, int], None]
 
 # Settings that are None in a MixMatchClassifier.
 _VECTORS = {
@@ -231,7 +228,7 @@ class MixMatchClassifier(NetworkClassifier):
         less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
         return strong, replace(strong, **less)
 
-    def _given_thresholds(self, labels: int) -> npt.NDArray[np.float64] | None:
+    def _given_thresholds(self, labels: int) -> Floats | None:
         """Return the thresholds asked for, None if the unlabelled rows shall say."""
         if isinstance(self.threshold, str) and self.threshold == "prevalence":
             return None
@@ -245,7 +242,7 @@ class MixMatchClassifier(NetworkClassifier):
             raise InputError("threshold", f"must be one number in [0, 1], or {labels}, got {given}")
         return np.broadcast_to(given, (labels,)).copy()
 
-    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> Floats:
         """Return thresholds that say yes to the wanted share of the pool, label by label."""
         chance = self._answers(pool)
         pairs = zip(chance.T, wanted, strict=True)

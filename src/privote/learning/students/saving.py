@@ -23,7 +23,7 @@ from ..._version import __version__
 from ...errors import InputError
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
-from ..rows import label_probabilities
+from ..rows import Floats, Labels, label_probabilities
 from ..tables import TableEncoder
 from .mixmatch import MixMatchClassifier
 
@@ -80,13 +80,13 @@ class SavedStudent:
     encoder: TableEncoder | None = None
     version: str = __version__
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels); for rows of a table where it was one."""
         if self.encoder is not None:
             X = self.encoder.numbers(X)
         return label_probabilities(self.model, X, len(self.label_names))
 
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+    def predict(self, X: Any) -> Labels:
         """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
         return np.asarray(self.predict_proba(X) >= np.asarray(self.thresholds)).astype(np.int8)
 

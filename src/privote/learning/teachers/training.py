@@ -29,6 +29,7 @@ from ...workers import each, one_thread
 from ..linear import one_class
 from ..rows import (
     Labels,
+    Progress,
     check_labels,
     check_rows,
     count_rows,
@@ -46,7 +47,6 @@ from .ensemble import (
 from .votes import METRICS, best_thresholds
 
 Floats = npt.NDArray[Any]
-Progress = Callable[[int, int], None]
 
 FOLDS = 3
 _AT_ONCE = 4  # parts a worker gets at once from a fast teacher
@@ -141,7 +141,7 @@ def _train_parts(
     part_of: Callable[[int], Part],
     count: int,
     n_jobs: int | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> list[TrainedTeacher]:
     """Return the teachers of all parts, in order; ``part_of(number)`` gives each when due."""
     fast = isinstance(model, LinearTeachers)

@@ -23,12 +23,11 @@ import numpy.typing as npt
 from ...ballots import Ballots, BallotSource
 from ...errors import InputError
 from ...mechanisms import BinaryVoting, Mechanism
-from ...planning import sigma_for
+from ...planning import YES, sigma_for
 from ..rounds import Rows
-from ..rows import count_rows
+from ..rows import Floats, Labels, count_rows
 from .ensemble import Answers, Teachers
 
-Floats = npt.NDArray[np.float64]
 Rule = str | float | npt.ArrayLike
 Votes = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
@@ -37,7 +36,6 @@ RULES = ("prevalence", "tuned")
 METRICS = ("F1", "BAC")
 _MEMORY = 1 << 30
 _LAST = 2**64 - 1
-_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 
 
 def cast(
@@ -89,7 +87,7 @@ def cast(
         return _tops(scores, teachers.prevalence, cube)
 
 
-def best_thresholds(scores: npt.NDArray[Any], Y: npt.NDArray[np.int8], metric: str) -> Floats:
+def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
     """Return the threshold of each label (labels,) at which a figure is best on these records.
 
     Parameters
@@ -276,6 +274,6 @@ def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:
         settings.delta,
         rows if settings.queries is None else settings.queries,
         guarantee="allowance",
-        surprises_per_query=_YES * labels,
+        surprises_per_query=YES * labels,
     )
     return BinaryVoting(sigma=float(f"{min(least, 1.25 * settings.n_teachers):.3g}"))
