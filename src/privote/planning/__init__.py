@@ -7,7 +7,7 @@ On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma
 guarantee.
 """
 
-from .advice import Advice, Chances, advise
+from .advice import Advice, advise
 from .budget import (
     allowance_for,
     check_surprises,
@@ -18,7 +18,7 @@ from .budget import (
 from .counting import COUNTS, QUICK, queries_that_fit, surprises
 from .crowd import YES
 from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
-from .outlook import AGREEMENT, BUSIEST, Outlook
+from .outlook import AGREEMENT, BUSIEST, Chances, Outlook
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for

@@ -39,6 +39,25 @@ _EVERY_COUNT = 10_000  # voters up to which each count has its own chance
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chances:
+    """What to expect where a share ``agreement`` of the voters says yes to a wanted label.
+
+    Attributes
+    ----------
+    agreement
+        The share.
+    missed
+        How often a wanted label is not released.
+    false_alarm
+        How often a label that is not wanted is.
+    """
+
+    agreement: float
+    missed: float
+    false_alarm: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outlook:
     """An electorate as public numbers describe it.
 
@@ -133,14 +152,17 @@ class Outlook:
             np.maximum(np.minimum(allowance / busy, chance), allowance / self.longest)
         )
 
-    def chances(self, mechanism: Mechanism, agreement: float | None = None) -> tuple[float, float]:
+    def chances(self, mechanism: Mechanism, agreement: float | None = None) -> Chances:
         """Return how often a wanted label is missed, and how often an unwanted one is released.
 
         While no voter has run out. For mechanisms that release each label on its own count.
         """
         level = self.level if agreement is None else agreement
-        wanted = self.released(mechanism, level)
-        return 1 - wanted, self.released(mechanism, self.strays(agreement))
+        return Chances(
+            agreement=level,
+            missed=1 - self.released(mechanism, level),
+            false_alarm=self.released(mechanism, self.strays(level)),
+        )
 
     def released(self, mechanism: Mechanism, share: float) -> float:
         """Return how often a label is released if each voter says yes with this chance."""

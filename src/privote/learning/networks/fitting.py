@@ -10,6 +10,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 from skorch.helper import predefined_split
+from skorch.utils import noop
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -98,7 +99,7 @@ def fit_network(
             monitor=monitor,
             patience=settings.patience or settings.n_epochs + 1,
             load_best=validation is not None,
-            sink=_silent,
+            sink=noop,
         )
         callbacks.append(("best", best))
     callbacks.append(("report", _Report(settings.progress, settings.n_epochs)))
@@ -124,7 +125,3 @@ def fit_network(
     network.load_state_dict(net.module_.state_dict())
     names = ["learning_rate", "train_loss"] + ([] if validation is None else ["valid_loss"])
     return {name: [float(value) for value in net.history[:, name]] for name in names}
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""

@@ -186,7 +186,7 @@ class ImageNetwork(NetworkClassifier):
         """Return a network like this one, of which nothing is left open."""
         check_network(self.architecture)
         try:
-            from . import fitting  # noqa: F401
+            from .fitting import fit_network  # noqa: F401
         except ImportError:
             raise missing_extra("deep", "an image network") from None
         fraction("validation", self.validation, "[)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -239,10 +239,4 @@ class LinearTeachers(LabelClassifier):
 
     def solver(self) -> Solver:
         """Return what fits the layers; parameters that make no sense are refused."""
-        return Solver(
-            C=self.C,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            hidden=self.hidden,
-            standardize=self.standardize,
-        )
+        return Solver(**{each.name: getattr(self, each.name) for each in fields(Solver)})

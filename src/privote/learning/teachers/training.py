@@ -13,7 +13,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -27,6 +27,7 @@ from sklearn.exceptions import DataConversionWarning
 from ...errors import InputError, whole
 from ...workers import each, one_thread
 from ..linear import one_class
+from ..networks.architectures import seeded
 from ..rows import (
     Labels,
     Progress,
@@ -248,20 +249,15 @@ def _own_chance(seed: int) -> Iterator[None]:
     A classifier that draws from them would otherwise start where the teacher before it stopped,
     which depends on that teacher's part.
     """
-    torch = sys.modules.get("torch")
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torch_before = None if torch is None else torch.random.get_rng_state()
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
-    if torch is not None:
-        torch.manual_seed(seed)
     try:
-        yield
+        with seeded(seed) if sys.modules.get("torch") else nullcontext():
+            yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
-        if torch is not None:
-            torch.random.set_rng_state(torch_before)
 
 
 def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:
