@@ -29,8 +29,8 @@ from ..mechanisms import Mechanism, mechanism_of
 from .methods import VOTERS
 from .neighbours.labelling import (
     NeighbourAnswers,
-    NeighbourLabelling,
     collected,
+    label_by_neighbours,
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
@@ -260,8 +260,8 @@ class PATEClassifier(LabelClassifier):
             asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
             self.public_rows_, self.release_ = asking.run()
             return None
-        shared |= {"order": public.order, "again": self.queries is not None}
-        found = NeighbourLabelling(ballots=pool, plan=plan, **shared).run()
+        shared["again"] = self.queries is not None
+        found = label_by_neighbours(ballots=pool, plan=plan, order=public.order, **shared)
         self.public_rows_, self.release_ = found.rows, found.release
         return found
 

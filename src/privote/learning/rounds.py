@@ -138,18 +138,14 @@ class PoolLabelling:
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
         paced = wanted is None and kind == "allowance" and self.pool.near is None
         total = len(self.public.order) if wanted is None else int(wanted)
+        mechanism, labels = self.guardian.mechanism, self.pool.labels
         for left in range(self.schedule.rounds, 0, -1):
             size = (total - len(self.asked)) // left
-            if size and not self._round(size, total, self._pace(left) if paced else None):
+            # When to stop, by releases only.
+            pace = Pace(mechanism=mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True)
+            if size and not self._round(size, total, pace if paced else None):
                 break
         return self.asked, self._together(asked=0 if paced else None)
-
-    def _pace(self, left: int) -> Pace:
-        """Return what says when to stop in the first of so many rounds; it reads releases only."""
-        guardian, labels = self.guardian, self.pool.labels
-        return Pace(
-            mechanism=guardian.mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True
-        )
 
     def _round(self, size: int, total: int, pace: Pace | None) -> bool:
         """Ask so many rows; return whether more may be asked."""

@@ -8,17 +8,11 @@ guarantee.
 """
 
 from .advice import Advice, advise
-from .budget import (
-    allowance_for,
-    check_surprises,
-    queries_for,
-    queries_until_out,
-    unanimous_miss,
-)
-from .counting import COUNTS, QUICK, queries_that_fit, surprises
+from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
+from .counting import queries_that_fit
 from .crowd import YES
 from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
-from .outlook import AGREEMENT, BUSIEST, Chances, Outlook
+from .outlook import Outlook
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for
@@ -26,14 +20,9 @@ from .trials import NOT_PRIVATE, Trial, Tuning
 from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
 
 __all__ = [
-    "AGREEMENT",
-    "BUSIEST",
-    "COUNTS",
     "NOT_PRIVATE",
-    "QUICK",
     "YES",
     "Advice",
-    "Chances",
     "Outlook",
     "Pace",
     "Quality",
@@ -42,7 +31,6 @@ __all__ = [
     "advise",
     "allowance_for",
     "by_agreement",
-    "check_surprises",
     "forecast",
     "noise_free",
     "quality",
@@ -52,7 +40,6 @@ __all__ = [
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",
-    "surprises",
     "tau_for",
     "tune_gate",
     "tune_mechanism",

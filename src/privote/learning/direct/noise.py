@@ -124,9 +124,9 @@ class TrainingPlan:
         from dp_accounting import NeighboringRelation
         from dp_accounting.pld import PLDAccountant
 
-        if self.adjacency == "replace":
-            return PLDAccountant(NeighboringRelation.REPLACE_ONE, _INTERVAL)
-        return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, _INTERVAL)
+        known = NeighboringRelation
+        relation = known.REPLACE_ONE if self.adjacency == "replace" else known.ADD_OR_REMOVE_ONE
+        return PLDAccountant(relation, _INTERVAL)
 
     def _event(self, noise_multiplier: float) -> Any:
         import dp_accounting as dp

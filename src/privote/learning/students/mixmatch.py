@@ -212,21 +212,13 @@ class MixMatchClassifier(NetworkClassifier):
         for name in ("weight_decay", "mixup", "unlabelled_weight"):
             if getattr(chosen, name) != 0:
                 positive(name, getattr(chosen, name))
-        strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
+        strong = weak = self.augment  # how rows are changed to learn from, and to guess about
+        if strong is None:
+            amount = {"noise": chosen.noise, "feature_dropout": chosen.feature_dropout}
+            strong = Augment(**amount, flip=self.flip, shift=self.shift)
+            weak = replace(strong, **{name: self.weak * size for name, size in amount.items()})
         settled = {**vars(chosen), "augment": strong, "weak": weak}
         return Recipe(**{**self.get_params(deep=False), **settled})
-
-    def _augmentations(
-        self, noise: float, feature_dropout: float
-    ) -> tuple[Augmentation, Augmentation]:
-        """Return how rows are changed to learn from, and to guess about."""
-        if self.augment is not None:
-            return self.augment, self.augment
-        strong = Augment(
-            noise=noise, feature_dropout=feature_dropout, flip=self.flip, shift=self.shift
-        )
-        less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
-        return strong, replace(strong, **less)
 
     def _given_thresholds(self, labels: int) -> Floats | None:
         """Return the thresholds asked for, None if the unlabelled rows shall say."""
