@@ -54,8 +54,6 @@ class PollPlan:
         is released this far apart, or from the bar, is so in truth.
     interval
         Half the width of the intervals of all options at once, in votes; None without shares.
-    considered
-        How close a race each mechanism that was considered decides half of the time, in votes.
     reason
         Why this one, in one sentence.
     """
@@ -70,7 +68,6 @@ class PollPlan:
     confidence: float
     gap: float
     interval: int | None
-    considered: Mapping[str, float]
     reason: str
 
     @property
@@ -159,7 +156,6 @@ def plan_poll(
         interval=chosen.noise.within(size.options, confidence)
         if shares and isinstance(chosen, NoisyCounts)
         else None,
-        considered=considered,
         reason=_reason(best, considered, mechanism, shares),
     )
 

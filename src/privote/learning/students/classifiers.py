@@ -81,7 +81,7 @@ class LinearStudent(LabelClassifier):
         self.intercept_ = np.zeros(Y.shape[1])
         for place in np.unique(chosen):
             mine = np.flatnonzero(chosen == place)
-            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])[0]
+            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])
             # A label never seen has a bias of minus infinity; a student is not that sure.
             sure = np.log((1 + len(Y)) / 1.0)
             self.coef_[mine], self.intercept_[mine] = weights, np.clip(bias, -sure, sure)
@@ -99,8 +99,8 @@ class LinearStudent(LabelClassifier):
 
 def _loss(C: float, X: Any, Y: Labels, held: npt.NDArray[np.bool_]) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
-    layers = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
-    chance = answer(X[np.flatnonzero(held)], layers).astype(np.float64)
+    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
+    chance = answer(X[np.flatnonzero(held)], layer).astype(np.float64)
     chance = np.clip(chance, _SMALLEST, 1 - _SMALLEST)
     truth = Y[held]
     cells = np.where(truth == 1, np.log(chance), np.log1p(-chance))
@@ -139,7 +139,6 @@ class PartialLabels(LabelClassifier):
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_one)(clone(model), X, column) for column in Y.T
         )
-        self.n_labels_ = Y.shape[1]
         return self
 
     def predict_proba(self, X: Any) -> Floats:

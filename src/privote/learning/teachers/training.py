@@ -133,7 +133,8 @@ def train(
     prevalence = np.stack([_prevalence(labels[mine]) for mine in parts])
     thresholds = None if tune is None else np.stack([each.thresholds for each in teachers])
     if isinstance(model, LinearTeachers):
-        return StackedTeachers([each.layers for each in teachers], sizes, prevalence, thresholds)
+        layers = [each.layer for each in teachers if each.layer is not None]
+        return StackedTeachers(layers, sizes, prevalence, thresholds)
     return SeparateTeachers(teachers, sizes, prevalence, thresholds)
 
 
@@ -184,15 +185,14 @@ def _learn_one(model: Any, part: Part) -> TrainedTeacher:
 def _fitted(model: Any, part: Part) -> TrainedTeacher:
     learnable, constant = one_class(part.Y)
     if isinstance(model, LinearTeachers):
-        layers = model.solver().fit(part.X, part.Y, part.seed)
-        return TrainedTeacher(layers, [], learnable, constant)
+        return TrainedTeacher(model.solver().fit(part.X, part.Y), [], learnable, constant)
     if not learnable.any():
-        return TrainedTeacher([], [], learnable, constant)
+        return TrainedTeacher(None, [], learnable, constant)
     with _own_chance(part.seed), warnings.catch_warnings():
         # One label is a column; that some classifiers would rather have a row is no concern.
         warnings.simplefilter("ignore", DataConversionWarning)
         warnings.filterwarnings("ignore", "Label .* is present in all training examples")
-        return TrainedTeacher([], _models(model, part, learnable), learnable, constant)
+        return TrainedTeacher(None, _models(model, part, learnable), learnable, constant)
 
 
 def _models(
