@@ -157,9 +157,9 @@ class PATEClassifier(LabelClassifier):
         X_public
             Public rows (queries, features): seen by everybody.
         ids, groups
-            (records,) names of the records, or of the people they belong to; a person's records
-            then reach one teacher, or are one neighbour, and the promise is for persons. Without
-            names a record is its row. ``release_.protects`` says which change is covered.
+            (records,) names of the records, or of the people they belong to. Rows of one name reach
+            one teacher, or are one neighbour; with groups the promise is for persons. Without names
+            a record is its row. ``release_.protects`` says which change is covered.
         classes
             Needed if y has one axis: the classes there are. They are public, so they must not be
             read off private records.

@@ -284,3 +284,24 @@ def test_one_share_is_asked_once_and_in_rounds():
     model.fit(X, Y, PUBLIC, seed=0)
     assert model.shares_ is None
     assert np.unique(model.public_rows_).size == len(model.public_rows_) == POOL
+
+
+@pytest.mark.parametrize("settings", [{}, {"share": 0.05}])
+def test_rows_of_one_id_are_one_neighbour(settings, tmp_path):
+    """A record may have several rows: as voters of their own they would have its budget each."""
+    ids = [f"record {row // 2}" for row in range(RECORDS)]
+    model = pate(**settings).fit(X, Y, PUBLIC, ids=ids, seed=0)
+    assert model.release_.voters == RECORDS // 2
+    assert "a record" in model.release_.protects
+    same = pate(**settings).fit(X, Y, PUBLIC, groups=ids, seed=0)
+    np.testing.assert_array_equal(model.release_.labels, same.release_.labels)
+    # A ledger knows them by different names, and again.
+    again = {"ids": ids, "ledger": tmp_path / "l.ledger", "electorate": "ward", "seed": 0}
+    assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).release_.voters == RECORDS // 2
+
+
+def test_ids_that_are_all_different_change_nothing():
+    plain = pate(share=0.05).fit(X, Y, PUBLIC, seed=0)
+    named = pate(share=0.05).fit(X, Y, PUBLIC, seed=0, ids=[f"r{n}" for n in range(RECORDS)])
+    assert named.release_.voters == RECORDS
+    np.testing.assert_array_equal(named.release_.labels, plain.release_.labels)

@@ -208,8 +208,10 @@ def neighbour_voters(
 
     ``settings`` are those of :class:`privote.learning.PATEClassifier`.
     """
-    check_groups(who.ids, X.shape[0], "ids")
-    names, _ = check_groups(who.groups, X.shape[0])
+    groups, (records, _) = who.groups, check_groups(who.ids, X.shape[0], "ids")
+    if groups is None and records is not None and len(records) < X.shape[0]:
+        groups = who.ids  # rows of one name are one record, so one voter
+    names, _ = check_groups(groups, X.shape[0])
     voters = X.shape[0] if names is None else len(names)  # how many records persons have is private
     share, mechanism, plan = settings.share, settings.mechanism, None
     if share is None and can_balance(mechanism, settings.guarantee, voters):
@@ -237,7 +239,7 @@ def neighbour_voters(
         metric=settings.metric,
         radius="query",
         embedding=settings.embedding,
-        groups=who.groups,
+        groups=groups,
     )
     # Noise that suits the neighbours to be expected with one share.
     return near, mechanism or _voting(max(1.0, share * voters / 5)), plan
