@@ -80,10 +80,9 @@ def test_a_label_of_one_class_is_a_constant() -> None:
         LogisticRegression().fit(X, Y.sum(axis=1)),
         LogisticRegression().fit(X, Y[:, 0] + 1),
         OneVsRestClassifier(LogisticRegression()),
-        LinearTeachers(hidden=3).fit(X, Y),
         object(),
     ],
-    ids=["softmax", "classes 1 and 2", "not fitted", "tanh", "no model"],
+    ids=["softmax", "classes 1 and 2", "not fitted", "no model"],
 )
 def test_estimators_refused(estimator: Any) -> None:
     with pytest.raises(InputError):

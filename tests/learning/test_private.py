@@ -15,7 +15,8 @@ import privote as pv
 from privote.datasets import load_patients
 from privote.errors import InputError, PrivoteWarning
 from privote.learning import PrivateClassifier
-from privote.learning.private import is_table, matching
+from privote.learning.private import is_table
+from privote.learning.rows import matching
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5}
 

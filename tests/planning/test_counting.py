@@ -18,7 +18,7 @@ from privote.accounting import ptr
 from privote.accounting.renyi import check_orders
 from privote.ballots import Ballots, SparseBallots
 from privote.guardian.consensus import Levels
-from privote.planning.counting import _last
+from privote.planning.counting import _last, surprises
 from privote.planning.solve import FewOrders
 
 DELTA = 1e-5
@@ -215,7 +215,7 @@ def test_missing_votes_are_counted_as_the_mechanism_counts_them() -> None:
 def test_a_baseline_that_agrees_costs_nothing() -> None:
     votes = votes_of(60)
     mechanism, guess = pv.BinaryVoting(sigma=5.0), votes.mean(axis=1) > 0.5
-    busiest, cast = planning.surprises(mechanism, Ballots.of(votes), guess)
+    busiest, cast = surprises(mechanism, Ballots.of(votes), guess)
     departs = (votes != guess[:, None]).sum(axis=2)
     assert (busiest == departs.cumsum(axis=0).max(axis=1)).all()
     assert (cast == departs.sum(axis=0)).all()

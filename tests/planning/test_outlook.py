@@ -74,7 +74,7 @@ def test_chances_are_those_of_drawn_votes(voters: int) -> None:
     rng = np.random.default_rng(1)
     for share, expected in zip(
         (0.6, there.strays()),
-        (1 - there.chances(mechanism)[0], there.chances(mechanism)[1]),
+        (1 - there.chances(mechanism).missed, there.chances(mechanism).false_alarm),
         strict=True,
     ):
         counts = rng.binomial(voters, share, 4000)

@@ -169,7 +169,7 @@ def test_who_has_run_out_counts_as_the_baseline() -> None:
         mechanism=mechanism, voters=7, labels=3, epsilon=99.0, delta=1e-5, allowance=6, seed=0
     )
     release.answer(votes)
-    blocks = list(counted(mechanism, ballots, guess, 6))
+    blocks = [block for block, _ in counted(mechanism, ballots, guess, 6)]
     left = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
     assert (left.sum(axis=(0, 2)) == release.sealed.spent).all()
     assert (left != votes).any()

@@ -210,19 +210,6 @@ def test_choose_takes_the_most_answers_that_are_still_good() -> None:
     assert tuned(trial(1, 9, math.nan, math.nan, answered=0.0)).chosen is None
 
 
-def test_the_front_is_what_nothing_beats(votes: npt.NDArray[np.bool_]) -> None:
-    found = planning.tune_gate(votes, mechanism=BINARY, **BUDGET)
-    worth = {id(t): t.labels_answered("allowance", 3) for t in found.trials}
-    for each in found.trials:
-        beaten = worth[id(each)] == 0 or any(
-            worth[id(other)] >= worth[id(each)]
-            and other.quality.wrong <= each.quality.wrong
-            and other is not each
-            for other in found.trials
-        )
-        assert (each in found.front) != beaten
-
-
 # -- tau and the gate -----------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from ..errors import PrivoteWarning
 from ..sheets import ODD, YesNo, is_gap
+from .rows import Floats
 
 Features = npt.NDArray[np.float32]
 
@@ -98,7 +99,7 @@ class _Number(Column):
         array = np.array([self.middle if value is None else value for value in values], np.float64)
         return self._standard(array)[:, None]
 
-    def _standard(self, array: npt.NDArray[np.float64]) -> Features:
+    def _standard(self, array: Floats) -> Features:
         clipped = np.clip(array, self.low, self.high)
         return np.asarray((clipped - self.mean) / self.scale, np.float32)
 

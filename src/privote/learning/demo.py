@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,16 @@ from ..errors import BudgetError, PrivoteWarning, positive, whole
 from ..labelling import label
 from ..mechanisms import Mechanism, PowersetVoting, TauVoting
 from ..planning import Advice, advise, sigma_for
+from .jobs import FIGURES
+from .methods import AUTO
 from .private import PrivateClassifier
+from .rows import Labels
 from .students.classifiers import LinearStudent
 from .tables import TableEncoder
 
-FIGURES = ("ACC", "BAC", "AUC", "MAP")
 YES = 0.1  # public: about two of 22 labels are present in such a report
+NO, OPEN = "always no", "not private"
+MODELS = (NO, OPEN, AUTO, "gradients", "moments", "neighbours", "teachers")
 MOST_LABELS = 4  # to which ballots are cut for Powerset
 # Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
 Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
@@ -79,7 +82,7 @@ class Outcome:
     truth: npt.NDArray[np.bool_]
     advice: Advice
     rows: list[dict[str, Any]] = field(default_factory=list)
-    labels: dict[tuple[str, str], npt.NDArray[np.int8]] = field(default_factory=dict)
+    labels: dict[tuple[str, str], Labels] = field(default_factory=dict)
     sealed: dict[str, float] = field(default_factory=dict)
     table: tuple[MultiLabelData, MultiLabelData, MultiLabelData] | None = None
     models: list[dict[str, Any]] = field(default_factory=list)
@@ -91,7 +94,14 @@ def run_demo(request: Request, telling: Telling) -> Outcome:
     with telling("1/4  reading real votes, and asking what suits them: public numbers only", None):
         given = load_teacher_votes()
         votes, truth = given.votes[: request.queries], given.truth[: request.queries]
-        advice = _advised(request, votes.shape[1], votes.shape[2])
+        advice = advise(
+            voters=votes.shape[1],
+            labels=votes.shape[2],
+            epsilon=request.epsilon,
+            delta=request.delta,
+            queries=request.queries,
+            yes=YES,
+        )
         outcome = Outcome(request=request, votes=votes, truth=truth, advice=advice)
     ways = _ways(outcome)
     with telling("2/4  releasing labels: as advised, and in other ways", len(ways)) as tick:
@@ -99,24 +109,13 @@ def run_demo(request: Request, telling: Telling) -> Outcome:
             tick(place)
             _release(outcome, how, mechanism, guarantee, place)
     with telling(f"3/4  making up {request.records:,} visits of patients", None):
-        outcome.table = _patients(request.records)
-    jobs = _models(outcome)
-    with telling("4/4  training models on them, by default and otherwise", len(jobs)) as tick:
-        for place, job in enumerate(jobs):
+        sides = load_patients(request.records).split()  # no patient is on two of them
+        outcome.table = sides.private, sides.public, sides.test
+    with telling("4/4  training models on them, by default and otherwise", len(MODELS)) as tick:
+        for place, name in enumerate(MODELS):
             tick(place)
-            outcome.models.append(job())
+            outcome.models.append(_model(outcome, name, *outcome.table))
     return outcome
-
-
-def _advised(request: Request, voters: int, labels: int) -> Advice:
-    return advise(
-        voters=voters,
-        labels=labels,
-        epsilon=request.epsilon,
-        delta=request.delta,
-        queries=request.queries,
-        yes=YES,
-    )
 
 
 def _ways(outcome: Outcome) -> list[tuple[str, Mechanism, str]]:
@@ -189,61 +188,33 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
         }
 
 
-def _patients(records: int) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData]:
-    """Return private, public and test visits; no patient is on two sides."""
-    sides = load_patients(records).split()
-    return sides.private, sides.public, sides.test
-
-
-def _models(outcome: Outcome) -> list[Callable[[], dict[str, Any]]]:
-    """Return what makes one row a model."""
-    return [
-        partial(_always_no, outcome),
-        partial(_without_privacy, outcome),
-        *(
-            partial(_private, outcome, method)
-            for method in ("auto", "gradients", "moments", "neighbours", "teachers")
-        ),
-    ]
-
-
-def _row(name: str, truth: Any, chance: Any, said: Any, **facts: Any) -> dict[str, Any]:
-    found = metrics.multilabel(truth, chance, said)
-    return {"model": name, "epsilon": None, **facts} | {x: found[x] for x in FIGURES}
-
-
-def _always_no(outcome: Outcome) -> dict[str, Any]:
-    assert outcome.table is not None
-    truth = outcome.table[2].Y
-    no = np.zeros(truth.shape)
-    return _row("always no", truth, no, no.astype(np.int8))
-
-
-def _without_privacy(outcome: Outcome) -> dict[str, Any]:
-    assert outcome.table is not None
-    private, public, test = outcome.table
-    encoder = TableEncoder().fit(public.X)
-    model = LinearStudent().fit(encoder.numbers(private.X), private.Y)
-    rows = encoder.numbers(test.X)
-    return _row("not private", test.Y, model.predict_proba(rows), model.predict(rows))
-
-
-def _private(outcome: Outcome, method: str) -> dict[str, Any]:
-    assert outcome.table is not None
-    private, public, test = outcome.table
-    request = outcome.request
-    model = PrivateClassifier(method, request.epsilon, request.delta)
-    with warnings.catch_warnings():  # of methods that were not advised, the figures say it
-        if method != "auto":
-            warnings.simplefilter("ignore", PrivoteWarning)
-        model.fit(private.X, private.Y, public.X, groups=private.groups, seed=request.seed)
-    name = method
-    if method == "auto":
-        outcome.chosen, name = model, f"by default ({model.method_})"
-    return _row(
-        name,
-        test.Y,
-        model.predict_proba(test.X),
-        model.predict(test.X),
-        epsilon=model.privacy_["epsilon"],
-    )
+def _model(
+    outcome: Outcome,
+    name: str,
+    private: MultiLabelData,
+    public: MultiLabelData,
+    test: MultiLabelData,
+) -> dict[str, Any]:
+    """Return one row: how good this model of the table is on the test rows."""
+    epsilon = None
+    if name == NO:
+        chance = np.zeros(test.Y.shape)
+        said = chance.astype(np.int8)
+    elif name == OPEN:
+        encoder = TableEncoder().fit(public.X)
+        plain = LinearStudent().fit(encoder.numbers(private.X), private.Y)
+        rows = encoder.numbers(test.X)
+        chance, said = plain.predict_proba(rows), plain.predict(rows)
+    else:
+        model = PrivateClassifier(name, outcome.request.epsilon, outcome.request.delta)
+        with warnings.catch_warnings():  # of methods that were not advised, the figures say it
+            if name != AUTO:
+                warnings.simplefilter("ignore", PrivoteWarning)
+            seed = outcome.request.seed
+            model.fit(private.X, private.Y, public.X, groups=private.groups, seed=seed)
+        if name == AUTO:
+            outcome.chosen, name = model, f"by default ({model.method_})"
+        chance, said = model.predict_proba(test.X), model.predict(test.X)
+        epsilon = model.privacy_["epsilon"]
+    found = metrics.multilabel(test.Y, chance, said)
+    return {"model": name, "epsilon": epsilon} | {figure: found[figure] for figure in FIGURES}

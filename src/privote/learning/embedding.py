@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from ..errors import InputError
-from .rows import deviations
+from .rows import Floats, deviations
 
 Map = Callable[[Any], Any]
 
@@ -244,6 +243,6 @@ def _check_rowwise(mapping: Map, apart: Map, X_public: Any) -> None:
             )
 
 
-def _dense(rows: Any) -> npt.NDArray[np.float64]:
+def _dense(rows: Any) -> Floats:
     whole = rows.toarray() if sparse.issparse(rows) else rows
     return np.asarray(whole, dtype=np.float64)

@@ -14,12 +14,15 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, tables
 from ..datasets import open as open_data
+from ..datasets.landmarks import Landmarks
 from ..drafts import Draft, Promise
 from ..errors import InputError
 from ..release import Release
-from .methods import AUTO, METHODS, expected
+from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
+from .networks.image import ImageNetwork
 from .private import PrivateClassifier
+from .students.mixmatch import MixMatchClassifier
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 SCENE_SIDE = 16  # pixels
@@ -70,14 +73,8 @@ class Job:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.method not in (AUTO, *METHODS):
-            rule = f"must be one of {', '.join((AUTO, *METHODS))}"
-            raise InputError("method", rule, self.method)
-        if self.method != AUTO:
-            given = [*self.settings, *(["electorate"] if self.electorate is not None else [])]
-            for name in given:
-                if name not in METHODS[self.method]:
-                    raise InputError(name, f"cannot be given with `method={self.method}`")
+        named = [] if self.electorate is None else ["electorate"]
+        check_method(self.method, [*self.settings, *named])
         for name, known in (("teacher", TEACHERS), ("student", STUDENTS)):
             if self.settings.get(name, known[0]) not in known:
                 raise InputError(name, f"must be one of {', '.join(known)}", self.settings[name])
@@ -335,8 +332,6 @@ def _embedded(
         shape = (-1, 1, SCENE_SIDE, SCENE_SIDE)
         private, public, test = (replace(side, X=side.X.reshape(shape)) for side in sides)
     elif private.name == "scenes":
-        from ..datasets.landmarks import Landmarks
-
         landmarks = Landmarks().fit(public.X)
         private, public, test = (replace(side, X=landmarks.transform(side.X)) for side in sides)
     return private, public, test
@@ -363,18 +358,8 @@ def _is_arrays(path: str | Path) -> bool:
 def _named_model(kind: str) -> Any:
     """Return a network, or a semi-supervised student; None for what is linear."""
     if kind in IMAGE_NETWORKS:
-        return _image_network(kind)
-    if kind != "mixmatch":
-        return None
-    from .students.mixmatch import MixMatchClassifier
-
-    return MixMatchClassifier()
-
-
-def _image_network(name: str) -> Any:
-    from .networks.image import ImageNetwork
-
-    return ImageNetwork(name)
+        return ImageNetwork(kind)
+    return MixMatchClassifier() if kind == "mixmatch" else None
 
 
 def _rows(data: MultiLabelData) -> Any:

@@ -1,4 +1,4 @@
-"""Linear models, and networks with one hidden layer, of all labels at once.
+"""Linear models of all labels at once.
 
 The loss is scikit-learn's: the sum of log-losses plus |w|^2 / (2 C), the intercept not penalised.
 The best weights are a combination of the records, w = X' a (representer theorem), so the search
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,61 +49,39 @@ class Solver:
     C: float = 1.0
     tol: float = 1e-3
     max_iter: int = 100
-    hidden: int | None = None
     standardize: bool = False
 
     def __post_init__(self) -> None:
         positive("C", self.C)
         positive("tol", self.tol)
         whole("max_iter", self.max_iter)
-        if self.hidden is not None:
-            whole("hidden", self.hidden)
 
-    def fit(self, X: Any, Y: Labels, seed: int = 0) -> list[Layer]:
-        """Return the layers fitted to checked rows and labels; there may be no rows.
+    def fit(self, X: Any, Y: Labels) -> Layer:
+        """Return weights and biases fitted to checked rows and labels; there may be no rows.
 
-        Labels with one class get weights of zero and a constant bias. ``seed`` is for the first
-        weights of a network; a linear model has nothing random.
+        Labels with one class get weights of zero and a constant bias.
         """
         learnable, constant = one_class(Y)
-        scale = None
-        if self.standardize and learnable.any():
-            spread = deviations(X)[1]
-            scale = np.where(spread > 0, spread, 1).astype(X.dtype)
-        layers = self._learn(X if scale is None else _divided(X, scale), Y[:, learnable], seed)
-        if scale is not None:
-            layers[0] = (layers[0][0] / scale, layers[0][1])
-        weights = np.zeros((Y.shape[1], layers[-1][0].shape[1]), X.dtype)
+        weights = np.zeros((Y.shape[1], X.shape[1]), X.dtype)
         with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
             bias = np.log(constant / (1 - constant)).astype(X.dtype)
-        weights[learnable], bias[learnable] = layers[-1]
-        return [*layers[:-1], (weights, bias)]
-
-    def _learn(self, X: Any, Y: Labels, seed: int) -> list[Layer]:
-        """Return the layers for labels that all have both classes; there may be none of them."""
-        how: dict[str, Any] = {
-            "C": float(self.C),
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-        }
-        sizes = [X.shape[1], *([] if self.hidden is None else [int(self.hidden)]), Y.shape[1]]
-        if not Y.shape[1]:
-            return [
-                (np.zeros((outputs, inputs), X.dtype), np.zeros(outputs, X.dtype))
-                for inputs, outputs in pairwise(sizes)
-            ]
-        if self.hidden is None:
-            return [fit_logistic(X, Y, **how)]
-        return fit_perceptron(X, Y, hidden=sizes[1], seed=seed, **how)
+        if not learnable.any():
+            return weights, bias
+        scale = np.ones(X.shape[1], X.dtype)
+        if self.standardize:
+            spread = deviations(X)[1]
+            scale = np.where(spread > 0, spread, 1).astype(X.dtype)
+            X = _divided(X, scale)
+        weights[learnable], bias[learnable] = fit_logistic(
+            X, Y[:, learnable], C=float(self.C), tol=float(self.tol), max_iter=int(self.max_iter)
+        )
+        return weights / scale, bias
 
 
-def answer(X: Any, layers: list[Layer]) -> Floats:
+def answer(X: Any, layer: Layer) -> Floats:
     """Return probabilities (rows, labels)."""
-    values = X
-    for weights, bias in layers[:-1]:
-        values = np.tanh(np.asarray(values @ weights.T) + bias)
-    weights, bias = layers[-1]
-    return np.asarray(expit(np.asarray(values @ weights.T) + bias))
+    weights, bias = layer
+    return np.asarray(expit(np.asarray(X @ weights.T) + bias))
 
 
 def one_class(Y: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
@@ -124,7 +101,7 @@ def _divided(X: Any, scale: Floats) -> Any:
 
 
 def fit_logistic(
-    X: Any, Y: npt.NDArray[np.int8], *, C: float, tol: float, max_iter: int
+    X: Any, Y: Labels, *, C: float, tol: float, max_iter: int
 ) -> tuple[Floats, Floats]:
     """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
 
@@ -313,78 +290,3 @@ def _dots(a: Floats, b: Floats) -> Doubles:
 def _sums(a: Floats) -> Doubles:
     """Return the sums of rows."""
     return np.asarray(a @ np.ones(a.shape[1], a.dtype), np.float64)
-
-
-def fit_perceptron(
-    X: Any,
-    Y: npt.NDArray[np.int8],
-    *,
-    hidden: int,
-    C: float,
-    tol: float,
-    max_iter: int,
-    seed: int,
-) -> list[Layer]:
-    """Fit a network: tanh units, then one logistic unit per label.
-
-    The loss is the sum of log-losses plus the squared weights of both layers / (2 C); scipy's
-    L-BFGS goes through all records at each step, so only the start is random.
-
-    Parameters are those of :func:`fit_logistic`, with ``tol`` per record; and how many ``hidden``
-    units, whose first weights ``seed`` draws.
-    """
-    # Imported here because it takes a second that other uses of the package should not pay.
-    from scipy.optimize import minimize
-
-    truth = (Y == 1).astype(X.dtype)
-    known = (Y >= 0).astype(X.dtype)
-    sizes = (X.shape[1], hidden, Y.shape[1])
-
-    def loss(flat: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        (W, b), (V, c) = layers = _layers(flat.astype(X.dtype), sizes)
-        units = np.tanh(np.asarray(X @ W.T) + b)
-        margins = units @ V.T + c
-        chance = 0.5 + 0.5 * np.tanh(0.5 * margins)
-        losses = known * (np.logaddexp(0, margins) - truth * margins)
-        wrong = known * (chance - truth)
-        inner = (wrong @ V) * (1 - units**2)
-        slopes = [
-            np.asarray((X.T @ inner).T),
-            inner.sum(axis=0),
-            wrong.T @ units,
-            wrong.sum(axis=0),
-        ]
-        total = float(losses.sum(dtype=np.float64))
-        for place, (weights, _) in enumerate(layers):
-            total += float(np.vdot(weights, weights)) / (2 * C)
-            slopes[2 * place] = slopes[2 * place] + weights / C
-        return total, np.concatenate([slope.ravel() for slope in slopes]).astype(np.float64)
-
-    best = minimize(
-        loss,
-        _start(sizes, seed),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "gtol": tol * len(Y)},
-    )
-    return _layers(best.x.astype(X.dtype), sizes)
-
-
-def _start(sizes: tuple[int, int, int], seed: int) -> npt.NDArray[np.float64]:
-    """Return random weights (Glorot & Bengio 2010) and zero biases, flat."""
-    random = np.random.default_rng(seed)
-    parts = []
-    for inputs, outputs in pairwise(sizes):
-        reach = np.sqrt(6 / (inputs + outputs))
-        parts += [random.uniform(-reach, reach, inputs * outputs), np.zeros(outputs)]
-    return np.concatenate(parts)
-
-
-def _layers(flat: Floats, sizes: tuple[int, int, int]) -> list[Layer]:
-    """Return views of both layers' weights and biases."""
-    layers, place = [], 0
-    for inputs, outputs in pairwise(sizes):
-        middle, end = place + inputs * outputs, place + (inputs + 1) * outputs
-        layers.append((flat[place:middle].reshape(outputs, inputs), flat[middle:end]))
-        place = end
-    return layers

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..accounting.renyi import check_delta, rounded_up
 from ..errors import InputError, finite, positive, whole
-from ..planning import Advice, advise
+from ..planning import YES, Advice, advise
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
@@ -42,7 +42,6 @@ MEASURED = (
 
 _EACH = 15  # records of a teacher, at least
 _FEWEST, _MOST = 10, 500  # teachers
-_YES = 0.1  # the share of labels that are present, unless told
 # Students learn more from many rows than from clean ones: false labels fall on all of them alike.
 _ALARM = 0.1
 
@@ -112,6 +111,15 @@ class Choice:
     doubts: tuple[str, ...] = field(default=())
 
 
+def check_method(method: str, settings: Collection[str]) -> None:
+    """Refuse a method that is not known, or that does not take one of these settings."""
+    if method not in (AUTO, *METHODS):
+        raise InputError("method", f"must be one of {', '.join((AUTO, *METHODS))}", method)
+    for name in () if method == AUTO else settings:
+        if name not in METHODS[method]:
+            raise InputError(name, f"cannot be given with `method={method}`")
+
+
 def choose(
     method: str, numbers: Numbers, *, settings: Collection[str] = (), images: bool = False
 ) -> Choice:
@@ -128,12 +136,8 @@ def choose(
     images
         Whether rows are images, which only votes and networks look at.
     """
-    if method not in (AUTO, *METHODS):
-        raise InputError("method", f"must be one of {', '.join((AUTO, *METHODS))}", method)
+    check_method(method, settings)
     if method != AUTO:
-        for name in settings:
-            if name not in METHODS[method]:
-                raise InputError(name, f"cannot be given with `method={method}`")
         if not numbers.public and method in (*VOTERS, "moments"):
             what = "voters label" if method in VOTERS else "tell how features go together"
             raise InputError(
@@ -230,7 +234,7 @@ def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:
             epsilon=numbers.epsilon,
             delta=numbers.delta,
             queries=asked.get("queries") or numbers.public,
-            yes=numbers.yes or _YES,
+            yes=numbers.yes or YES,
             false_alarm=_ALARM,
         )
         if advice.good and advice.queries == advice.asked:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -25,26 +26,27 @@ from ..guardian import Guardian
 from ..labelling import warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
+from .methods import VOTERS
 from .neighbours.labelling import (
     NeighbourAnswers,
-    NeighbourLabelling,
     collected,
+    label_by_neighbours,
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
 from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
-from .rows import LabelClassifier, check_labels, label_probabilities
+from .rows import Floats, LabelClassifier, Labels, check_labels, label_probabilities
 from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
 from .teachers.votes import TeacherPool, cast, for_teachers
 from .voters import VoterNames
 
-VOTERS = ("teachers", "neighbours")
 Progress = Callable[[str, int, int], None]
 Voters = tuple[Any, Mechanism, NeighbourPlan | None]  # ballots, how they count, how to ask them
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(LabelClassifier):
     """Learn from private data through private votes on public data.
 
@@ -108,44 +110,24 @@ class PATEClassifier(LabelClassifier):
         (labels,) numbers of the labels, or the classes where y had one column.
     """
 
-    def __init__(
-        self,
-        teacher: Any = None,
-        student: Any = None,
-        *,
-        n_teachers: int = 50,
-        mechanism: Mechanism | None = None,
-        voters: str = "teachers",
-        threshold: Any = "prevalence",
-        epsilon: float = 8.0,
-        delta: float = 1e-6,
-        guarantee: str = "allowance",
-        rounds: int = 1,
-        choose: str = "random",
-        queries: int | None = None,
-        share: float | None = None,
-        metric: str = "cosine",
-        embedding: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.n_teachers = n_teachers
-        self.mechanism = mechanism
-        self.voters = voters
-        self.threshold = threshold
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.rounds = rounds
-        self.choose = choose
-        self.queries = queries
-        self.share = share
-        self.metric = metric
-        self.embedding = embedding
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    teacher: Any = None
+    student: Any = None
+    _: KW_ONLY
+    n_teachers: int = 50
+    mechanism: Mechanism | None = None
+    voters: str = "teachers"
+    threshold: Any = "prevalence"
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    guarantee: str = "allowance"
+    rounds: int = 1
+    choose: str = "random"
+    queries: int | None = None
+    share: float | None = None
+    metric: str = "cosine"
+    embedding: Any = None
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def fit(
         self,
@@ -175,9 +157,9 @@ class PATEClassifier(LabelClassifier):
         X_public
             Public rows (queries, features): seen by everybody.
         ids, groups
-            (records,) names of the records, or of the people they belong to; a person's records
-            then reach one teacher, or are one neighbour, and the promise is for persons. Without
-            names a record is its row. ``release_.protects`` says which change is covered.
+            (records,) names of the records, or of the people they belong to. Rows of one name reach
+            one teacher, or are one neighbour; with groups the promise is for persons. Without names
+            a record is its row. ``release_.protects`` says which change is covered.
         classes
             Needed if y has one axis: the classes there are. They are public, so they must not be
             read off private records.
@@ -278,8 +260,8 @@ class PATEClassifier(LabelClassifier):
             asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
             self.public_rows_, self.release_ = asking.run()
             return None
-        shared |= {"order": public.order, "again": self.queries is not None}
-        found = NeighbourLabelling(ballots=pool, plan=plan, **shared).run()
+        shared["again"] = self.queries is not None
+        found = label_by_neighbours(ballots=pool, plan=plan, order=public.order, **shared)
         self.public_rows_, self.release_ = found.rows, found.release
         return found
 
@@ -309,7 +291,7 @@ class PATEClassifier(LabelClassifier):
         check_is_fitted(self, "release_")
         return self.release_.facts()
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
         check_is_fitted(self, "student_")
         chance = label_probabilities(self.student_, _check_rows(self, X), self._columns)
@@ -333,9 +315,7 @@ class PATEClassifier(LabelClassifier):
         tags.classifier_tags.multi_class = True
         return tags
 
-    def _voters(
-        self, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames, say: Progress
-    ) -> Voters:
+    def _voters(self, X: Any, Y: Labels, X_public: Any, who: VoterNames, say: Progress) -> Voters:
         """Return ballots on the public pool, the mechanism to count them with, and any plan."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
@@ -363,9 +343,7 @@ class PATEClassifier(LabelClassifier):
         mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
         return TeacherPool(votes, mechanism.most_ones), mechanism, None
 
-    def _check_private(
-        self, X: Any, y: Any, classes: Sequence[Any] | None
-    ) -> tuple[Any, npt.NDArray[np.int8]]:
+    def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
 
         What is released has the shape that ``classes`` and the axes of y say, never its values.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -25,17 +26,35 @@ from ..errors import InputError, PrivoteWarning
 from ..ledger import Budget
 from ..planning import yes_share
 from ..release import Release
+from .direct.dpsgd import DPSGDClassifier
+from .direct.gradients import DPLinear
+from .direct.moments import DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
-from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
+from .rows import (
+    Floats,
+    LabelClassifier,
+    Labels,
+    check_groups,
+    check_labels,
+    count_rows,
+    label_probabilities,
+    matching,
+)
 from .tables import TableEncoder
 from .teachers.votes import for_teachers
 
-Floats = npt.NDArray[np.float64]
+Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
+_DIRECT: Mapping[str, Any] = {
+    "gradients": DPLinear,
+    "moments": DPMoments,
+    "dpsgd": DPSGDClassifier,
+}
 _MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
 
 
+@dataclass(eq=False, repr=False)
 class PrivateClassifier(LabelClassifier):
     """Learn many labels from private records, by the method that suits them.
 
@@ -83,27 +102,13 @@ class PrivateClassifier(LabelClassifier):
         (labels,) what they are called.
     """
 
-    promise_: Promise
-    release_: Release | None
-    public_rows_: npt.NDArray[np.int64] | None
-    shares_: Floats | None
-
-    def __init__(
-        self,
-        method: str = "auto",
-        epsilon: float = 8.0,
-        delta: float = 1e-6,
-        *,
-        yes: float | None = None,
-        settings: Mapping[str, Any] | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.yes = yes
-        self.settings = settings
-        self.random_state = random_state
+    method: str = "auto"
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    yes: float | None = None
+    settings: Mapping[str, Any] | None = None
+    random_state: Any = 0
 
     def fit(
         self,
@@ -167,17 +172,17 @@ class PrivateClassifier(LabelClassifier):
         Budget(epsilon=self.epsilon, delta=self.delta).warn(numbers.records)
         for doubt in chosen.doubts:
             _warn(doubt)
+        self.method_, self.numbers_ = chosen.method, numbers
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
         account |= {"consumer": consumer, "progress": progress}
         if chosen.method in VOTERS:
             account |= {"electorate": electorate, "seed": seed, "resume": resume}
             account["draft"] = draft
-            self._by_votes(chosen, asked, numbers, X, Y, X_public, account)
+            self._by_votes(chosen, asked, (X, Y, X_public), account)
         elif resume:
             raise InputError("resume", f"cannot be given with `method={chosen.method}`")
         else:
-            self._directly(chosen, asked, numbers, X, Y, X_public, seed, account)
-        self.method_, self.numbers_ = chosen.method, numbers
+            self._directly(chosen, asked, (X, Y, X_public), account, seed)
         self.classes_ = np.arange(Y.shape[1])
         return self
 
@@ -197,7 +202,7 @@ class PrivateClassifier(LabelClassifier):
 
     def _numbers(
         self, records: Any, labels: Any, public: Any, ids: Any, groups: Any
-    ) -> tuple[Any, npt.NDArray[np.int8], Any, Any, Any]:
+    ) -> tuple[Any, Labels, Any, Any, Any]:
         """Return rows and labels as numbers, and names; all that can be wrong is refused here."""
         named = _is_names(labels)
         if not (named or is_table(records)):
@@ -228,34 +233,28 @@ class PrivateClassifier(LabelClassifier):
         X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
         return X, Y, X_public, ids, groups
 
-    def _embedding(self, X_public: Any, numbers: Numbers, *, voters: bool) -> str | None:
+    def _embedding(self, X_public: Any, *, voters: bool) -> str | None:
         """Return the embedding that public numbers choose; images are looked at as they are."""
         if len(X_public.shape) != 2 or isinstance(X_public, Images):
             return None
-        of = (numbers.records, numbers.labels, numbers.epsilon)
+        of = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
         return embedding_for(X_public, *of, scaled=voters or self.encoder_ is not None)
 
     def _by_votes(
-        self,
-        chosen: Choice,
-        asked: dict[str, Any],
-        numbers: Numbers,
-        X: Any,
-        Y: npt.NDArray[np.int8],
-        X_public: Any,
-        account: dict[str, Any],
+        self, chosen: Choice, asked: dict[str, Any], given: Given, account: dict[str, Any]
     ) -> None:
+        X, Y, X_public = given
         reasons = list(chosen.reasons)
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
         rule = asked.pop("embedding", None if own else AUTO)
         if isinstance(rule, str) and rule == AUTO:
-            rule = self._embedding(X_public, numbers, voters=True)
+            rule = self._embedding(X_public, voters=True)
         mapping = fit_embedding(rule, X_public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
-            advice = advise_teachers(numbers, asked)
+            advice = advise_teachers(self.numbers_, asked)
             asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
             asked["guarantee"] = advice.guarantee
             reasons += [
@@ -279,8 +278,9 @@ class PrivateClassifier(LabelClassifier):
         if callable(account["draft"]):
             account["draft"] = account["draft"]()
         pate.fit(embed(mapping, X), Y, seen, **account)
-        self.release_ = self.promise_ = pate.release_
-        self.public_rows_ = pate.public_rows_
+        self.promise_: Promise = pate.release_
+        self.release_: Release | None = pate.release_
+        self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
         self.student_ = pate.student_
         if mapping is not None:
             self.student_ = Student(mapping, pate.student_, Y.shape[1])
@@ -289,27 +289,24 @@ class PrivateClassifier(LabelClassifier):
         if chosen.method == "teachers":
             voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
             share = yes_share(pate.release_, voting)
-        self.shares_, self.thresholds_ = share, matching(chance, share)
+        self.shares_: Floats | None = share
+        self.thresholds_ = matching(chance, share)
         self.reasons_ = tuple(reasons)
 
     def _directly(
         self,
         chosen: Choice,
         asked: dict[str, Any],
-        numbers: Numbers,
-        X: Any,
-        Y: npt.NDArray[np.int8],
-        X_public: Any,
-        seed: int | None,
+        given: Given,
         account: dict[str, Any],
+        seed: int | None,
     ) -> None:
-        from .direct import method
-
+        X, Y, X_public = given
         if chosen.method == "dpsgd":
             asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
         elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
-            asked["embedding"] = self._embedding(X_public, numbers, voters=False)
-        model = method(chosen.method)(epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
+            asked["embedding"] = self._embedding(X_public, voters=False)
+        model = _DIRECT[chosen.method](epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
         say = account.pop("progress")
         if say is not None:
             model.set_params(progress=partial(say, "training"))
@@ -326,6 +323,7 @@ class PrivateClassifier(LabelClassifier):
         self.student_, self.reasons_ = model, chosen.reasons
 
 
+@dataclass(eq=False, repr=False)
 class Student(LabelClassifier):
     """A student of votes together with the public embedding of the rows that it looks at.
 
@@ -339,10 +337,9 @@ class Student(LabelClassifier):
         How many.
     """
 
-    def __init__(self, embedding: Embedding | None, model: Any, labels: int) -> None:
-        self.embedding = embedding
-        self.model = model
-        self.labels = labels
+    embedding: Embedding | None
+    model: Any
+    labels: int
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
@@ -350,23 +347,6 @@ class Student(LabelClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def matching(chance: Floats, share: Floats) -> Floats:
-    """Return the threshold of each label above which that share of public rows lies: (labels,).
-
-    A student of noisy labels ranks better than its probabilities are calibrated.
-
-    Parameters
-    ----------
-    chance
-        (public rows, labels)
-    share
-        (labels,) how common each label is: from what was released.
-    """
-    pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
-    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
-    return np.clip(bars, 1e-9, 1.0)
 
 
 def is_table(rows: Any) -> bool:
@@ -388,7 +368,7 @@ def _array(rows: Any) -> Any:
     return rows if hasattr(rows, "shape") or isinstance(rows, Images) else np.asarray(rows)
 
 
-def _labels(labels: Any, rows: int) -> npt.NDArray[np.int8]:
+def _labels(labels: Any, rows: int) -> Labels:
     if not hasattr(labels, "columns"):
         return check_labels(labels, rows, "labels")
     frame = columns_of(labels, "labels")  # whose gaps are unknown labels

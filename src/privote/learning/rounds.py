@@ -25,11 +25,10 @@ from ..guardian import Guardian
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
 from ..release import Release
-from .rows import label_probabilities
+from .rows import Floats, Labels, Progress, label_probabilities
 from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Keep = Callable[[Release, Rows], None]
 CHOICES = ("random", "uncertainty")
 # How often the busiest voter departs, over the mean. Teachers are alike, as their parts are, and go
@@ -83,7 +82,7 @@ class PublicRows:
         self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
         self._student, self._random_state = student, random_state
 
-    def student(self, rows: Rows, labels: npt.NDArray[np.int8]) -> Any:
+    def student(self, rows: Rows, labels: Labels) -> Any:
         """Train a student on released labels of some rows; it may see the others, too."""
         rest = self._rows[np.setdiff1d(self.order, rows)]
         seed = int(check_random_state(self._random_state).randint(2**31 - 1))
@@ -116,7 +115,7 @@ class PoolLabelling:
     pool: Pool
     schedule: Schedule
     public: PublicRows
-    progress: Callable[[int, int], None] | None = None
+    progress: Progress | None = None
     keep: Keep | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     releases: list[Release] = field(default_factory=list)
@@ -139,18 +138,14 @@ class PoolLabelling:
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
         paced = wanted is None and kind == "allowance" and self.pool.near is None
         total = len(self.public.order) if wanted is None else int(wanted)
+        mechanism, labels = self.guardian.mechanism, self.pool.labels
         for left in range(self.schedule.rounds, 0, -1):
             size = (total - len(self.asked)) // left
-            if size and not self._round(size, total, self._pace(left) if paced else None):
+            # When to stop, by releases only.
+            pace = Pace(mechanism=mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True)
+            if size and not self._round(size, total, pace if paced else None):
                 break
         return self.asked, self._together(asked=0 if paced else None)
-
-    def _pace(self, left: int) -> Pace:
-        """Return what says when to stop in the first of so many rounds; it reads releases only."""
-        guardian, labels = self.guardian, self.pool.labels
-        return Pace(
-            mechanism=guardian.mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True
-        )
 
     def _round(self, size: int, total: int, pace: Pace | None) -> bool:
         """Ask so many rows; return whether more may be asked."""
@@ -198,7 +193,7 @@ class PoolLabelling:
         doubt = -(chance * np.log(chance) + (1 - chance) * np.log1p(-chance)).sum(axis=1)
         return waiting[np.argsort(-doubt, kind="stable")]
 
-    def _labels(self) -> npt.NDArray[np.int8]:
+    def _labels(self) -> Labels:
         return np.concatenate([release.labels for release in self.releases])
 
     def _together(self, asked: int | None) -> Release:

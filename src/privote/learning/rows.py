@@ -6,6 +6,7 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..errors import InputError, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
 
 class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
@@ -78,7 +80,7 @@ def take_rows(X: Any, rows: npt.NDArray[np.intp] | slice) -> Any:
     return [X[row] for row in rows]
 
 
-def targets(model: Any, Y: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+def targets(model: Any, Y: Labels) -> npt.NDArray[Any]:
     """Return labels as this classifier wants them: networks compare them with real numbers."""
     skorch = any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
     return Y.astype(np.float32 if skorch else np.int64)
@@ -124,6 +126,23 @@ def _of_one(chance: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Floats:
     if 1 not in kinds:
         return np.zeros(len(chance))
     return np.asarray(chance[:, kinds.index(1)], np.float64)
+
+
+def matching(chance: Floats, share: Floats) -> Floats:
+    """Return the threshold of each label above which that share of public rows lies: (labels,).
+
+    A student of noisy labels ranks better than its probabilities are calibrated.
+
+    Parameters
+    ----------
+    chance
+        (public rows, labels)
+    share
+        (labels,) how common each label is: from what was released.
+    """
+    pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
+    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
+    return np.clip(bars, 1e-9, 1.0)
 
 
 def check_rows(X: Any) -> Any:

@@ -8,7 +8,7 @@ encoding is private. It is plain values, and saves as such.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,8 +33,6 @@ class TableEncoder:
 
     Parameters
     ----------
-    leave_out
-        Columns that are no features: labels, names of records and of persons.
     odd
         What a cell leads to that is not of its column's kind, a word among numbers: ``"error"``, or
         ``"missing"``: it counts as a gap.
@@ -48,10 +46,10 @@ class TableEncoder:
         What the features are called.
     """
 
-    def __init__(self, *, leave_out: Sequence[str] = (), odd: str = "error") -> None:
+    def __init__(self, *, odd: str = "error") -> None:
         if odd not in ("error", "missing"):
             raise InputError("odd", "must be error or missing", odd)
-        self.leave_out, self.odd = tuple(leave_out), odd
+        self.odd = odd
 
     def fit(self, public: Any) -> TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
@@ -61,10 +59,7 @@ class TableEncoder:
         made: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
-            if name in self.leave_out:
-                continue
-            cells = cells_of(column)
-            found = kind_of(name, cells)
+            found = kind_of(name, cells_of(column))
             if isinstance(found, str):
                 left[name] = found
             else:
@@ -94,10 +89,6 @@ class TableEncoder:
         found = self.transform(rows)
         narrow = sp.issparse(found) and found.shape[1] <= _WIDE
         return found.toarray() if narrow else found
-
-    def fit_transform(self, public: Any) -> Any:
-        """Learn from public rows, and return their features."""
-        return self.fit(public).transform(public)
 
     def to_plain(self) -> dict[str, Any]:
         """Return all it knows as plain values, for JSON."""

@@ -63,7 +63,8 @@ class VoterNames:
         count
             How many voters.
         persons
-            (count,) of neighbours with groups: whose voter each is, in the order of the ballots.
+            (count,) of neighbours that may have several rows: whose voter each is, in the order of
+            the ballots.
         """
         named = self.ids if self.groups is None else self.groups
         kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
@@ -73,7 +74,7 @@ class VoterNames:
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]
-        if self.groups is not None:
+        if persons is not None:
             named = persons
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]

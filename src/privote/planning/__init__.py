@@ -7,39 +7,22 @@ On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma
 guarantee.
 """
 
-from .advice import Advice, Chances, advise
-from .budget import (
-    allowance_for,
-    check_surprises,
-    queries_for,
-    queries_until_out,
-    unanimous_miss,
-)
-from .counting import COUNTS, QUICK, queries_that_fit, surprises
-from .forecast import (
-    YES,
-    by_agreement,
-    forecast,
-    queries_left,
-    with_forecast,
-    yes_share,
-)
-from .outlook import AGREEMENT, BUSIEST, Outlook
+from .advice import Advice, advise
+from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
+from .counting import queries_that_fit
+from .crowd import YES
+from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
+from .outlook import Outlook
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
-from .result import NOT_PRIVATE, Trial, Tuning
 from .solve import sigma_for, tau_for
+from .trials import NOT_PRIVATE, Trial, Tuning
 from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
 
 __all__ = [
-    "AGREEMENT",
-    "BUSIEST",
-    "COUNTS",
     "NOT_PRIVATE",
-    "QUICK",
     "YES",
     "Advice",
-    "Chances",
     "Outlook",
     "Pace",
     "Quality",
@@ -48,7 +31,6 @@ __all__ = [
     "advise",
     "allowance_for",
     "by_agreement",
-    "check_surprises",
     "forecast",
     "noise_free",
     "quality",
@@ -58,7 +40,6 @@ __all__ = [
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",
-    "surprises",
     "tau_for",
     "tune_gate",
     "tune_mechanism",

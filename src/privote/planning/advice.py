@@ -14,6 +14,7 @@ the count that the guardian asks.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
@@ -28,7 +29,7 @@ from ..errors import InputError, finite, whole
 from ..ledger import Budget
 from ..mechanisms import BinaryVoting, Mechanism
 from .budget import unanimous_miss
-from .outlook import BUSIEST, Outlook
+from .outlook import BUSIEST, Chances, Outlook
 from .settings import HALF, Choice, Floor, Offer, best_choice, offers_for
 from .solve import count_for, sigma_for
 
@@ -40,25 +41,6 @@ _RESERVED = 1.2  # from so many times the queries on, the advice speaks of a res
 _FINE = 0.01  # where all queries are answered, this is what could be better
 _ROUND = 1.002  # so that what is needed is enough in four digits, too
 _MORE = (1.0, 1.002, 1.01, 1.05, 1.3)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chances:
-    """What to expect where a share ``agreement`` of the voters says yes to a wanted label.
-
-    Attributes
-    ----------
-    agreement
-        The share.
-    missed
-        How often a wanted label is not released.
-    false_alarm
-        How often a label that is not wanted is.
-    """
-
-    agreement: float
-    missed: float
-    false_alarm: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +228,8 @@ def _settled(
     needed = {}
     if not enough or missed > target:
         needed = _needed(choice, outlook, budget, queries, target)
-    expected = _expected(mechanism, outlook)
-    here = next(each for each in expected if each.agreement == outlook.level)
+    levels = sorted({outlook.level, *(each for each in _LEVELS if each > outlook.yes)})
+    here = outlook.chances(mechanism)
     true = outlook.yes * (1 - here.missed)
     ones = true + (1 - outlook.yes) * here.false_alarm
     found = Advice(
@@ -258,7 +240,7 @@ def _settled(
         good=good,
         missed=missed,
         false_alarm=outlook.released(mechanism, 0.0),
-        expected=expected,
+        expected=tuple(outlook.chances(mechanism, each) for each in levels),
         precision=true / ones if ones else 0.0,
         allowance=allowance,
         lasts=lasts,
@@ -289,15 +271,6 @@ def _count(
 def _bought(mechanism: Mechanism, voters: int, labels: int, budget: Budget) -> int:
     """Return how many queries with so many labels a budget buys, whatever the votes."""
     return count_for(partial(mechanism.worst_case_rdp, voters, labels), budget)
-
-
-def _expected(mechanism: Mechanism, outlook: Outlook) -> tuple[Chances, ...]:
-    levels = sorted({outlook.level, *(each for each in _LEVELS if each > outlook.yes)})
-    pairs = [outlook.chances(mechanism, each) for each in levels]
-    return tuple(
-        Chances(agreement=each, missed=missed, false_alarm=false_alarm)
-        for each, (missed, false_alarm) in zip(levels, pairs, strict=True)
-    )
 
 
 @lru_cache(maxsize=1024)
@@ -338,11 +311,7 @@ def _needed(
         return kind.votes(queries)
 
     if outlook.most_ones is None and outlook.labels > 1:
-        low, high = 0, outlook.labels
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if votes(middle) <= affordable else (low, middle)
-        found["labels"] = low or None
+        found["labels"] = bisect_right(range(1, outlook.labels), affordable, key=votes) or None
     return found
 
 

@@ -7,13 +7,9 @@ may be looked at, and published, before the votes exist.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-
-import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, check_orders
-from ..blocks import SparseBlock
 from ..errors import InputError, positive
 from ..ledger import Budget
 from ..mechanisms import Mechanism
@@ -107,21 +103,3 @@ def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
     if not isinstance(mechanism, Mechanism):
         raise InputError("mechanism", "must be a privote mechanism", mechanism)
     return 1 - mechanism.unanimous(voters, labels)
-
-
-def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
-    """Return how often a label is released that so many voters want, and nobody any other."""
-    try:
-        return _chance_of_one(mechanism, voters, labels, count)
-    except TypeError:  # a mechanism of one's own that has no hash
-        return _chance_of_one.__wrapped__(mechanism, voters, labels, count)
-
-
-@lru_cache(maxsize=4096)  # every batch of an electorate asks for the same numbers again
-def _chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
-    speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
-    single = mechanism.surprise_unit == "vote"  # each label has an election of its own
-    votes = np.zeros((speaking, 1 if single else labels), np.bool_)
-    votes[:count, 0] = True
-    block = SparseBlock(np.zeros(speaking, np.int64), np.arange(speaking), votes, 1, voters)
-    return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])

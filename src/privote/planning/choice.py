@@ -22,8 +22,8 @@ from ..mechanisms import MECHANISMS, Mechanism, mechanism_of
 from ..release import GUARANTEES, Release
 from .advice import Advice, advise
 from .budget import allowance_for, queries_for
-from .forecast import WORRY, YES, few_suffice, lasts_for, with_forecast
-from .outlook import BUSIEST
+from .crowd import YES, Crowd
+from .forecast import WORRY, with_forecast
 from .pace import Pace
 
 AUTO, ALL = "auto", "all"
@@ -100,7 +100,7 @@ class Chosen:
         """Return what says when to stop; None where nobody can run out, or nothing tells."""
         if self.guarantee != "allowance":
             return None
-        if request.yes is None and few_suffice(self.mechanism, voters, labels):
+        if request.yes is None and Crowd(self.mechanism, voters, labels).few_suffice:
             return None
         through = request.queries is not None
         return Pace(mechanism=self.mechanism, labels=labels, yes=request.yes, through=through)
@@ -183,15 +183,7 @@ def _guaranteed(
     elif known == mechanism.parameters():
         kind, why = "allowance", "these voters have one already, and this goes on with it"
     else:
-        kind = _better_guarantee(
-            mechanism,
-            ballots.voters,
-            ballots.labels,
-            replace(request.budget, rule="shared" if lasts else None),
-            request.wanted(ballots),
-            yes=YES if request.yes is None else request.yes,
-            goes_on=lasts,
-        )
+        kind = _better_guarantee(mechanism, request, ballots, goes_on=lasts)
         why = "by public numbers it is enough for as many queries as the other, or more"
     return Chosen(
         mechanism=mechanism, guarantee=kind, reasons=(f"The guarantee is {kind}: {why}.",)
@@ -250,14 +242,7 @@ def _advised(
 
 
 def _better_guarantee(
-    mechanism: Mechanism,
-    voters: int,
-    labels: int,
-    budget: Budget,
-    queries: int,
-    *,
-    yes: float,
-    goes_on: bool = False,
+    mechanism: Mechanism, request: Request, ballots: BallotSource, *, goes_on: bool
 ) -> str:
     """Return "allowance" or "worst-case": under which a mechanism answers more queries well.
 
@@ -265,13 +250,16 @@ def _better_guarantee(
     worst case, since nobody can run out and only what is answered is charged. If it ``goes_on``, as
     with a ledger, what is enough for more queries.
     """
-    given = voters, labels, budget.epsilon, budget.delta
-    worst = queries_for(mechanism, *given, rule=budget.rule)
-    allowance = allowance_for(mechanism, *given, rule=budget.rule)
-    lasts = lasts_for(mechanism, voters, labels, allowance, yes, BUSIEST) if allowance else 0
+    size = ballots.voters, ballots.labels
+    given = *size, request.budget.epsilon, request.budget.delta
+    rule = "shared" if goes_on else None
+    worst = queries_for(mechanism, *given, rule=rule)
+    allowance = allowance_for(mechanism, *given, rule=rule)
     if not worst and allowance:
         return "allowance"  # what it lasts for is a guess; what fits in the worst case is not
-    enough = min(worst, lasts) >= queries and not goes_on
+    yes = YES if request.yes is None else request.yes
+    lasts = Crowd(mechanism, *size).lasts(allowance, yes) if allowance else 0
+    enough = min(worst, lasts) >= request.wanted(ballots) and not goes_on
     return "worst-case" if enough or worst >= lasts else "allowance"
 
 

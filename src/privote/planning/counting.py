@@ -87,22 +87,15 @@ def surprises(mechanism: Mechanism, ballots: BallotSource, guess: Bools) -> tupl
     """
     cast = np.zeros(ballots.voters, np.int64)
     most = [
-        _running(mechanism, block, rows, cast)
-        for block, rows in _counted(mechanism, ballots, guess)
+        _running(mechanism, block, rows, cast) for block, rows in counted(mechanism, ballots, guess)
     ]
     return np.asarray(np.maximum.accumulate(np.concatenate(most))), cast
 
 
 def counted(
-    mechanism: Mechanism, ballots: BallotSource, guess: Bools, allowance: int
-) -> Iterator[Block]:
-    """Yield the ballots that count if every voter has this allowance for life."""
-    return (block for block, _ in _counted(mechanism, ballots, guess, allowance))
-
-
-def _counted(
     mechanism: Mechanism, ballots: BallotSource, guess: Bools, allowance: int = _PLENTY
 ) -> Iterator[tuple[Block, Bools]]:
+    """Yield the ballots that count if every voter has this allowance for life, and the baseline."""
     left, start = np.full(ballots.voters, allowance, np.int64), 0
     for block in ballots.blocks():
         rows = guess[start : start + block.queries]

@@ -13,13 +13,13 @@ what is wanted.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, roots_hermitenorm, xlog1py, xlogy
 
-from ..accounting.allowance import MOST
 from ..accounting.renyi import Floats
 from ..errors import InputError, finite, positive, whole
 from ..mechanisms import Mechanism
@@ -34,7 +34,27 @@ AGREEMENT = 0.8
 BUSIEST = 1.56
 
 _DEVIATIONS = 2.0  # by which voters that are alike differ by chance
+_QUERIES = 1 << 40  # an allowance lasts for no more
 _EVERY_COUNT = 10_000  # voters up to which each count has its own chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chances:
+    """What to expect where a share ``agreement`` of the voters says yes to a wanted label.
+
+    Attributes
+    ----------
+    agreement
+        The share.
+    missed
+        How often a wanted label is not released.
+    false_alarm
+        How often a label that is not wanted is.
+    """
+
+    agreement: float
+    missed: float
+    false_alarm: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +140,7 @@ class Outlook:
 
     def lasts(self, allowance: int) -> int:
         """Return for how many queries an allowance lasts, for the busiest voter too."""
-        low, high = 0, 1
-        while high < MOST and self.surprises(high) <= allowance:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.surprises(middle) <= allowance else (low, middle)
-        return low
+        return bisect_right(range(1, _QUERIES), allowance, key=self.surprises)
 
     def lasting(self, allowance: Floats) -> Floats:
         """Return about the same for many allowances at once, as real numbers."""
@@ -138,14 +152,17 @@ class Outlook:
             np.maximum(np.minimum(allowance / busy, chance), allowance / self.longest)
         )
 
-    def chances(self, mechanism: Mechanism, agreement: float | None = None) -> tuple[float, float]:
+    def chances(self, mechanism: Mechanism, agreement: float | None = None) -> Chances:
         """Return how often a wanted label is missed, and how often an unwanted one is released.
 
         While no voter has run out. For mechanisms that release each label on its own count.
         """
         level = self.level if agreement is None else agreement
-        wanted = self.released(mechanism, level)
-        return 1 - wanted, self.released(mechanism, self.strays(agreement))
+        return Chances(
+            agreement=level,
+            missed=1 - self.released(mechanism, level),
+            false_alarm=self.released(mechanism, self.strays(level)),
+        )
 
     def released(self, mechanism: Mechanism, share: float) -> float:
         """Return how often a label is released if each voter says yes with this chance."""

@@ -11,17 +11,15 @@ asks for one run, PATE for each of its rounds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ..accounting.allowance import MOST
 from ..forecast import SPENT
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
-from .budget import chance_of_one
-from .forecast import LIKELY, YES, Labels, lasts_for, queries_left, table_of, used
+from .crowd import YES, Bools, Crowd, Labels
 from .outlook import BUSIEST
 
 _STEP = 32  # beyond the forecast, a batch is such a part of what was answered
@@ -74,15 +72,17 @@ class Pace:
 
     def start(self, voters: int, allowance: int, earlier: Earlier) -> None:
         """Take in what is known before the first batch; all of it is public."""
-        self.out = earlier.out
+        self.out, self._crowd = (
+            earlier.out,
+            Crowd(self.mechanism, voters, self.labels, self.busiest),
+        )
         if self.anew:
-            size = self.mechanism, voters, self.labels
-            allowance -= used(*size, earlier, yes=self.yes, busiest=self.busiest)
+            allowance -= self._crowd.used(earlier, self.yes)
             earlier = Earlier(queries=earlier.queries - earlier.told)
-        self._voters, self._allowance = voters, allowance // self.rounds
-        self._earlier, self._past = earlier, table_of(earlier, self.labels)
+        self._allowance = allowance // self.rounds
+        self._earlier, self._past = earlier, self._crowd.before(earlier)
 
-    def more(self, released: Labels, baseline: npt.NDArray[np.bool_]) -> int:
+    def more(self, released: Labels, baseline: Bools) -> int:
         """Return how many queries to answer next; 0 is the end of the run.
 
         Parameters
@@ -116,7 +116,7 @@ class Pace:
         self.why = f"{why}{before}"
         return 0
 
-    def _left(self, released: Labels, baseline: npt.NDArray[np.bool_]) -> int:
+    def _left(self, released: Labels, baseline: Bools) -> int:
         """Return how many more queries the allowance should last for; the first batch whole."""
         known = np.concatenate([self._past, released])
         unknown = self._earlier.queries - self._earlier.told
@@ -126,30 +126,20 @@ class Pace:
             safe = 0 if unknown else max(1, self._allowance // (self.labels if by_vote else 1))
             return max(safe, (0 if self.yes is None and safe else self._stated() - unknown) // 2)
         guess = np.concatenate([np.zeros(self._past.shape, np.bool_), baseline])
-        left = queries_left(
-            self.mechanism,
-            self._voters,
-            self._allowance,
-            known,
-            baseline=guess,
-            yes=self.yes,
-            busiest=self.busiest,
-        )
+        left = self._crowd.left(self._allowance, known, guess, self.yes)
         return (self._stated() - len(known) if left is None else left) - unknown
 
     def _stated(self) -> int:
-        share = YES if self.yes is None else self.yes
-        sizes = self._voters, self.labels, self._allowance
-        return lasts_for(self.mechanism, *sizes, share, self.busiest)
+        return self._crowd.lasts(self._allowance, YES if self.yes is None else self.yes)
 
-    def _told_in_time(self, departs: npt.NDArray[np.bool_]) -> bool:
+    def _told_in_time(self, departs: Bools) -> bool:
         """Return whether all is well, and it would show soon enough if it were not.
 
         A cumulative sum (Page 1954) of log-likelihood ratios: half of the departures gone against
         all still there, counted from the end of what the forecast covers.
         """
         counts, past = departs.sum(axis=1), self._earlier
-        floor = self.labels * chance_of_one(self.mechanism, self._voters, self.labels, 0)
+        floor = self.labels * self._crowd.chance(0)
         done, here = past.queries + len(counts), self._anchor or 0
         if not past.told + len(counts):
             return False
@@ -176,10 +166,6 @@ class Pace:
 
     def _mean_voter(self, departures: float) -> int:
         """Return for how many queries a mean voter's allowance lasts, by released departures."""
-        ends = (0, math.ceil(LIKELY * self._voters))
-        low, high = (
-            chance_of_one(self.mechanism, self._voters, self.labels, count) for count in ends
-        )
+        low, high = self._crowd.ends
         share = min(max(departures / self.labels / max(high - low, 1e-9), 1e-9), 1 - 1e-9)
-        sizes = self._voters, self.labels, self._allowance
-        return lasts_for(self.mechanism, *sizes, share, 1.0)
+        return replace(self._crowd, busiest=1.0).lasts(self._allowance, share)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,6 @@ class PollPlan:
         is released this far apart, or from the bar, is so in truth.
     interval
         Half the width of the intervals of all options at once, in votes; None without shares.
-    considered
-        How close a race each mechanism that was considered decides half of the time, in votes.
     reason
         Why this one, in one sentence.
     """
@@ -69,7 +68,6 @@ class PollPlan:
     confidence: float
     gap: float
     interval: int | None
-    considered: Mapping[str, float]
     reason: str
 
     @property
@@ -158,7 +156,6 @@ def plan_poll(
         interval=chosen.noise.within(size.options, confidence)
         if shares and isinstance(chosen, NoisyCounts)
         else None,
-        considered=considered,
         reason=_reason(best, considered, mechanism, shares),
     )
 
@@ -355,13 +352,12 @@ def poll_plans(
     each: int = 1,
     seats: int | None = None,
     quota: float | None = None,
-    typical: float | None = None,
-    confidence: float = 0.95,
-    shared: bool = False,
+    **how: Any,
 ) -> tuple[list[float], dict[str, list[PollPlan]]]:
     """Plan one poll at several epsilons around the one asked for, without shares and with them.
 
-    Returns the epsilons, and a plan for each under "winners" and under "with shares".
+    Returns the epsilons, and a plan for each under "winners" and under "with shares". Further
+    parameters are those of `plan_poll`.
     """
     if seats is not None and quota is not None:
         raise InputError("seats", "goes without `quota`: both say who wins", seats)
@@ -378,16 +374,7 @@ def poll_plans(
     asked = [epsilon * times for times in _TRADE]
     return asked, {
         name: [
-            plan_poll(
-                size,
-                outcome,
-                epsilon=value,
-                delta=delta,
-                shares=shares,
-                typical=typical,
-                confidence=confidence,
-                shared=shared,
-            )
+            plan_poll(size, outcome, epsilon=value, delta=delta, shares=shares, **how)
             for value in asked
         ]
         for name, shares in (("winners", False), ("with shares", True))

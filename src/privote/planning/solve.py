@@ -128,18 +128,16 @@ def tau_for(
     return fits[0] if exceeds is None else _bisected(price, budget, fits, exceeds)[0]
 
 
-def count_for(price: Price, budget: Budget, factor: int = 1) -> int:
-    """Return how many times ``factor * price(orders)`` a fresh budget admits, from few orders.
+def count_for(price: Price, budget: Budget) -> int:
+    """Return how many times ``price(orders)`` a fresh budget admits, from few orders.
 
     As `room` of :mod:`privote.planning.budget`, without a price at every order.
     """
-    orders = check_orders(None)
-    pinned = budget.settled("exclusive", orders, None).pinned
+    pinned = budget.settled("exclusive", check_orders(None), None).pinned
     if pinned is None:
-        few = FewOrders(budget.epsilon, budget.delta)
-        return few.largest(lambda at: factor * price(at))
+        return FewOrders(budget.epsilon, budget.delta).largest(price)
     at = np.array(pinned)
-    return largest_count(factor * price(at), at, budget.epsilon, budget.delta / len(at))
+    return largest_count(price(at), at, budget.epsilon, budget.delta / len(at))
 
 
 def _price(

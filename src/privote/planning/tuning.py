@@ -15,10 +15,9 @@ from ..accounting.filters import pinned_order
 from ..ballots import Ballots, BallotSource, check_probabilities, check_shape, check_threshold
 from ..errors import BallotError, InputError, UnavailableError, positive
 from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism
-from .bench import Bench
 from .counting import Bools
 from .quality import Truth, check_truth, noise_free, quality_of
-from .result import Trial, Tuning
+from .trials import Bench, Trial, Tuning
 
 #: As shares of the voters: 2 to 60 of 50.
 _SIGMAS = (0.04, 0.06, 0.1, 0.14, 0.18, 0.24, 0.3, 0.4, 0.6, 0.8, 1.2)
@@ -44,7 +43,7 @@ def tune_sigma(
     Parameters
     ----------
     votes, truth, how
-        As in `Bench.of`, ``epsilon`` and ``delta`` among them.
+        As in `Bench`, ``epsilon`` and ``delta`` among them.
     mechanism
         Tried with each sigma in place of its own; Binary by default. An optimal link gets the cost
         that Gaussian noise of this sigma has at the bar.
@@ -53,7 +52,7 @@ def tune_sigma(
     refine
         Also search between the chosen sigma and its neighbours.
     """
-    bench = Bench.of(votes, truth, **how)
+    bench = Bench(votes, truth, **how)
     voters = bench.ballots.voters
     grid = _grid("sigmas", [_neat(voters * s) for s in _SIGMAS] if sigmas is None else sigmas)
     kind = BinaryVoting(sigma=1.0) if mechanism is None else mechanism
@@ -116,7 +115,7 @@ def tune_tau(
     kind: Any = mechanism
     if not {"tau", "norm"} <= mechanism.parameters().keys():
         raise InputError("mechanism", f"must have a tau to tune, got {mechanism}")
-    bench = Bench.of(votes, truth, **how)
+    bench = Bench(votes, truth, **how)
     sizes = _sizes(bench.ballots)
     if not norms:
         raise InputError("norms", "must be 2, 1 or both, got none")
@@ -182,7 +181,7 @@ def tune_gate(
     kind: Any = mechanism
     if mechanism.gate is not None:
         raise InputError("mechanism", f"must have no gate yet, got {mechanism}")
-    bench = Bench.of(votes, truth, **how)
+    bench = Bench(votes, truth, **how)
     voters = bench.ballots.voters
     bars = [_neat(voters * s) for s in _GATES] if gate_thresholds is None else gate_thresholds
     noises = [_neat(voters * s) for s in _GATE_SIGMAS] if gate_sigmas is None else gate_sigmas
@@ -234,7 +233,7 @@ def tune_mechanism(
     """
     if equal not in ("noise", "quality", "as-given"):
         raise InputError("equal", "must be noise, quality or as-given", equal)
-    bench = Bench.of(votes, truth, **how)
+    bench = Bench(votes, truth, **how)
     noise = _neat(_SIGMA * bench.ballots.voters) if sigma is None else positive("sigma", sigma)
     if mechanisms is None:
         order = pinned_order(bench.budget.epsilon, bench.budget.delta)
@@ -315,7 +314,7 @@ def tune_threshold(
     known = check_truth(truth, queries, labels)
     grid = _grid("thresholds", _THRESHOLDS if thresholds is None else thresholds)
     check_threshold(max(grid), labels)
-    bench = Bench.of(cube >= grid[0], known, **how)
+    bench = Bench(cube >= grid[0], known, **how)
     best = best_per_label(cube, known, grid, mechanism)
     tries: list[tuple[str, float | None, Any, Bools | None]] = [
         *(("common", threshold, threshold, None) for threshold in grid),

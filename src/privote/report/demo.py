@@ -10,7 +10,8 @@ from typing import Any
 
 from privote.accounting.renyi import rounded_up
 from privote.datasets.tables import write_table
-from privote.learning.demo import FIGURES, Outcome
+from privote.learning.demo import Outcome
+from privote.learning.jobs import FIGURES
 from privote.votefiles import write_packed
 
 from .blocks import Command, Facts, Section, TableBlock, drawn

@@ -46,7 +46,7 @@ def say(voter: str, rows: Any) -> np.ndarray:
 
 def test_a_model_predicts_or_gives_probabilities() -> None:
     model = forest()
-    voters = HeldVoters((model,), ("a",))
+    voters = HeldVoters(models=(model,), names=("a",))
     assert np.array_equal(voters.ask(0, X, 2, False), model.predict(X))
     chance = np.stack([part[:, 1] for part in model.predict_proba(X)], axis=1)
     assert np.array_equal(voters.ask(0, X, 2, True), chance)
@@ -89,10 +89,10 @@ def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
     named = learner.fit(frame[["c", "a"]], Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # scikit-learn warns of rows without names
-        said = HeldVoters((named,), ("a",)).ask(0, table, 2, False)
+        said = HeldVoters(models=(named,), names=("a",)).ask(0, table, 2, False)
     assert np.array_equal(said, named.predict(frame[["c", "a"]]))
     with pytest.raises(InputError, match="column 'note' must hold numbers"):
-        HeldVoters((forest(),), ("a",)).ask(0, table, 2, False)
+        HeldVoters(models=(forest(),), names=("a",)).ask(0, table, 2, False)
 
 
 def test_a_function_gets_the_voter_and_rows(tmp_path: Path) -> None:
@@ -100,7 +100,9 @@ def test_a_function_gets_the_voter_and_rows(tmp_path: Path) -> None:
     rows = open_rows(tmp_path / "r.csv")
     rows.prepare(2)
     seen: list[Any] = []
-    voters = FunctionVoters(lambda voter, part: seen.append((voter, part)), ("anna", "bob"))
+    voters = FunctionVoters(
+        function=lambda voter, part: seen.append((voter, part)), names=("anna", "bob")
+    )
     voters.some(1, 2).ask(0, rows.part(0, 2).load(), 2, False)
     voters.ask(0, X, 2, False)
     assert seen[0][0] == "bob"

@@ -12,7 +12,7 @@ import privote.learning.neighbours.labelling as room
 from privote.guardian import Guardian
 from privote.learning import NeighbourStudent, PATEClassifier, load_student, save_student
 from privote.learning.neighbours.ballots import NeighbourBallots
-from privote.learning.neighbours.labelling import NeighbourLabelling
+from privote.learning.neighbours.labelling import label_by_neighbours
 from privote.learning.neighbours.plan import NeighbourPlan
 from privote.ledger import Budget, Ledger
 
@@ -40,9 +40,7 @@ def labelling(labels=Y, ledger=None, plan=PLAN, epsilon=8.0, **more):
         seed=0,
     )
     ballots = NeighbourBallots(X, labels, PUBLIC, plan.share, radius="query")
-    return NeighbourLabelling(
-        guardian=guardian, ballots=ballots, plan=plan, order=np.arange(POOL), **more
-    )
+    return label_by_neighbours(guardian, ballots, plan, np.arange(POOL), **more)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +86,7 @@ def test_the_allowance_is_charged_before_the_first_batch_and_never_again(monkeyp
         return release(self, votes, **more)
 
     monkeypatch.setattr(Guardian, "release", watch)
-    found = labelling(ledger=book).run()
+    found = labelling(ledger=book)
     assert seen == [(1, 30), (1, 90), (1, 120), (1, 120)]
     assert charges() == 1
     assert found.release.answered == 360
@@ -98,15 +96,14 @@ def test_the_allowance_is_charged_before_the_first_batch_and_never_again(monkeyp
 def test_who_runs_out_is_silent_in_every_later_pass():
     """All batches draw on one allowance: nobody's spending passes it, whatever the passes."""
     plan = NeighbourPlan(mechanism=MECHANISM, share=0.2, queries=POOL, first=30, passes=6)
-    asked = labelling(plan=plan, epsilon=3.0)
-    found = asked.run()
+    found = labelling(plan=plan, epsilon=3.0)
     spent, allowance = found.release.sealed.spent, found.release.allowance
     assert spent.max() <= allowance
     assert found.release.sealed.exhausted.mean() > 0.2
     # Without a limit they would have cast several times as much.
     votes = [
         np.bincount(block.voter, block.votes.sum(axis=1), RECORDS)
-        for block in asked.ballots.with_share(found.shares).blocks()
+        for block in NeighbourBallots(X, Y, PUBLIC, found.shares, radius="query").blocks()
     ]
     wanted = plan.passes * np.sum(votes, axis=0)
     assert wanted.max() > 3 * allowance
@@ -129,7 +126,7 @@ def test_shares_look_at_released_labels_only(monkeypatch):
         "draw",
         lambda self, tally, entropy: fixed[: len(tally.margins)].astype(np.int8),
     )
-    one, two = labelling(Y).run(), labelling(1 - Y[::-1]).run()
+    one, two = labelling(Y), labelling(1 - Y[::-1])
     np.testing.assert_array_equal(one.shares, two.shares)
     np.testing.assert_array_equal(one.rows, two.rows)
     assert len(np.unique(one.shares)) > 1
@@ -142,7 +139,7 @@ def test_shares_look_at_released_labels_only(monkeypatch):
 
 
 def test_batches_say_what_was_asked_with_which_circle():
-    found = labelling().run()
+    found = labelling()
     first, *passes = found.batches
     assert first[0].queries == 30
     assert all(circles is passes[0][0] for circles, _ in passes)
@@ -156,7 +153,7 @@ def test_batches_say_what_was_asked_with_which_circle():
 
 def test_a_pool_smaller_than_the_first_batch():
     plan = NeighbourPlan(mechanism=MECHANISM, share=0.05, queries=20, first=20, passes=1)
-    found = labelling(plan=plan).run()
+    found = labelling(plan=plan)
     assert found.release.answered == 20
     model = NeighbourStudent(MECHANISM).fit(PUBLIC, found.batches)
     assert model.coef_.shape == (LABELS, 6)
@@ -287,3 +284,24 @@ def test_one_share_is_asked_once_and_in_rounds():
     model.fit(X, Y, PUBLIC, seed=0)
     assert model.shares_ is None
     assert np.unique(model.public_rows_).size == len(model.public_rows_) == POOL
+
+
+@pytest.mark.parametrize("settings", [{}, {"share": 0.05}])
+def test_rows_of_one_id_are_one_neighbour(settings, tmp_path):
+    """A record may have several rows: as voters of their own they would have its budget each."""
+    ids = [f"record {row // 2}" for row in range(RECORDS)]
+    model = pate(**settings).fit(X, Y, PUBLIC, ids=ids, seed=0)
+    assert model.release_.voters == RECORDS // 2
+    assert "a record" in model.release_.protects
+    same = pate(**settings).fit(X, Y, PUBLIC, groups=ids, seed=0)
+    np.testing.assert_array_equal(model.release_.labels, same.release_.labels)
+    # A ledger knows them by different names, and again.
+    again = {"ids": ids, "ledger": tmp_path / "l.ledger", "electorate": "ward", "seed": 0}
+    assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).release_.voters == RECORDS // 2
+
+
+def test_ids_that_are_all_different_change_nothing():
+    plain = pate(share=0.05).fit(X, Y, PUBLIC, seed=0)
+    named = pate(share=0.05).fit(X, Y, PUBLIC, seed=0, ids=[f"r{n}" for n in range(RECORDS)])
+    assert named.release_.voters == RECORDS
+    np.testing.assert_array_equal(named.release_.labels, plain.release_.labels)

@@ -54,10 +54,7 @@ def test_alignment_scales_odds(p, wanted, running):
     ],
 )
 def test_the_unlabelled_loss_waits_then_rises(warmup, ramp, wanted):
-    others = dict.fromkeys(Recipe.__dataclass_fields__, 0)
-    recipe = Recipe(
-        **{**others, "steps": 10, "unlabelled_weight": 5.0, "warmup": warmup, "ramp": ramp}
-    )
+    recipe = Recipe(steps=10, unlabelled_weight=5.0, warmup=warmup, ramp=ramp)
     assert [recipe.weight(step) for step in range(10)] == pytest.approx(wanted)
 
 

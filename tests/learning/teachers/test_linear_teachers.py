@@ -42,22 +42,20 @@ def test_standardizing_is_dividing_by_the_deviation() -> None:
     np.testing.assert_allclose(sparse.predict_proba(rows), same, atol=1e-5)
 
 
-@pytest.mark.parametrize("hidden", [None, 4])
-def test_a_label_with_one_class_is_constant(hidden: int | None) -> None:
+def test_a_label_with_one_class_is_constant() -> None:
     X, Y = data()
     Y[:, 0], Y[:, 1] = 0, 1
     Y[:40, 1] = -1
-    chance = LinearTeachers(hidden=hidden).fit(X, Y).predict_proba(X)
+    chance = LinearTeachers().fit(X, Y).predict_proba(X)
     assert (chance[:, 0] == 0).all()
     np.testing.assert_allclose(chance[:, 1], 40 / 41)
     assert np.ptp(chance[:, 2]) > 0.5
 
 
-@pytest.mark.parametrize("hidden", [None, 4])
 @pytest.mark.parametrize("value", [0, 1, -1])
-def test_one_record_is_enough_to_answer(hidden: int | None, value: int) -> None:
+def test_one_record_is_enough_to_answer(value: int) -> None:
     X, _ = data()
-    model = LinearTeachers(hidden=hidden).fit(X[:1], np.full((1, 3), value))
+    model = LinearTeachers().fit(X[:1], np.full((1, 3), value))
     assert (model.predict_proba(X) == {0: 0.0, 1: 0.5, -1: 0.0}[value]).all()
 
 
@@ -70,7 +68,7 @@ def test_small_whole_numbers_are_computed_in_float32() -> None:
 
 def test_predict_is_a_half_and_more() -> None:
     X, Y = data()
-    model = LinearTeachers(hidden=5, random_state=2).fit(X, Y)
+    model = LinearTeachers(C=5).fit(X, Y)
     assert np.array_equal(model.predict(X), model.predict_proba(X) >= 0.5)
     assert clone(model).get_params() == model.get_params()
 
@@ -81,8 +79,6 @@ def test_predict_is_a_half_and_more() -> None:
         ({"C": 0.0}, "C must be finite and positive, got 0.0"),
         ({"tol": -1.0}, "tol"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
-        ({"hidden": 0}, "hidden"),
-        ({"hidden": True}, "hidden"),
     ],
 )
 def test_parameters_that_are_refused(parameters: dict[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privote.errors import InputError
-from privote.learning.teachers.votes import room_for, top_share, votes_of, yes_votes
+from privote.learning.teachers.votes import room_for, top_share, yes_votes
 
 
 @given(
@@ -56,20 +56,6 @@ def test_teachers_without_an_opinion_do_not_agree() -> None:
     tally = votes.sum(axis=1)
     assert tally.max() < 32
     assert 2.7 < tally.std() < 3.8
-
-
-@given(
-    cuts=st.lists(st.integers(1, 39), max_size=4),
-    levels=st.integers(1, 50),
-    seed=st.integers(0, 1000),
-)
-def test_blocks_do_not_change_a_vote(cuts: list[int], levels: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, levels, (6, 40)).astype(np.float32)
-    wanted = rng.integers(0, 41, 6)
-    sizes = np.diff([0, *sorted(set(cuts)), 40]).tolist()
-    whole = next(votes_of(scores, wanted, [40]))
-    assert np.array_equal(np.concatenate(list(votes_of(scores, wanted, sizes))), whole)
 
 
 def test_a_large_room_is_a_file_that_is_gone_afterwards(tmp_path: Any) -> None:

@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from privote.errors import InputError
 from privote.learning import Teachers, cast, train
 from privote.learning.teachers.partition import partition
-from privote.learning.teachers.votes import best_thresholds, top_share, vote_blocks
+from privote.learning.teachers.votes import best_thresholds, top_share
 
 
 def data(records: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -69,9 +69,6 @@ def test_blocks_and_files_do_not_change_a_vote(
     votes = cast(teachers, POOL, rule)
     # One row at a time may round the last bit of a probability another way, so whole blocks.
     how = {"block": 64, "memory": 0, "scratch": tmp_path}
-    blocks = list(vote_blocks(teachers, POOL, rule, **how))
-    assert [len(block) for block in blocks] == [64, 64, 64, 11]
-    assert np.array_equal(np.concatenate(blocks), votes)
     assert np.array_equal(cast(teachers, POOL, rule, **how), votes)
     assert not list(tmp_path.iterdir())
 

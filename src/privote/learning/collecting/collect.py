@@ -9,7 +9,7 @@ from public rows and its own voters alone, so it has the same bytes in every run
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,10 @@ from ...errors import BallotError, InputError, PrivoteError, shown, whole
 from ...names import Names
 from ...storage import as_place
 from ...workers import WorkerLostError, each, on_workers, one_thread
+from ..rows import Progress
 from .pieces import SUFFIXES, Grid, Output, Piece
 from .rows import Part, Rows, open_rows
 from .voters import Voters, check_answer, open_voters
-
-Progress = Callable[[int, int], None]
 
 _FORMAT = 1
 _GROUP = 32  # voters of a piece: as many models are in memory at once

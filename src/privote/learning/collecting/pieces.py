@@ -130,11 +130,6 @@ class Output:
         folder, _, name = self.place.rpartition("/")
         return Folder(folder), name
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self._beside[1]
-
     def taken(self) -> bool:
         """Return whether something lies there already."""
         return self.folder.exists() or (self.is_table and self._table_exists())

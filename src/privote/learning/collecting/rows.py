@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -25,7 +24,7 @@ from ...errors import InputError, missing_extra
 from ...sheets import columns_in_words, is_frame, is_gap
 from ...storage import as_place, is_url, name_of, open_binary
 from ...streamed import open_array
-from ..rows import count_rows, row_size
+from ..rows import Floats, count_rows, row_size
 from . import csvrows
 
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet", ".zarr")
@@ -48,6 +47,9 @@ class Table:
     def __len__(self) -> int:
         return len(self.raw)
 
+    def __getitem__(self, rows: slice) -> Table:
+        return Table(self.raw[rows], self.numeric)
+
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the columns by name: floats, or texts and whatever else."""
         return {
@@ -55,7 +57,7 @@ class Table:
             for name, cells in self.raw.columns.items()
         }
 
-    def matrix(self) -> npt.NDArray[np.float64]:
+    def matrix(self) -> Floats:
         """Return the columns, which must all be numbers, as (rows, features)."""
         for name in self.raw.columns:
             if name not in self.numeric:
@@ -66,22 +68,16 @@ class Table:
         return np.asarray(np.stack([*self.columns().values()], axis=1), np.float64)
 
 
-def _floats(cells: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _floats(cells: npt.NDArray[Any]) -> Floats:
     if cells.dtype != object:  # whole numbers too: where one is missing they come as these
         return cells.astype(np.float64)
     return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells.tolist()], float)
 
 
-class Part(ABC):
-    """A run of consecutive rows, wherever they are."""
-
-    @abstractmethod
-    def load(self) -> Given:
-        """Return the rows."""
-
-
 @dataclass(frozen=True, eq=False)
-class _Held(Part):
+class _Held:
+    """A run of consecutive rows that lie in memory."""
+
     rows: Any
 
     def load(self) -> Given:
@@ -89,7 +85,7 @@ class _Held(Part):
 
 
 @dataclass(frozen=True)
-class _Stored(Part):
+class _Stored:
     """Rows from ``start`` to before ``stop`` of a file; of a CSV file also between which bytes."""
 
     place: str
@@ -111,6 +107,9 @@ class _Stored(Part):
             chosen = found if self.columns is None else found.only(self.columns)
             return Table(chosen, self.numeric)
         return found
+
+
+Part = _Held | _Stored
 
 
 @dataclass(kw_only=True)
@@ -161,7 +160,8 @@ def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
             for name, cells in raw.columns.items()
         }
         raw = replace(raw, columns=native)
-        held = _HeldTable(raw, _numeric(raw))
+        numeric = {name for name, cells in native.items() if cells.dtype.kind in "biuf"}
+        held = Table(raw, frozenset(numeric))
         return Rows(
             name="rows",
             count=len(raw),
@@ -176,23 +176,10 @@ def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
     return Rows(name="rows", count=count, row_bytes=size, digest=_hash(rows), held=rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _HeldTable:
-    raw: RawTable
-    numeric: frozenset[str]
-
-    def __getitem__(self, rows: slice) -> Table:
-        return Table(self.raw[rows], self.numeric)
-
-
 def _native(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return cells of a frame as numbers where all of them are."""
     numbers = all(isinstance(cell, int | float | np.number) for cell in cells.tolist())
     return np.array(cells.tolist(), np.float64) if numbers and len(cells) else cells
-
-
-def _numeric(raw: RawTable) -> frozenset[str]:
-    return frozenset(name for name, cells in raw.columns.items() if cells.dtype.kind in "biuf")
 
 
 def _hash(value: Any) -> str:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -40,8 +40,9 @@ Bits = npt.NDArray[np.bool_]
 Function = Callable[[str, Any], Answer]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Voters(ABC):
-    """Some voters, in order, who can be sent to a worker."""
+    """Some voters, in order, who can be sent to a worker; each tuple has one thing a voter."""
 
     names: tuple[str, ...]
 
@@ -49,9 +50,10 @@ class Voters(ABC):
     def facts(self) -> dict[str, Any]:
         """Return what tells whether these are the voters of another run."""
 
-    @abstractmethod
     def some(self, start: int, stop: int) -> Voters:
         """Return the voters from ``start`` to before ``stop``."""
+        held = {name: value for name, value in vars(self).items() if isinstance(value, tuple)}
+        return replace(self, **{name: value[start:stop] for name, value in held.items()})
 
     @abstractmethod
     def ask(self, place: int, rows: Given, labels: int, soft: bool) -> Answer:
@@ -62,12 +64,11 @@ class Voters(ABC):
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FunctionVoters(Voters):
     """Voters behind a function of a voter's name and rows; by its name, or itself."""
 
     function: str | Function
-    names: tuple[str, ...]
     folder: str = ""
 
     def facts(self) -> dict[str, Any]:
@@ -82,10 +83,6 @@ class FunctionVoters(Voters):
         name = self.function if isinstance(self.function, str) else called
         return {"function": name, "sha256": digest}
 
-    def some(self, start: int, stop: int) -> Voters:
-        """Return the voters from ``start`` to before ``stop``."""
-        return FunctionVoters(self.function, self.names[start:stop], self.folder)
-
     def ask(self, place: int, rows: Given, labels: int, soft: bool) -> Answer:
         """Call the function; rows of a table come as a dict of columns."""
         del labels, soft
@@ -98,22 +95,17 @@ class FunctionVoters(Voters):
         return self.function
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HeldVoters(Voters):
     """Models that lie in memory; they are sent to whoever asks them."""
 
     models: tuple[Any, ...]
-    names: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
         """Return a digest of each model."""
         from joblib import hash as joblib_hash
 
         return {"models": [str(joblib_hash(model)) for model in self.models]}
-
-    def some(self, start: int, stop: int) -> Voters:
-        """Return the voters from ``start`` to before ``stop``."""
-        return HeldVoters(self.models[start:stop], self.names[start:stop])
 
     def ask(self, place: int, rows: Given, labels: int, soft: bool) -> Answer:
         """Ask a model."""
@@ -124,22 +116,16 @@ class HeldVoters(Voters):
         return _agreed(self.models, self.names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)  # equal groups are loaded once
 class SavedVoters(Voters):
     """Models in files, by path or URL, each with its SHA-256."""
 
     places: tuple[str, ...]
-    names: tuple[str, ...]
     digests: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
         """Return the digest of each model."""
         return {"models": list(self.digests)}
-
-    def some(self, start: int, stop: int) -> Voters:
-        """Return the voters from ``start`` to before ``stop``."""
-        chosen = slice(start, stop)
-        return SavedVoters(self.places[chosen], self.names[chosen], self.digests[chosen])
 
     def ask(self, place: int, rows: Given, labels: int, soft: bool) -> Answer:
         """Ask a model, which is loaded the first time."""
@@ -266,9 +252,9 @@ def open_voters(voters: Any, names: Sequence[str] | None = None) -> Voters:
     """Return voters as they can be asked, whatever they came as; see ``collect_votes``."""
     called = None if names is None else tuple(str(name).strip() for name in names)
     if callable(voters) and not hasattr(voters, "predict"):
-        return FunctionVoters(voters, _needed(called))
+        return FunctionVoters(function=voters, names=_needed(called))
     if isinstance(voters, str) and is_function(voters):
-        found = FunctionVoters(voters, _needed(called), os.getcwd())
+        found = FunctionVoters(function=voters, names=_needed(called), folder=os.getcwd())
         found.facts()  # imports it: what cannot be is refused before anything is written
         return found
     if isinstance(voters, Mapping):
@@ -287,14 +273,14 @@ def open_voters(voters: Any, names: Sequence[str] | None = None) -> Voters:
                     "voters", "must be files, models that predict, or a function", each
                 )
         numbered = tuple(f"voter {place}" for place in range(len(given)))
-        return HeldVoters(tuple(given), called or numbered)
+        return HeldVoters(models=tuple(given), names=called or numbered)
     places = [place for each in given for place in _files(each)]
     known = called or tuple(Path(place).stem for place in places)
     if len(known) != len(places):
         rule = f"must be {len(places)}, one a model in order, got {len(known)}"
         raise InputError("names", rule)
     digests = (hashlib.sha256(Folder(place).read("")).hexdigest() for place in places)
-    return SavedVoters(tuple(places), known, tuple(digests))
+    return SavedVoters(places=tuple(places), names=known, digests=tuple(digests))
 
 
 def is_function(text: str) -> bool:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ...errors import InputError, positive
 from ..embedding import embed, embedding_for, fit_embedding
 from ..rows import (
+    Floats,
     LabelClassifier,
     Labels,
     check_groups,
@@ -30,7 +31,6 @@ from ..rows import (
 from .account import GRADIENTS, TrainingPrivacy, begin
 from .noise import Noise, TrainingPlan
 
-Floats = npt.NDArray[np.float64]
 Persons = npt.NDArray[np.int64] | None
 
 HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never leaves it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,14 @@ from ..networks.architectures import (
 )
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
-from ..rows import Labels
+from ..rows import Labels, Progress
 from .base import Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
-
-Progress = Callable[[int, int], None]
 
 OPTIMIZERS = ("sgd", "adam")
 
 
+@dataclass(eq=False, repr=False)
 class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     """A network trained by noisy gradients of clipped norm (Abadi et al. 2016).
 
@@ -92,56 +91,30 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         ``clip``: the clipping norm of every step, which is public.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 8.0,
-        delta: float = 1e-5,
-        *,
-        network: Network = "linear",
-        adaptive: bool = False,
-        adjacency: str = "replace",
-        steps: int = 200,
-        sample_rate: float = 0.1,
-        clip: float = 1.0,
-        quantile: float = 0.5,
-        optimizer: str = "sgd",
-        learning_rate: float | None = None,
-        momentum: float = 0.9,
-        average: bool = True,
-        hidden: int = 128,
-        dropout: float = 0.0,
-        weights: str | os.PathLike[str] | None = None,
-        frozen: bool = False,
-        normalise: str = "none",
-        initial_share: float = 0.1,
-        chunk: int = 256,
-        random_state: Any = None,
-        seed: int | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.network = network
-        self.adaptive = adaptive
-        self.adjacency = adjacency
-        self.steps = steps
-        self.sample_rate = sample_rate
-        self.clip = clip
-        self.quantile = quantile
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.average = average
-        self.hidden = hidden
-        self.dropout = dropout
-        self.weights = weights
-        self.frozen = frozen
-        self.normalise = normalise
-        self.initial_share = initial_share
-        self.chunk = chunk
-        self.random_state = random_state
-        self.seed = seed
-        self.progress = progress
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    network: Network = "linear"
+    adaptive: bool = False
+    adjacency: str = "replace"
+    steps: int = 200
+    sample_rate: float = 0.1
+    clip: float = 1.0
+    quantile: float = 0.5
+    optimizer: str = "sgd"
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    average: bool = True
+    hidden: int = 128
+    dropout: float = 0.0
+    weights: str | os.PathLike[str] | None = None
+    frozen: bool = False
+    normalise: str = "none"
+    initial_share: float = 0.1
+    chunk: int = 256
+    random_state: Any = None
+    seed: int | None = None
+    progress: Progress | None = None
 
     def _read(self, X: Any) -> Any:
         Rows(X, bounded=True)  # of the whole: what is sampled decides about no error

@@ -8,25 +8,22 @@ ones gain nothing here but speed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import positive
-from ..rows import Labels
+from ..rows import Floats, Labels, Progress
 from .base import Persons, PrivateLinear, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate, next_clip, split_for_clipping
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
 
 
+@dataclass(eq=False, repr=False)
 class DPLinear(PrivateLinear):
     """Logistic regressions on many labels, trained together by noisy gradient descent.
 
@@ -79,40 +76,22 @@ class DPLinear(PrivateLinear):
         The last clipping norm, and the rate that was used.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 8.0,
-        delta: float = 1e-5,
-        *,
-        adjacency: str = "replace",
-        steps: int = 100,
-        sample_rate: float = 1.0,
-        clip: float = 1.0,
-        adaptive: bool = False,
-        learning_rate: float | None = None,
-        momentum: float = 0.9,
-        initial_share: float = 0.1,
-        normalise: bool = True,
-        embedding: Any = "auto",
-        power: float = 0.5,
-        seed: int | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.steps = steps
-        self.sample_rate = sample_rate
-        self.clip = clip
-        self.adaptive = adaptive
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.initial_share = initial_share
-        self.normalise = normalise
-        self.embedding = embedding
-        self.power = power
-        self.seed = seed
-        self.progress = progress
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    adjacency: str = "replace"
+    steps: int = 100
+    sample_rate: float = 1.0
+    clip: float = 1.0
+    adaptive: bool = False
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    initial_share: float = 0.1
+    normalise: bool = True
+    embedding: Any = "auto"
+    power: float = 0.5
+    seed: int | None = None
+    progress: Progress | None = None
 
     def _plan(self) -> TrainingPlan:
         check_descent(self)

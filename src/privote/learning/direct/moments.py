@@ -27,6 +27,7 @@ Known for one label as private least squares with a public covariance.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,15 +35,16 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import InputError, finite, positive
-from ..rows import Labels
+from ..rows import Floats, Labels, matching
 from .account import MOMENTS
-from .base import HAIR, Floats, Persons, PrivateLinear
+from .base import HAIR, Persons, PrivateLinear
 from .noise import Noise, TrainingPlan
 
 _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
 _STEPS = 50  # of Newton's method, each of which moves a logit by about 1 at most
 
 
+@dataclass(eq=False, repr=False)
 class DPMoments(PrivateLinear):
     """A linear model of many labels from one noisy sum of features times labels.
 
@@ -82,28 +84,16 @@ class DPMoments(PrivateLinear):
     """
 
     released: ClassVar[str] = MOMENTS
-    prevalence_: Floats
 
-    def __init__(
-        self,
-        epsilon: float = 8.0,
-        delta: float = 1e-5,
-        *,
-        tau: float = 1.0,
-        ridge: float = 0.3,
-        shrink: bool = True,
-        embedding: Any = "auto",
-        seed: int | None = None,
-        progress: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tau = tau
-        self.ridge = ridge
-        self.shrink = shrink
-        self.embedding = embedding
-        self.seed = seed
-        self.progress = progress
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    tau: float = 1.0
+    ridge: float = 0.3
+    shrink: bool = True
+    embedding: Any = "auto"
+    seed: int | None = None
+    progress: Any = None
 
     def _plan(self) -> TrainingPlan:
         positive("tau", self.tau)
@@ -174,11 +164,7 @@ class DPMoments(PrivateLinear):
             slope[label], level[label] = _logistic(scores[:, label], float(share))
         self.coef_ = np.ascontiguousarray((short * slope * weights).T)
         self.intercept_ = level - mean @ self.coef_.T
-        chance = expit(scores * slope + level)
-        pairs = zip(chance.T, self.prevalence_, strict=True)
-        self.thresholds_ = np.array(
-            [np.quantile(one, 1 - share) if np.ptp(one) > 0 else 0.5 for one, share in pairs]
-        )
+        self.thresholds_ = matching(expit(scores * slope + level), self.prevalence_)
 
 
 def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:

@@ -34,9 +34,7 @@ from scipy.special import logsumexp, ndtri
 
 from ...entropy import Entropy
 from ...errors import InputError, positive, whole
-from ..rows import fraction
-
-Floats = npt.NDArray[np.float64]
+from ..rows import Floats, fraction
 
 ADJACENCIES = ("replace", "add-remove")
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
@@ -126,9 +124,9 @@ class TrainingPlan:
         from dp_accounting import NeighboringRelation
         from dp_accounting.pld import PLDAccountant
 
-        if self.adjacency == "replace":
-            return PLDAccountant(NeighboringRelation.REPLACE_ONE, _INTERVAL)
-        return PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, _INTERVAL)
+        known = NeighboringRelation
+        relation = known.REPLACE_ONE if self.adjacency == "replace" else known.ADD_OR_REMOVE_ONE
+        return PLDAccountant(relation, _INTERVAL)
 
     def _event(self, noise_multiplier: float) -> Any:
         import dp_accounting as dp

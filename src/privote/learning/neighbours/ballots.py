@@ -20,8 +20,8 @@ from ...ballots import check_head
 from ...blocks import SparseBlock
 from ...errors import InputError
 from ..embedding import embed, fit_embedding
-from ..rows import check_groups, check_labels
-from .nearness import METRICS, Floats, Places, RadiusSearch, RowTable, check_share, radii
+from ..rows import Floats, check_groups, check_labels
+from .nearness import METRICS, Places, RadiusSearch, RowTable, check_share, radii
 from .student import Circles
 
 _BLOCK_BYTES = 1 << 27  # of the ballots expected in a block

@@ -13,7 +13,6 @@ because the link is known. So a rare label is asked of many records, and a commo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,12 +28,13 @@ from ...guardian import Guardian
 from ...mechanisms import ABSTAIN, Mechanism
 from ...release import Release
 from ..rounds import Keep, Rows, expected, keeping
+from ..rows import Floats, Labels, Progress
 from .ballots import NeighbourBallots
-from .nearness import Floats, check_share
+from .nearness import check_share
 from .plan import AIM, NeighbourPlan
 from .student import Circles, NeighbourStudent, bar_of
 
-Batch = tuple[Circles, npt.NDArray[np.int8]]
+Batch = tuple[Circles, Labels]
 
 MOST_ROWS = 10_000  # of a pool whose circles a student holds: they grow with its square
 _LARGEST, _SMALLEST = 1.0, 0.1  # of the penalty C
@@ -66,9 +66,17 @@ class NeighbourAnswers:
     batches: list[Batch]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeighbourLabelling:
-    """A pool that neighbours are to label.
+def label_by_neighbours(
+    guardian: Guardian,
+    ballots: NeighbourBallots,
+    plan: NeighbourPlan,
+    order: Rows,
+    *,
+    again: bool = False,
+    progress: Progress | None = None,
+    keep: Keep | None = None,
+) -> NeighbourAnswers:
+    """Let neighbours label a pool: ask the first batch, then every row once a pass.
 
     Parameters
     ----------
@@ -87,45 +95,30 @@ class NeighbourLabelling:
     keep
         Called as ``keep(part, rows)`` with each part of a release as soon as it is drawn.
     """
+    before = guardian.register(ballots.voters, ballots.labels).answered
+    if before and not again:
+        raise BudgetError(
+            f"this electorate has answered {before} queries from its allowance already, and "
+            "what is left is sealed: say with queries how many more to ask"
+        )
+    asked: list[Rows] = []
+    releases: list[Release] = []
 
-    guardian: Guardian
-    ballots: NeighbourBallots
-    plan: NeighbourPlan
-    order: Rows
-    again: bool = False
-    progress: Callable[[int, int], None] | None = None
-    keep: Keep | None = None
+    def ask(near: NeighbourBallots, rows: Rows) -> None:
+        if len(rows):
+            releases.append(guardian.release(near.take(rows), keep=keeping(keep, rows)))
+        asked.append(rows)
+        if progress is not None:
+            progress(sum(map(len, asked)), plan.answers)
 
-    def run(self) -> NeighbourAnswers:
-        """Ask the first batch, then every row once a pass."""
-        before = self.guardian.register(self.ballots.voters, self.ballots.labels).answered
-        if before and not self.again:
-            raise BudgetError(
-                f"this electorate has answered {before} queries from its allowance already, and "
-                "what is left is sealed: say with queries how many more to ask"
-            )
-        plan, rows = self.plan, self.order[: self.plan.queries]
-        head = rows[: plan.first]
-        releases = [self._release(self.ballots, head)]
-        self._say(plan.first)
-        wide = self.ballots.with_share(_shares(self.ballots, plan, releases[0].labels, self.order))
-        asked, answered = [head], plan.first
-        for turn in range(plan.passes):
-            asked.append(rows[0 if turn else plan.first :])
-            if len(asked[-1]):
-                releases.append(self._release(wide, asked[-1]))
-            answered += len(asked[-1])
-            self._say(answered)
-        labels = np.concatenate([release.labels for release in releases])
-        release = expected(replace(releases[-1], labels=labels), plan.mechanism, near=wide.near)
-        return collected(self.ballots, plan, self.order, np.concatenate(asked), release)
-
-    def _release(self, ballots: NeighbourBallots, rows: Rows) -> Release:
-        return self.guardian.release(ballots.take(rows), keep=keeping(self.keep, rows))
-
-    def _say(self, answered: int) -> None:
-        if self.progress is not None:
-            self.progress(answered, self.plan.answers)
+    rows = order[: plan.queries]
+    ask(ballots, rows[: plan.first])
+    wide = ballots.with_share(_shares(ballots, plan, releases[0].labels, order))
+    for turn in range(plan.passes):
+        ask(wide, rows[0 if turn else plan.first :])
+    labels = np.concatenate([release.labels for release in releases])
+    release = expected(replace(releases[-1], labels=labels), plan.mechanism, near=wide.near)
+    return collected(ballots, plan, order, np.concatenate(asked), release)
 
 
 def collected(
@@ -150,9 +143,7 @@ def collected(
     )
 
 
-def _shares(
-    ballots: NeighbourBallots, plan: NeighbourPlan, first: npt.NDArray[np.int8], order: Rows
-) -> Floats:
+def _shares(ballots: NeighbourBallots, plan: NeighbourPlan, first: Labels, order: Rows) -> Floats:
     """Return a share for every label, from the labels of the first batch."""
     balanced = balanced_shares(first, plan.share, plan.mechanism, ballots.voters, aim=AIM)
     return plan.rounded(balanced, len(order))
@@ -185,7 +176,7 @@ def _spread(X: Any) -> float:
 
 
 def balanced_shares(
-    labels: npt.NDArray[np.int8],
+    labels: Labels,
     share: float | npt.ArrayLike,
     mechanism: Mechanism,
     voters: int,

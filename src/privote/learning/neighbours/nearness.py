@@ -24,8 +24,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ...errors import InputError
+from ..rows import Floats
 
-Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 

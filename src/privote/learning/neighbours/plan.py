@@ -15,20 +15,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
 from ..rounds import UNEVEN
-from ..rows import check_groups
+from ..rows import Floats, Labels, check_groups
 from ..voters import VoterNames
 from .ballots import NeighbourBallots
-from .nearness import Floats
 from .student import bar_of
 
 FALSE_ALARM = 0.05
@@ -203,31 +201,25 @@ def _voting(sigma: float) -> Mechanism:
     return BinaryVoting(sigma=sigma, false_alarm=FALSE_ALARM)
 
 
-class Settings(Protocol):
-    """What is asked of neighbours: parameters of :class:`privote.learning.PATEClassifier`."""
-
-    mechanism: Mechanism | None
-    epsilon: float
-    delta: float
-    guarantee: str
-    rounds: int
-    choose: str
-    queries: int | None
-    share: float | None
-    metric: str
-    embedding: Any
-
-
 def neighbour_voters(
-    settings: Settings, X: Any, Y: npt.NDArray[np.int8], X_public: Any, who: VoterNames
+    settings: Any, X: Any, Y: Labels, X_public: Any, who: VoterNames
 ) -> tuple[NeighbourBallots, Mechanism, NeighbourPlan | None]:
-    """Return the ballots, the mechanism, and how to ask in passes; None with one share."""
-    check_groups(who.ids, X.shape[0], "ids")
-    names, _ = check_groups(who.groups, X.shape[0])
+    """Return the ballots, the mechanism, and how to ask in passes; None with one share.
+
+    ``settings`` are those of :class:`privote.learning.PATEClassifier`.
+    """
+    groups, (records, _) = who.groups, check_groups(who.ids, X.shape[0], "ids")
+    if groups is None and records is not None and len(records) < X.shape[0]:
+        groups = who.ids  # rows of one name are one record, so one voter
+    names, _ = check_groups(groups, X.shape[0])
     voters = X.shape[0] if names is None else len(names)  # how many records persons have is private
     share, mechanism, plan = settings.share, settings.mechanism, None
     if share is None and can_balance(mechanism, settings.guarantee, voters):
-        _check_schedule(settings)
+        if settings.rounds != 1 or settings.choose != "random":
+            raise InputError(
+                "rounds and choose go with `voters='teachers'`, or with neighbours of one share: "
+                f"give share a number; got `rounds={settings.rounds!r}`, choose={settings.choose!r}"
+            )
         plan = plan_neighbours(
             voters,
             Y.shape[1],
@@ -247,16 +239,7 @@ def neighbour_voters(
         metric=settings.metric,
         radius="query",
         embedding=settings.embedding,
-        groups=who.groups,
+        groups=groups,
     )
     # Noise that suits the neighbours to be expected with one share.
     return near, mechanism or _voting(max(1.0, share * voters / 5)), plan
-
-
-def _check_schedule(settings: Settings) -> None:
-    """Refuse a schedule that passes have no use for."""
-    if settings.rounds != 1 or settings.choose != "random":
-        raise InputError(
-            "rounds and choose go with `voters='teachers'`, or with neighbours of one share: "
-            f"give share a number; got `rounds={settings.rounds!r}`, choose={settings.choose!r}"
-        )

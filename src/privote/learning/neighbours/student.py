@@ -10,7 +10,7 @@ both the noise and the blur of the circle. Everything here is public: it costs n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from scipy.special import expit, log_ndtr, logit
 
 from ...errors import InputError, UnavailableError, positive
 from ...mechanisms import ABSTAIN, Mechanism
-from ..rows import LabelClassifier
-from .nearness import Floats
+from ..rows import Floats, LabelClassifier, Labels
 
 _DENSE = 0.1  # above this share of near rows a product with a dense matrix is the quicker one
 _PREVALENCES = np.geomspace(0.001, 0.9, 24)  # of a label, to start from the likeliest
@@ -53,6 +52,7 @@ class Circles:
         return int(self.near[0].shape[0])
 
 
+@dataclass(eq=False, repr=False)
 class NeighbourStudent(LabelClassifier):
     """Logistic regressions, fitted to labels that neighbours released.
 
@@ -72,14 +72,12 @@ class NeighbourStudent(LabelClassifier):
         (labels, features), (labels,)
     """
 
-    def __init__(self, mechanism: Mechanism, *, C: float = 1.0, max_iter: int = 100) -> None:
-        self.mechanism = mechanism
-        self.C = C
-        self.max_iter = max_iter
+    mechanism: Mechanism
+    _: KW_ONLY
+    C: float = 1.0
+    max_iter: int = 100
 
-    def fit(
-        self, X: Any, batches: Sequence[tuple[Circles, npt.NDArray[np.int8]]]
-    ) -> NeighbourStudent:
+    def fit(self, X: Any, batches: Sequence[tuple[Circles, Labels]]) -> NeighbourStudent:
         """Fit to one or more batches of released labels.
 
         Parameters

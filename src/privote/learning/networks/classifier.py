@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, UnavailableError, whole
-from ..rows import LabelClassifier, fraction
+from ..rows import Floats, LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
     build_network,
@@ -31,7 +31,6 @@ from .architectures import (
 Batch = npt.NDArray[np.float32]
 Index = npt.NDArray[np.intp]
 Arrays = dict[str, npt.NDArray[Any]]
-Floats = npt.NDArray[np.float64]
 
 SCALES = ("standard", "none")
 _LIMIT = 3.0  # standard deviations beyond which a value says no more

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,29 +10,17 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 from skorch.helper import predefined_split
+from skorch.utils import noop
 from torch import nn
 from torch.utils.data import Dataset
 
+from ..rows import Labels, Progress
 from .architectures import masked_loss
 from .augment import Augmentation
 from .classifier import Rows, Scaling
 
-Labels = npt.NDArray[np.int8]
 Index = npt.NDArray[np.intp]
 History = dict[str, list[float]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Optimiser, epochs and what happens when the loss stops falling."""
-
-    optimizer: str
-    n_epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    plateau: int
-    patience: int | None
 
 
 class LabelledRows(Dataset):
@@ -77,7 +63,7 @@ class MaskedLoss(nn.Module):
 
 
 class _Report(Callback):
-    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
+    def __init__(self, progress: Progress | None, epochs: int) -> None:
         self.progress, self.epochs = progress, epochs
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
@@ -92,10 +78,11 @@ def fit_network(
     network: Any,
     training: LabelledRows,
     validation: LabelledRows | None,
-    settings: Settings,
-    progress: Callable[[int, int], None] | None = None,
+    settings: Any,
 ) -> History:
     """Train a network where it stands and return the curves of training.
+
+    ``settings`` is a :class:`privote.learning.ImageNetwork` that leaves nothing open.
 
     With a validation part the weights of its best epoch are kept, and the learning rate falls when
     its loss does not; without one both look at the training loss.
@@ -112,10 +99,10 @@ def fit_network(
             monitor=monitor,
             patience=settings.patience or settings.n_epochs + 1,
             load_best=validation is not None,
-            sink=_silent,
+            sink=noop,
         )
         callbacks.append(("best", best))
-    callbacks.append(("report", _Report(progress, settings.n_epochs)))
+    callbacks.append(("report", _Report(settings.progress, settings.n_epochs)))
     adam = settings.optimizer == "adam"
     net = NeuralNet(
         network,
@@ -138,7 +125,3 @@ def fit_network(
     network.load_state_dict(net.module_.state_dict())
     names = ["learning_rate", "train_loss"] + ([] if validation is None else ["valid_loss"])
     return {name: [float(value) for value in net.history[:, name]] for name in names}
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""

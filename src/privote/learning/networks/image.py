@@ -7,7 +7,7 @@ private: a teacher's privacy comes from the vote.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, missing_extra, positive
-from ..rows import check_labels, fraction
+from ..rows import Labels, Progress, check_labels, fraction
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -30,9 +30,6 @@ from .architectures import (
 )
 from .augment import Augmentation
 from .classifier import NetworkClassifier, Rows, Scaling, check_counts
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 # What the paper trains with (its appendix "Experimental Details"). It does not give the batch of
 # ResNet-50; the small network is ours.
@@ -65,6 +62,7 @@ NORMALISE = ("none", "imagenet")
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
+@dataclass(eq=False, repr=False)
 class ImageNetwork(NetworkClassifier):
     """A network on images, trained with binary cross-entropy; unknown labels do not count.
 
@@ -112,42 +110,23 @@ class ImageNetwork(NetworkClassifier):
 
     _named_by: ClassVar[str] = "architecture"
 
-    def __init__(
-        self,
-        architecture: Network = "densenet121",
-        *,
-        weights: str | os.PathLike[str] | None = None,
-        frozen: bool = False,
-        optimizer: str | None = None,
-        n_epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        plateau: int = 10,
-        patience: int | None = None,
-        validation: float = 0.1,
-        tune: str | None = "BAC",
-        normalise: str = "none",
-        augment: Augmentation | None = None,
-        random_state: Any = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.architecture = architecture
-        self.weights = weights
-        self.frozen = frozen
-        self.optimizer = optimizer
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.plateau = plateau
-        self.patience = patience
-        self.validation = validation
-        self.tune = tune
-        self.normalise = normalise
-        self.augment = augment
-        self.random_state = random_state
-        self.progress = progress
+    architecture: Network = "densenet121"
+    _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
+    frozen: bool = False
+    optimizer: str | None = None
+    n_epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    plateau: int = 10
+    patience: int | None = None
+    validation: float = 0.1
+    tune: str | None = "BAC"
+    normalise: str = "none"
+    augment: Augmentation | None = None
+    random_state: Any = None
+    progress: Progress | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
         """Train on images (images, channels, height, width) and labels of 1, 0 and -1 (unknown).
@@ -187,7 +166,7 @@ class ImageNetwork(NetworkClassifier):
     def _train(
         self,
         rows: Rows,
-        labels: npt.NDArray[np.int8],
+        labels: Labels,
         parts: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
         settings: Any,
         generator: Any,
@@ -201,12 +180,13 @@ class ImageNetwork(NetworkClassifier):
             part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
         training = LabelledRows(rows, labels, parts[0], scaling, augment)
         held = LabelledRows(rows, labels, parts[1], scaling) if len(parts[1]) else None
-        self.history_ = fit_network(part, training, held, settings, self.progress)
+        self.history_ = fit_network(part, training, held, settings)
 
     def _settings(self) -> Any:
+        """Return a network like this one, of which nothing is left open."""
         check_network(self.architecture)
         try:
-            from .fitting import Settings
+            from .fitting import fit_network  # noqa: F401
         except ImportError:
             raise missing_extra("deep", "an image network") from None
         fraction("validation", self.validation, "[)")
@@ -214,22 +194,20 @@ class ImageNetwork(NetworkClassifier):
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
         check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
         name = self.architecture if isinstance(self.architecture, str) else "densenet121"
-        chosen = {
-            key: default if getattr(self, key) is None else getattr(self, key)
-            for key, default in TRAINING.get(name, TRAINING["densenet121"]).items()
-        }
-        if chosen["optimizer"] not in OPTIMIZERS:
+        usual = TRAINING.get(name, TRAINING["densenet121"])
+        settled = replace(self, **{key: usual[key] for key in usual if getattr(self, key) is None})
+        if settled.optimizer not in OPTIMIZERS:
             raise InputError(
-                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", chosen["optimizer"]
+                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", settled.optimizer
             )
-        settings = Settings(**chosen, plateau=self.plateau, patience=self.patience)
-        check_counts(settings, "n_epochs", "batch_size")
-        positive("learning_rate", settings.learning_rate)
-        if settings.weight_decay != 0:
-            positive("weight_decay", settings.weight_decay)
-        return settings
+        check_counts(settled, "n_epochs", "batch_size")
+        positive("learning_rate", settled.learning_rate)
+        if settled.weight_decay != 0:
+            positive("weight_decay", settled.weight_decay)
+        return settled
 
 
+@dataclass(eq=False, repr=False)
 class ImageFeatures(TransformerMixin, BaseEstimator):
     """What a frozen network sees in images: (images, features), to train linear teachers on.
 
@@ -243,18 +221,11 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         Seeds the weights if there is no file; features at random are rarely worth having.
     """
 
-    def __init__(
-        self,
-        architecture: Network = "densenet121",
-        *,
-        weights: str | os.PathLike[str] | None = None,
-        normalise: str = "none",
-        random_state: int = 0,
-    ) -> None:
-        self.architecture = architecture
-        self.weights = weights
-        self.normalise = normalise
-        self.random_state = random_state
+    architecture: Network = "densenet121"
+    _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
+    normalise: str = "none"
+    random_state: int = 0
 
     def fit(self, X: Any, y: Any = None) -> ImageFeatures:
         """Build the network; nothing is learnt from ``X``, only the shape of an image."""

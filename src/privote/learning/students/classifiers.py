@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ...errors import InputError, positive, whole
 from ...mechanisms import ABSTAIN
 from ..linear import Solver, answer
-from ..rows import LabelClassifier, check_labels, check_rows, targets
+from ..rows import Floats, LabelClassifier, Labels, check_labels, check_rows, targets
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int8]
 _SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearStudent(LabelClassifier):
     """One logistic regression a label, each with the penalty that predicts held-out labels best.
 
@@ -57,11 +57,8 @@ class LinearStudent(LabelClassifier):
     released gets a constant.
     """
 
-    def __init__(
-        self, *, Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0), folds: int = 3
-    ) -> None:
-        self.Cs = Cs
-        self.folds = folds
+    Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    folds: int = 3
 
     def fit(self, X: Any, y: Any) -> LinearStudent:
         """Fit to (rows, features) and (rows, labels) of 1, 0 and -1."""
@@ -84,7 +81,7 @@ class LinearStudent(LabelClassifier):
         self.intercept_ = np.zeros(Y.shape[1])
         for place in np.unique(chosen):
             mine = np.flatnonzero(chosen == place)
-            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])[0]
+            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])
             # A label never seen has a bias of minus infinity; a student is not that sure.
             sure = np.log((1 + len(Y)) / 1.0)
             self.coef_[mine], self.intercept_[mine] = weights, np.clip(bias, -sure, sure)
@@ -100,16 +97,17 @@ class LinearStudent(LabelClassifier):
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
 
-def _loss(C: float, X: Any, Y: npt.NDArray[np.int8], held: npt.NDArray[np.bool_]) -> Floats:
+def _loss(C: float, X: Any, Y: Labels, held: npt.NDArray[np.bool_]) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
-    layers = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
-    chance = answer(X[np.flatnonzero(held)], layers).astype(np.float64)
+    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
+    chance = answer(X[np.flatnonzero(held)], layer).astype(np.float64)
     chance = np.clip(chance, _SMALLEST, 1 - _SMALLEST)
     truth = Y[held]
     cells = np.where(truth == 1, np.log(chance), np.log1p(-chance))
     return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
 
 
+@dataclass(eq=False, repr=False)
 class PartialLabels(LabelClassifier):
     """One clone of a classifier a label, fitted on the rows where the label was answered.
 
@@ -127,9 +125,9 @@ class PartialLabels(LabelClassifier):
         ones among the answers and one more of either kind, so that no probability is 0 or 1.
     """
 
-    def __init__(self, estimator: Any = None, *, n_jobs: int | None = None) -> None:
-        self.estimator = estimator
-        self.n_jobs = n_jobs
+    estimator: Any = None
+    _: KW_ONLY
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
         """Fit to (rows, labels) of 1, 0 and -1; rows without an answer are left out."""
@@ -141,10 +139,9 @@ class PartialLabels(LabelClassifier):
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_one)(clone(model), X, column) for column in Y.T
         )
-        self.n_labels_ = Y.shape[1]
         return self
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
@@ -208,7 +205,7 @@ def _fit_one(model: Any, X: Any, column: Labels) -> Any:
     return model.fit(X[known], truth)
 
 
-def _ask(model: Any, X: Any) -> npt.NDArray[np.float64]:
+def _ask(model: Any, X: Any) -> Floats:
     if isinstance(model, float):
         return np.full(X.shape[0], model)
     return np.asarray(model.predict_proba(X)[:, list(model.classes_).index(1)], np.float64)

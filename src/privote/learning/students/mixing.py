@@ -11,18 +11,17 @@ weights that guesses (Tarvainen and Valpola 2017).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..networks.architectures import last_layer, masked_loss, require_torch
-from ..networks.augment import Augmentation
 from ..networks.classifier import Rows, Scaling
+from ..rows import Labels, Progress
 
-Labels = npt.NDArray[np.int8]
 History = dict[str, list[float]]
 
 _FORGET = 0.01  # how fast the running mean of guesses follows
@@ -59,31 +58,17 @@ def mixed(inputs: Any, targets: Any, alpha: float, rng: np.random.Generator) -> 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How to train: see :class:`privote.learning.students.mixmatch.MixMatchClassifier`."""
+class Recipe(SimpleNamespace):
+    """How to train: parameters of :class:`privote.learning.MixMatchClassifier`, none left open.
 
-    steps: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-    augmentations: int
-    temperature: float
-    mixup: float
-    unlabelled_weight: float
-    unlabelled_loss: str
-    warmup: float
-    ramp: float
-    alignment: bool
-    ema: float
-    augment: Augmentation
-    weak: Augmentation
+    But for ``augment`` and ``weak``, which are the changes of rows themselves.
+    """
 
     def weight(self, step: int) -> float:
         """Return the weight of the unlabelled loss: 0, then rising evenly, then all of it."""
         done = step / self.steps - self.warmup
         rising = 1.0 if self.ramp == 0 else done / self.ramp
-        return self.unlabelled_weight * min(1.0, max(0.0, rising)) if done >= 0 else 0.0
+        return float(self.unlabelled_weight * min(1.0, max(0.0, rising))) if done >= 0 else 0.0
 
 
 class Training:
@@ -115,7 +100,7 @@ class Training:
             network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
 
-    def run(self, progress: Callable[[int, int], None] | None) -> tuple[Any, History]:
+    def run(self, progress: Progress | None) -> tuple[Any, History]:
         """Take all steps; return the averaged network and the curves of training."""
         history: History = {"step": [], "supervised": [], "unlabelled": [], "weight": []}
         steps = self.recipe.steps

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,10 +21,8 @@ from ..networks.classifier import (
     check_counts,
     check_shares,
 )
-from ..rows import check_labels, count_rows, take_rows
+from ..rows import Floats, Progress, check_labels, count_rows, take_rows
 from .mixing import UNLABELLED_LOSSES, Recipe, Training
-
-Progress = Callable[[int, int], None]
 
 # Settings that are None in a MixMatchClassifier.
 _VECTORS = {
@@ -46,6 +43,7 @@ _IMAGES = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class MixMatchClassifier(NetworkClassifier):
     """A network that learns from labelled rows and from its own guesses about unlabelled ones.
 
@@ -103,62 +101,33 @@ class MixMatchClassifier(NetworkClassifier):
         (labels,) what ``predict`` uses.
     """
 
-    def __init__(
-        self,
-        network: Network = "mlp",
-        *,
-        hidden: int = 256,
-        dropout: float = 0.5,
-        steps: int = 1000,
-        batch_size: int = 64,
-        learning_rate: float = 2e-3,
-        weight_decay: float | None = None,
-        augmentations: int = 2,
-        temperature: float = 0.7,
-        mixup: float | None = None,
-        unlabelled_weight: float | None = None,
-        unlabelled_loss: str = "cross-entropy",
-        warmup: float | None = None,
-        ramp: float = 0.5,
-        alignment: bool = True,
-        ema: float = 0.995,
-        noise: float | None = None,
-        feature_dropout: float | None = None,
-        flip: bool = False,
-        shift: int = 0,
-        weak: float = 0.4,
-        augment: Augmentation | None = None,
-        scale: str = "standard",
-        threshold: str | float | npt.ArrayLike = "prevalence",
-        random_state: Any = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.network = network
-        self.hidden = hidden
-        self.dropout = dropout
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.augmentations = augmentations
-        self.temperature = temperature
-        self.mixup = mixup
-        self.unlabelled_weight = unlabelled_weight
-        self.unlabelled_loss = unlabelled_loss
-        self.warmup = warmup
-        self.ramp = ramp
-        self.alignment = alignment
-        self.ema = ema
-        self.noise = noise
-        self.feature_dropout = feature_dropout
-        self.flip = flip
-        self.shift = shift
-        self.weak = weak
-        self.augment = augment
-        self.scale = scale
-        self.threshold = threshold
-        self.random_state = random_state
-        self.progress = progress
+    network: Network = "mlp"
+    _: KW_ONLY
+    hidden: int = 256
+    dropout: float = 0.5
+    steps: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    weight_decay: float | None = None
+    augmentations: int = 2
+    temperature: float = 0.7
+    mixup: float | None = None
+    unlabelled_weight: float | None = None
+    unlabelled_loss: str = "cross-entropy"
+    warmup: float | None = None
+    ramp: float = 0.5
+    alignment: bool = True
+    ema: float = 0.995
+    noise: float | None = None
+    feature_dropout: float | None = None
+    flip: bool = False
+    shift: int = 0
+    weak: float = 0.4
+    augment: Augmentation | None = None
+    scale: str = "standard"
+    threshold: str | float | npt.ArrayLike = "prevalence"
+    random_state: Any = None
+    progress: Progress | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
         """Learn from released labels and from public rows without labels.
@@ -243,23 +212,15 @@ class MixMatchClassifier(NetworkClassifier):
         for name in ("weight_decay", "mixup", "unlabelled_weight"):
             if getattr(chosen, name) != 0:
                 positive(name, getattr(chosen, name))
-        strong, weak = self._augmentations(chosen.noise, chosen.feature_dropout)
-        given = {**self.get_params(deep=False), **vars(chosen), "augment": strong, "weak": weak}
-        return Recipe(**{each.name: given[each.name] for each in fields(Recipe)})
+        strong = weak = self.augment  # how rows are changed to learn from, and to guess about
+        if strong is None:
+            amount = {"noise": chosen.noise, "feature_dropout": chosen.feature_dropout}
+            strong = Augment(**amount, flip=self.flip, shift=self.shift)
+            weak = replace(strong, **{name: self.weak * size for name, size in amount.items()})
+        settled = {**vars(chosen), "augment": strong, "weak": weak}
+        return Recipe(**{**self.get_params(deep=False), **settled})
 
-    def _augmentations(
-        self, noise: float, feature_dropout: float
-    ) -> tuple[Augmentation, Augmentation]:
-        """Return how rows are changed to learn from, and to guess about."""
-        if self.augment is not None:
-            return self.augment, self.augment
-        strong = Augment(
-            noise=noise, feature_dropout=feature_dropout, flip=self.flip, shift=self.shift
-        )
-        less = {name: self.weak * getattr(strong, name) for name in ("noise", "feature_dropout")}
-        return strong, replace(strong, **less)
-
-    def _given_thresholds(self, labels: int) -> npt.NDArray[np.float64] | None:
+    def _given_thresholds(self, labels: int) -> Floats | None:
         """Return the thresholds asked for, None if the unlabelled rows shall say."""
         if isinstance(self.threshold, str) and self.threshold == "prevalence":
             return None
@@ -273,7 +234,7 @@ class MixMatchClassifier(NetworkClassifier):
             raise InputError("threshold", f"must be one number in [0, 1], or {labels}, got {given}")
         return np.broadcast_to(given, (labels,)).copy()
 
-    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> Floats:
         """Return thresholds that say yes to the wanted share of the pool, label by label."""
         chance = self._answers(pool)
         pairs = zip(chance.T, wanted, strict=True)

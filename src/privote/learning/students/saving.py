@@ -13,7 +13,6 @@ import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,11 @@ import numpy.typing as npt
 
 from ..._version import __version__
 from ...errors import InputError
-from ..rows import label_probabilities
+from ..direct.dpsgd import DPSGDClassifier
+from ..networks.image import ImageNetwork
+from ..rows import Floats, Labels, label_probabilities
 from ..tables import TableEncoder
+from .mixmatch import MixMatchClassifier
 
 SUFFIX = ".student"
 _FORMAT = 2
@@ -43,11 +45,7 @@ _OURS = (
     "privote.learning.students.classifiers.PartialLabels",
 )
 # Networks, which are kept as arrays and the parameters they were made with.
-_NETWORKS = {
-    "dpsgd": ("privote.learning.direct.dpsgd", "DPSGDClassifier"),
-    "image": ("privote.learning.networks.image", "ImageNetwork"),
-    "mixmatch": ("privote.learning.students.mixmatch", "MixMatchClassifier"),
-}
+_NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}
 _MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
 _FEW = 1 << 20  # bytes of its facts
 _WORDS = 1 << 26  # bytes of what it knows about a table's columns
@@ -82,13 +80,13 @@ class SavedStudent:
     encoder: TableEncoder | None = None
     version: str = __version__
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels); for rows of a table where it was one."""
         if self.encoder is not None:
             X = self.encoder.numbers(X)
         return label_probabilities(self.model, X, len(self.label_names))
 
-    def predict(self, X: Any) -> npt.NDArray[np.int8]:
+    def predict(self, X: Any) -> Labels:
         """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
         return np.asarray(self.predict_proba(X) >= np.asarray(self.thresholds)).astype(np.int8)
 
@@ -109,7 +107,7 @@ def save_student(
     """
     target = _check_path(path)
     bars = getattr(model, "thresholds_", 0.5) if thresholds is None else thresholds
-    name = _network_name(model)
+    name = next((name for name, kind in _NETWORKS.items() if type(model) is kind), None)
     facts = {
         "format": _FORMAT,
         "version": __version__,
@@ -207,18 +205,10 @@ def _check_size(content: bytes) -> None:
             raise ValueError(f"it claims to unpack to more than {_MOST} bytes")
 
 
-def _network_name(model: Any) -> str | None:
-    for name, (module, kind) in _NETWORKS.items():
-        if type(model).__module__ == module and type(model).__name__ == kind:
-            return name
-    return None
-
-
 def _network(facts: dict[str, Any], content: bytes) -> Any:
     if facts["network"] not in _NETWORKS:
         raise InputError(f"unknown kind of network {facts['network']!r} in the student's file")
-    module, kind = _NETWORKS[facts["network"]]
-    model = getattr(import_module(module), kind)(**facts["parameters"])
+    model = _NETWORKS[facts["network"]](**facts["parameters"])
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return model.from_arrays({name: arrays[name] for name in arrays.files})
 

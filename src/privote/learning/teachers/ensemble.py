@@ -1,13 +1,13 @@
 """The teachers once they are trained: what each of them is, and what all of them answer.
 
-Linear teachers of one shape are asked in one matrix product; any others one after the other.
+Linear teachers are asked in one matrix product; any others one after the other.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -89,24 +89,20 @@ class Teachers(ABC):
 
 
 class StackedTeachers(Teachers):
-    """Linear models or networks of one shape: all are asked in one matrix product.
+    """Linear models: all are asked in one matrix product.
 
     What a column of the product comes to depends on that column and on sizes that are public. The
     weights take teachers x labels x features x 4 bytes, twice that while they are put together.
     """
 
-    def __init__(self, layers: list[list[Layer]], *seen: Any) -> None:
+    def __init__(self, layers: list[Layer], *seen: Any) -> None:
         super().__init__(*seen)
-        outputs, self.n_features = layers[0][0][0].shape
-        self._first = np.empty((self.n_features, len(layers) * outputs), np.float32)
-        self._lift = np.empty(len(layers) * outputs, np.float32)
-        for teacher, (weights, lift) in enumerate(stack[0] for stack in layers):
-            mine = slice(teacher * outputs, (teacher + 1) * outputs)
-            self._first[:, mine], self._lift[mine] = weights.T, lift
-        self._last: tuple[Answers, Answers] | None = None
-        if len(layers[0]) == 2:
-            turned = np.stack([teacher[1][0].T for teacher in layers]).astype(np.float32)
-            self._last = turned, np.stack([teacher[1][1] for teacher in layers]).astype(np.float32)
+        labels, self.n_features = layers[0][0].shape
+        self._weights = np.empty((self.n_features, len(layers) * labels), np.float32)
+        self._lift = np.empty(len(layers) * labels, np.float32)
+        for teacher, (weights, lift) in enumerate(layers):
+            mine = slice(teacher * labels, (teacher + 1) * labels)
+            self._weights[:, mine], self._lift[mine] = weights.T, lift
 
     def _answers(self, X: Any) -> Answers:
         rows = check_rows(X)
@@ -117,13 +113,9 @@ class StackedTeachers(Teachers):
         if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
             raise InputError("X", "must hold numbers that float32 can hold, got larger ones")
         with np.errstate(over="ignore", invalid="ignore"):
-            values = np.asarray(narrow @ self._first)
+            values = np.asarray(narrow @ self._weights)
         values += self._lift
         values = values.reshape(len(values), self.n_teachers, -1)
-        if self._last is not None:
-            weights, lift = self._last
-            units = np.ascontiguousarray(np.tanh(values, out=values).swapaxes(0, 1))
-            values = np.ascontiguousarray(np.matmul(units, weights).swapaxes(0, 1)) + lift
         values[np.isnan(values)] = 0  # a teacher whose numbers overflowed has no opinion
         return np.asarray(expit(values, out=values))
 
@@ -134,8 +126,8 @@ class TrainedTeacher:
 
     Attributes
     ----------
-    layers
-        Of a linear model or network; empty for any other classifier.
+    layer
+        Of a linear model; None for any other classifier.
     models
         Fitted classifiers, each with the labels it answers.
     learnable
@@ -144,7 +136,7 @@ class TrainedTeacher:
         (labels,) tuned inside the part; empty if nobody asked for that.
     """
 
-    layers: list[Layer]
+    layer: Layer | None
     models: list[tuple[Any, npt.NDArray[np.intp]]]
     learnable: npt.NDArray[np.bool_]
     constant: npt.NDArray[np.float64]
@@ -152,8 +144,8 @@ class TrainedTeacher:
 
     def answer(self, X: Any, who: str) -> Floats:
         """Return probabilities (rows, labels)."""
-        if self.layers:
-            return answer(X, self.layers)
+        if self.layer is not None:
+            return answer(X, self.layer)
         answers = np.tile(self.constant, (count_rows(X), 1))
         for model, labels in self.models:
             given = label_probabilities(model, X, len(labels))
@@ -177,8 +169,9 @@ class SeparateTeachers(Teachers):
         return answers
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearTeachers(LabelClassifier):
-    """Logistic regressions, one per label; with ``hidden``, one network for all labels.
+    """Logistic regressions, one per label.
 
     Given to :func:`privote.learning.train` as ``teacher``, it makes every teacher of an ensemble;
     fitted on its own, it is one multi-label classifier.
@@ -192,18 +185,14 @@ class LinearTeachers(LabelClassifier):
         is about what scikit-learn's default comes to; for votes less is enough.
     max_iter
         Stop after so many iterations anyway.
-    hidden
-        None for a linear model, or how many tanh units its one hidden layer has.
     standardize
         Divide every feature by its standard deviation *within the part*. It changes what the
         penalty means, so it is off by default; turn it on where features have different units.
-    random_state
-        Seed of a network's first weights; a linear model has nothing random.
 
     Attributes
     ----------
     layers_
-        [(weights (outputs, inputs), biases (outputs,))], one layer, or two with ``hidden``.
+        [(weights (labels, features), biases (labels,))]: there is one.
 
     Notes
     -----
@@ -212,28 +201,16 @@ class LinearTeachers(LabelClassifier):
     label were there: 0 for a label never seen, never quite 1 for a label always seen.
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        hidden: int | None = None,
-        standardize: bool = False,
-        random_state: int | None = 0,
-    ) -> None:
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.hidden = hidden
-        self.standardize = standardize
-        self.random_state = random_state
+    C: float = 1.0
+    tol: float = 1e-3
+    max_iter: int = 100
+    standardize: bool = False
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
         solver, rows = self.solver(), check_rows(X)
         Y = check_labels(y, rows.shape[0])
-        self.layers_ = solver.fit(rows, Y, int(self.random_state or 0))
+        self.layers_ = [solver.fit(rows, Y)]
         self.n_features_in_ = rows.shape[1]
         self.classes_ = np.arange(Y.shape[1])
         return self
@@ -244,14 +221,8 @@ class LinearTeachers(LabelClassifier):
         rows = check_rows(X)
         if rows.shape[1] != self.n_features_in_:
             raise InputError("X", f"must have {self.n_features_in_} features, got {rows.shape[1]}")
-        return answer(rows, self.layers_)
+        return answer(rows, self.layers_[0])
 
     def solver(self) -> Solver:
-        """Return what fits the layers; parameters that make no sense are refused."""
-        return Solver(
-            C=self.C,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            hidden=self.hidden,
-            standardize=self.standardize,
-        )
+        """Return what fits it; parameters that make no sense are refused."""
+        return Solver(**{each.name: getattr(self, each.name) for each in fields(Solver)})

@@ -13,7 +13,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -27,8 +27,10 @@ from sklearn.exceptions import DataConversionWarning
 from ...errors import InputError, whole
 from ...workers import each, one_thread
 from ..linear import one_class
+from ..networks.architectures import seeded
 from ..rows import (
     Labels,
+    Progress,
     check_labels,
     check_rows,
     count_rows,
@@ -46,7 +48,6 @@ from .ensemble import (
 from .votes import METRICS, best_thresholds
 
 Floats = npt.NDArray[Any]
-Progress = Callable[[int, int], None]
 
 FOLDS = 3
 _AT_ONCE = 4  # parts a worker gets at once from a fast teacher
@@ -132,7 +133,8 @@ def train(
     prevalence = np.stack([_prevalence(labels[mine]) for mine in parts])
     thresholds = None if tune is None else np.stack([each.thresholds for each in teachers])
     if isinstance(model, LinearTeachers):
-        return StackedTeachers([each.layers for each in teachers], sizes, prevalence, thresholds)
+        layers = [each.layer for each in teachers if each.layer is not None]
+        return StackedTeachers(layers, sizes, prevalence, thresholds)
     return SeparateTeachers(teachers, sizes, prevalence, thresholds)
 
 
@@ -141,7 +143,7 @@ def _train_parts(
     part_of: Callable[[int], Part],
     count: int,
     n_jobs: int | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> list[TrainedTeacher]:
     """Return the teachers of all parts, in order; ``part_of(number)`` gives each when due."""
     fast = isinstance(model, LinearTeachers)
@@ -183,15 +185,14 @@ def _learn_one(model: Any, part: Part) -> TrainedTeacher:
 def _fitted(model: Any, part: Part) -> TrainedTeacher:
     learnable, constant = one_class(part.Y)
     if isinstance(model, LinearTeachers):
-        layers = model.solver().fit(part.X, part.Y, part.seed)
-        return TrainedTeacher(layers, [], learnable, constant)
+        return TrainedTeacher(model.solver().fit(part.X, part.Y), [], learnable, constant)
     if not learnable.any():
-        return TrainedTeacher([], [], learnable, constant)
+        return TrainedTeacher(None, [], learnable, constant)
     with _own_chance(part.seed), warnings.catch_warnings():
         # One label is a column; that some classifiers would rather have a row is no concern.
         warnings.simplefilter("ignore", DataConversionWarning)
         warnings.filterwarnings("ignore", "Label .* is present in all training examples")
-        return TrainedTeacher([], _models(model, part, learnable), learnable, constant)
+        return TrainedTeacher(None, _models(model, part, learnable), learnable, constant)
 
 
 def _models(
@@ -248,20 +249,15 @@ def _own_chance(seed: int) -> Iterator[None]:
     A classifier that draws from them would otherwise start where the teacher before it stopped,
     which depends on that teacher's part.
     """
-    torch = sys.modules.get("torch")
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torch_before = None if torch is None else torch.random.get_rng_state()
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
-    if torch is not None:
-        torch.manual_seed(seed)
     try:
-        yield
+        with seeded(seed) if sys.modules.get("torch") else nullcontext():
+            yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
-        if torch is not None:
-            torch.random.set_rng_state(torch_before)
 
 
 def _prevalence(Y: Labels) -> npt.NDArray[np.float64]:

@@ -23,22 +23,19 @@ import numpy.typing as npt
 from ...ballots import Ballots, BallotSource
 from ...errors import InputError
 from ...mechanisms import BinaryVoting, Mechanism
-from ...planning import sigma_for
+from ...planning import YES, sigma_for
 from ..rounds import Rows
-from ..rows import count_rows
+from ..rows import Floats, Labels, count_rows
 from .ensemble import Answers, Teachers
 
-Floats = npt.NDArray[np.float64]
 Rule = str | float | npt.ArrayLike
 Votes = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
-Cut = tuple[float, int]  # yes above the value; at the value, up to the hash
 
 RULES = ("prevalence", "tuned")
 METRICS = ("F1", "BAC")
 _MEMORY = 1 << 30
 _LAST = 2**64 - 1
-_YES = 0.1  # the share of cells that get a yes: a guess, before anything is seen
 
 
 def cast(
@@ -73,44 +70,24 @@ def cast(
     -------
     bool array (queries, teachers, labels)
     """
-    votes = np.empty((count_rows(X_public), teachers.n_teachers, teachers.n_labels), np.bool_)
-    place = 0
-    for rows in vote_blocks(teachers, X_public, threshold, block, memory, scratch):
-        votes[place : place + len(rows)] = rows
-        place += len(rows)
-    return votes
-
-
-def vote_blocks(
-    teachers: Teachers,
-    X_public: Any,
-    threshold: Rule = "prevalence",
-    block: int | None = None,
-    memory: int = _MEMORY,
-    scratch: str | Path | None = None,
-) -> Iterator[Votes]:
-    """Yield votes (rows, teachers, labels) of consecutive queries; parameters as in `cast`."""
-    queries = count_rows(X_public)
+    queries, cube = count_rows(X_public), (teachers.n_teachers, teachers.n_labels)
     if queries < 1:
         raise InputError("X_public", "must have at least one row, got none")
+    place = 0
     if not (isinstance(threshold, str) and threshold == "prevalence"):
-        bar = _check_threshold(teachers, threshold)
+        bar, votes = _check_threshold(teachers, threshold), np.empty((queries, *cube), np.bool_)
         for answers in teachers.predict_proba(X_public, block):
-            yield np.asarray(answers >= bar)
-        return
-    cube = (teachers.n_teachers, teachers.n_labels)
+            votes[place : place + len(answers)] = answers >= bar
+            place += len(answers)
+        return votes
     with room_for(cube[0] * cube[1], queries, memory, scratch) as scores:
-        sizes: list[int] = []
         for answers in teachers.predict_proba(X_public, block):
-            place = sum(sizes)
-            sizes.append(len(answers))
             scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
-        wanted = yes_votes(teachers.prevalence, queries, *cube)
-        for votes in votes_of(scores, wanted, sizes):
-            yield votes.reshape(-1, *cube)
+            place += len(answers)
+        return _tops(scores, teachers.prevalence, cube)
 
 
-def best_thresholds(scores: npt.NDArray[Any], Y: npt.NDArray[np.int8], metric: str) -> Floats:
+def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
     """Return the threshold of each label (labels,) at which a figure is best on these records.
 
     Parameters
@@ -193,10 +170,9 @@ def top_share(scores: npt.NDArray[Any], share: npt.ArrayLike) -> Votes:
         )
     if cube.dtype.kind not in "fiu" or not np.isfinite(cube).all():
         raise InputError("scores", "must be finite numbers")
-    queries, teachers, labels = cube.shape
+    queries, *voters = cube.shape
     voices = np.ascontiguousarray(cube.reshape(queries, -1).T)
-    wanted = yes_votes(share, queries, teachers, labels)
-    return next(votes_of(voices, wanted, [queries])).reshape(cube.shape)
+    return _tops(voices, share, (voters[0], voters[1]))
 
 
 def yes_votes(
@@ -216,30 +192,18 @@ def yes_votes(
     return np.asarray(np.floor(each * queries + 0.5), np.int64)
 
 
-def votes_of(
-    scores: npt.NDArray[Any], wanted: npt.NDArray[np.int64], sizes: list[int]
-) -> Iterator[Votes]:
-    """Yield votes (rows, voices) for runs of queries of the given sizes.
+def _tops(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
+    """Return votes (queries, teachers, labels): yes to the top share of each voice's queries.
 
-    Parameters
-    ----------
-    scores
-        (voices, queries), in memory or in a file; a voice is a teacher's opinion on a label.
-    wanted
-        (voices,) how many of its queries a voice says yes to.
+    ``scores`` (voices, queries) lie in memory or in a file; a voice is a teacher's opinion on a
+    label.
     """
-    cuts = [_cut(np.asarray(row), int(wanted[voice]), voice) for voice, row in enumerate(scores)]
-    place = 0
-    for size in sizes:
-        votes = np.empty((len(cuts), size), np.bool_)
-        for voice, (value, last) in enumerate(cuts):
-            row = np.asarray(scores[voice, place : place + size])
-            votes[voice] = row > value
-            equal = np.flatnonzero(row == value)
-            if len(equal):
-                votes[voice, equal] = _hash(equal + place, voice) <= last
-        place += size
-        yield np.ascontiguousarray(votes.T)
+    queries = scores.shape[1]
+    wanted = yes_votes(share, queries, *cube)
+    votes = np.empty((queries, len(scores)), np.bool_)
+    for voice, row in enumerate(scores):
+        votes[:, voice] = _top(np.asarray(row), int(wanted[voice]), voice)
+    return votes.reshape(queries, *cube)
 
 
 @contextmanager
@@ -257,19 +221,16 @@ def room_for(
         del room
 
 
-def _cut(scores: npt.NDArray[Any], wanted: int, voice: int) -> Cut:
-    """Return where the top ``wanted`` of one voice's scores end."""
-    if wanted < 1:
-        return np.inf, _LAST
-    if wanted >= len(scores):
-        return -np.inf, _LAST
+def _top(scores: npt.NDArray[Any], wanted: int, voice: int) -> Votes:
+    """Return yes to the ``wanted`` highest scores of one voice: (queries,)."""
+    if wanted < 1 or wanted >= len(scores):
+        return np.full(len(scores), wanted >= 1)
     place = len(scores) - wanted
     value = np.partition(scores, place)[place]
-    room = wanted - int((scores > value).sum())
-    equal = np.flatnonzero(scores == value)
-    if room == len(equal):
-        return float(value), _LAST
-    return float(value), int(np.partition(_hash(equal, voice), room - 1)[room - 1])
+    votes, equal = np.asarray(scores > value), np.flatnonzero(scores == value)
+    room = wanted - int(votes.sum())
+    votes[equal[np.argsort(_hash(equal, voice))[:room]]] = True
+    return votes
 
 
 def _hash(queries: npt.NDArray[Any], voice: int) -> Hashes:
@@ -313,6 +274,6 @@ def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:
         settings.delta,
         rows if settings.queries is None else settings.queries,
         guarantee="allowance",
-        surprises_per_query=_YES * labels,
+        surprises_per_query=YES * labels,
     )
     return BinaryVoting(sigma=float(f"{min(least, 1.25 * settings.n_teachers):.3g}"))
