@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from .students.classifiers import LinearStudent
 from .tables import TableEncoder
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
+METHODS = ("gradients", "moments", "neighbours", "teachers")
 YES = 0.1  # public: about two of 22 labels are present in such a report
 MOST_LABELS = 4  # to which ballots are cut for Powerset
 # Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
@@ -100,11 +100,10 @@ def run_demo(request: Request, telling: Telling) -> Outcome:
             _release(outcome, how, mechanism, guarantee, place)
     with telling(f"3/4  making up {request.records:,} visits of patients", None):
         outcome.table = _patients(request.records)
-    jobs = _models(outcome)
-    with telling("4/4  training models on them, by default and otherwise", len(jobs)) as tick:
-        for place, job in enumerate(jobs):
-            tick(place)
-            outcome.models.append(job())
+    with telling("4/4  training models on them, by default and otherwise", 6) as tick:
+        for place, model in enumerate(_models(outcome)):
+            outcome.models.append(model)
+            tick(place + 1)
     return outcome
 
 
@@ -195,16 +194,13 @@ def _patients(records: int) -> tuple[MultiLabelData, MultiLabelData, MultiLabelD
     return sides.private, sides.public, sides.test
 
 
-def _models(outcome: Outcome) -> list[Callable[[], dict[str, Any]]]:
-    """Return what makes one row a model."""
-    return [
-        partial(_always_no, outcome),
-        partial(_without_privacy, outcome),
-        *(
-            partial(_private, outcome, method)
-            for method in ("auto", "gradients", "moments", "neighbours", "teachers")
-        ),
-    ]
+def _models(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    """Yield one row a model: two to compare with, the default, and the methods that it is not."""
+    yield _always_no(outcome)
+    yield _without_privacy(outcome)
+    yield _private(outcome, "auto")
+    assert outcome.chosen is not None
+    yield from (_private(outcome, name) for name in METHODS if name != outcome.chosen.method_)
 
 
 def _row(name: str, truth: Any, chance: Any, said: Any, **facts: Any) -> dict[str, Any]:
@@ -237,11 +233,10 @@ def _private(outcome: Outcome, method: str) -> dict[str, Any]:
         if method != "auto":
             warnings.simplefilter("ignore", PrivoteWarning)
         model.fit(private.X, private.Y, public.X, groups=private.groups, seed=request.seed)
-    name = method
     if method == "auto":
-        outcome.chosen, name = model, f"by default ({model.method_})"
+        outcome.chosen = model
     return _row(
-        name,
+        f"{model.method_}, the default" if method == "auto" else method,
         test.Y,
         model.predict_proba(test.X),
         model.predict(test.X),
