@@ -152,6 +152,8 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
         "recall": None,
         "precision": None,
         "BAC": None,
+        "true": 0,
+        "not true": 0,
     }
     outcome.rows.append(row)
     ballots = Ballots.from_array(outcome.votes[:many])
@@ -175,6 +177,8 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
     found = metrics.multilabel(truth, release.labels.astype(float), release.labels)
     row |= {"epsilon": release.epsilon, "answered": release.answered, "BAC": found["BAC"]}
     row |= {"recall": found["OR"], "precision": found["OP"]}
+    ones = release.labels == 1
+    row |= {"true": int((ones & truth).sum()), "not true": int((ones & ~truth).sum())}
     outcome.labels[how, guarantee] = release.labels
     if guarantee == "data-dependent":
         plain = (outcome.votes[:many].mean(axis=1) > 0.5).astype(np.int8)

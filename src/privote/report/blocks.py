@@ -74,7 +74,15 @@ class Remark:
     text: str
 
 
-Block = str | Remark | Facts | TableBlock | Figure | Command
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """Paragraphs behind one line, for whoever opens it: what a result does not need to be read."""
+
+    lead: str
+    text: str
+
+
+Block = str | Remark | Folded | Facts | TableBlock | Figure | Command
 
 
 def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:

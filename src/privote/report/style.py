@@ -75,7 +75,9 @@ th, td { padding: .5rem .75rem; border-bottom: 1px solid var(--line); text-align
   vertical-align: baseline; }
 th:first-child, td:first-child { padding-left: 0; }
 th:last-child, td:last-child { padding-right: 0; }
-caption { max-width: 43.5rem; }
+/* On a narrow screen a caption stays in sight, and words at the end have room beside it. */
+caption { max-width: min(43.5rem, 100vw - 2.5rem); }
+td:last-child:not(.number) { min-width: 11rem; }
 thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink);
   font-weight: 600; vertical-align: bottom; }
 tbody th { font-weight: 500; }
