@@ -30,7 +30,7 @@ def test_a_forecast_has_levels_of_agreement_and_words() -> None:
     (facts,) = (block for block in section.blocks if isinstance(block, Facts))
     (table,) = (block for block in section.blocks if isinstance(block, TableBlock))
     assert release.forecast is not None
-    assert facts.values["queries the allowance lasts for"] == f"{release.forecast.lasts:,}"
+    assert facts.values["the allowance lasts for"] == f"{release.forecast.lasts:,} queries"
     assert [row["agreement"] for row in table.rows] == ["100 %", "90 %", "80 %", "70 %", "60 %"]
     missed = [float(row["missed"].removesuffix(" %")) for row in table.rows]
     assert missed == sorted(missed)
@@ -71,14 +71,26 @@ def test_the_page_of_labels_has_bill_forecast_and_statement(tmp_path: Path) -> N
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
-def test_the_bill_says_why_more_was_answered_than_an_allowance_should_last_for() -> None:
+def test_the_bill_says_why_more_was_answered_than_an_allowance_should_last_for(
+    tmp_path: Path,
+) -> None:
     release = released(60.0, queries=20)
     assert release.forecast is not None
     calm = replace(release.forecast, yes=0.2, yes_from="stated", warnings=())
     short = bill(replace(release, forecast=replace(calm, lasts=1)))["allowance lasts for"]
     assert short.startswith(
-        "1 query, at 0.2 of all votes a yes (stated); 20 were answered, as long"
+        "1 query, at 20% of all votes a yes (stated); 20 were answered, as long"
     )
+    none = replace(release, forecast=replace(calm, lasts=0, answered=1, yes=1 - 1e-9))
+    assert bill(none)["allowance lasts for"] == (
+        "less than one query, at 100% of all votes a yes (stated); 1 was answered, before released "
+        "labels could tell"
+    )
+    page = write_label_page(tmp_path / "a.html", none).read_text()
+    said = f"{none.statement()}\n{none.summary()}\n{page}"
+    assert "less than one query" in said
+    assert " 0 queries" not in said
+    assert "1 were" not in said
     assert bill(replace(release, forecast=replace(calm, lasts=20)))["allowance lasts for"] == (
         "20 queries"
     )

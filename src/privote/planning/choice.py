@@ -355,6 +355,6 @@ def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) 
         )
     found = [*said, *advice.changes]
     if found and known is not None and release.forecast and release.forecast.yes_from == "released":
-        by = f"up to {known:.2g} of all votes are a yes"
-        found.insert(0, f"What follows goes by released labels, which say that {by}.")
+        by = f"up to {release.forecast.yeses}"
+        found.insert(0, f"What follows goes by released labels, which say: {by}.")
     return found

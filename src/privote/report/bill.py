@@ -62,26 +62,32 @@ def _expected(release: Release) -> dict[str, Any]:
     found = release.forecast
     if found is None:
         return {}
-    lasts = found.lasts
     return {
         "missed, if all want it": f"{found.missed:.2g}",
         "false alarms": f"{found.false_alarm:.2g}",
-        "allowance lasts for": None if lasts is None else _lasts(found, lasts),
+        "allowance lasts for": _lasts(found),
         "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
 
 
-def _lasts(found: Forecast, lasts: int) -> str:
-    many = f"{lasts:,} {'query' if lasts == 1 else 'queries'}"
+def _lasts(found: Forecast) -> str | None:
+    if found.lasts is None:
+        return None
+    if not _paced(found):
+        return found.lasting
+    return f"{found.lasting}, at {found.yeses} ({found.yes_from}); {_answered(found)}"
+
+
+def _answered(found: Forecast) -> str:
+    """Say how many were answered and, where that is more than was forecast, why."""
+    many = "1 was answered" if found.answered == 1 else f"{found.answered:,} were answered"
     if not _paced(found):
         return many
-    taken = f"at {found.yes:.2g} of all votes a yes ({found.yes_from})"
-    return (
-        f"{many}, {taken}; {found.answered:,} were answered, as long as released labels showed no "
-        "drift"
-    )
+    if not found.lasts:
+        return f"{many}, before released labels could tell"
+    return f"{many}, as long as released labels showed no drift"
 
 
 def _paced(found: Forecast) -> bool:
@@ -111,7 +117,7 @@ def forecast_section(release: Release) -> Section | None:
         "must agree for a sure 1": "more than all" if needed is None else _percent(needed),
     }
     if found.lasts is not None:
-        facts["queries the allowance lasts for"] = f"{found.lasts:,}"
+        facts["the allowance lasts for"] = found.lasting
     blocks: list[Block] = [f"Warning: {text}" for text in found.warnings]
     blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
     return Section(heading="What to expect of the labels", blocks=[*blocks, *release.reasons])
@@ -126,13 +132,11 @@ def _said(found: Forecast) -> list[Block]:
     ]
     if found.lasts is None:
         return said
-    more = ", as long as released labels showed no drift" if _paced(found) else ""
     return [
         *said,
-        f"At {found.yes:.2g} of all votes a yes ({found.yes_from}), a voter's allowance of "
-        f"{found.allowance:,} surprises should last for {found.lasts:,} queries, the busiest "
-        f"voter's too; {found.answered:,} were answered{more}. Whoever runs out counts as the "
-        "baseline, so that labels drift there.",
+        f"At {found.yeses} ({found.yes_from}), a voter's allowance of {found.allowance:,} "
+        f"surprises should last for {found.lasting}, the busiest voter's too; {_answered(found)}. "
+        "Whoever runs out counts as the baseline, so that labels drift there.",
         UNSEEN.replace("It", "The forecast", 1),
     ]
 
