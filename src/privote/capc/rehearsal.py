@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,25 +204,43 @@ class Rehearsal:
                 process.wait()
 
     def query(
-        self, name: str, rows: Path, output: Path, *arguments: str, seconds: float = 900.0
+        self,
+        name: str,
+        rows: Path,
+        output: Path,
+        *arguments: str,
+        seconds: float = 900.0,
+        tick: Callable[[int], None] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a querying party to its end."""
-        return subprocess.run(
-            [
-                *command(),
-                "query",
-                str(self.sites[name]),
-                str(rows),
-                *("--output", str(output)),
-                *arguments,
-            ],
+        """Run a querying party to its end; ``tick`` is told how many sites are done by then."""
+        words = ["query", str(self.sites[name]), str(rows), "--output", str(output), *arguments]
+        end = time.monotonic() + seconds
+        with subprocess.Popen(
+            [*command(), *words],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env=_environment(),
-            timeout=seconds,
-            check=False,
-        )
+        ) as process:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=1.0)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        process.kill()
+                        raise
+                    if tick is not None:
+                        tick(self.done())
+                except BaseException:
+                    process.kill()
+                    raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def done(self) -> int:
+        """Return how many answering sites have ended a secure session, by what they logged."""
+        return sum(f":{party} with " in self.log(party) for party in self.terms.parties)
 
 
 def command() -> list[str]:
