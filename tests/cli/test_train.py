@@ -265,10 +265,22 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
         assert next(csv.DictReader(stream))["person"] == str(data.groups[1300])
     halves = json.loads(invoke(*call, "--output", target, "--threshold", "0.5").stdout)
     assert set(halves["thresholds"].values()) == {0.5}
+    both = invoke(*call, "--output", target, "--id-column", "person,id")
+    assert json.loads(both.stdout)["rows named by"] == "person, id"
+    with target.open() as stream:
+        first = next(csv.DictReader(stream))
+    assert [*first][:3] == ["row", "person", "id"]
+    assert (first["person"], first["id"]) == (str(data.groups[1300]), str(data.ids[1300]))
+    two = tmp_path / "two.npz"
+    assert invoke(*call, "--output", two, "--id-column", "person,id").exit_code == 0
+    assert np.load(two)["ids"].shape == (len(rows), 2)
+    assert np.load(two)["id_columns"].tolist() == ["person", "id"]
+    assert "each column once" in invoke(*call, "--output", target, "--ids", "id,id").stderr
     assert "--ids" not in invoke(*call, "--output", tmp_path / "p.npz").stderr
     assert np.load(tmp_path / "p.npz")["ids"].tolist() == data.ids[1300:].astype(str).tolist()
     assert invoke(*call, "--output", target, "--ids", "nobody").exit_code == 2
-    assert "another column" in invoke(*call, "--output", target, "--ids", "row").stderr
+    refused = invoke(*call, "--output", target, "--ids", "row")
+    assert "--id-column must be other columns" in refused.stderr
     truth = data.Y[1300:]
     right = np.array([[int(row[name]) for name in data.label_names] for row in rows]) == truth
     assert right[truth >= 0].mean() > (truth[truth >= 0] == 0).mean()  # better than always no
