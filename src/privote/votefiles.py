@@ -41,8 +41,9 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query; names of voters,
     if they have any, in the schema's metadata ``voter_names``, a JSON list.
     """
+    from .parquet import open_parquet
     from .sheets import open_csv
-    from .streamed import open_parquet, open_zarr
+    from .streamed import open_zarr
 
     files: dict[str, Callable[[Path, Threshold], Ballots]] = {
         ".csv": lambda file, threshold: of_sheet(open_csv(file), threshold),
