@@ -146,7 +146,15 @@ def test_a_data_set_by_name(tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "SIMULATED" in result.output
-    assert "AUC" in result.output
+    assert "AUC the area under the ROC curve" in " ".join(result.output.split())
+
+
+def test_the_terminal_says_what_to_expect_of_a_model(tables, tmp_path):
+    call = ["train", "scenes", *BUDGET, "--seed", "1", "--output", tmp_path / "run"]
+    result = invoke(*call)
+    assert result.exit_code == 0, result.output
+    assert "to expect" in result.output
+    assert "On six public data sets, models with as much noise" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_forecast_has_levels_of_agreement_and_words() -> None:
     assert release.forecast is not None
     assert facts.values["the allowance lasts for"] == f"{release.forecast.lasts:,} queries"
     assert [row["agreement"] for row in table.rows] == ["100 %", "90 %", "80 %", "70 %", "60 %"]
-    missed = [float(row["missed"].removesuffix(" %")) for row in table.rows]
+    missed = [float(row["missed"].removeprefix("below ").removesuffix(" %")) for row in table.rows]
     assert missed == sorted(missed)
     assert missed[0] == pytest.approx(100 * release.forecast.missed, rel=0.05)
     # 0.6 of 60 voters are 36: 6 above the bar of 30, with noise of deviation 12 on twice that.
@@ -57,6 +57,15 @@ def test_warnings_come_first_and_nothing_is_said_where_nothing_is_known() -> Non
     own = forecast_section(replace(loud, mechanism={"mechanism": "my own"}))
     assert own is not None
     assert not any(isinstance(block, TableBlock) for block in own.blocks)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_the_bill_says_of_which_labels_it_speaks() -> None:
+    assert bill(released(12.0))["missed"] == "0.02 % of the labels that every voter wants"
+    assert bill(released(8.0))["missed"] == "below 0.01 % of the labels that every voter wants"
+    loud = bill(released(60.0, queries=20))  # yes and no each with noise: Phi(-60 / (60 sqrt 2))
+    assert loud["missed"] == "24 % of the labels that every voter wants"
+    assert loud["false alarms"] == "24 % of the labels that nobody wants"
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")

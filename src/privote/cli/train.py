@@ -308,16 +308,20 @@ def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool
 
 def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
     from privote.report import OWNER_ONLY
+    from privote.report.tables import FIGURES_MEAN
     from privote.report.training import OWNERS, shown
 
     from .output import once, print_facts, print_table, say
 
-    print_facts(once(shown(outcome)), title="Trained" if outcome.release is None else "Released")
+    expected = {"to expect": " ".join(outcome.facts()["expected"]) or None}
+    facts = once({**shown(outcome), **expected})
+    print_facts(facts, title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
-        print_table(outcome.figures, title="On the test rows, which are public")
+        title = "On the test rows, which are public"
+        print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
     if outcome.sealed and show_sealed:
         title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
-        print_table(outcome.sealed, title=title)
+        print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
     elif outcome.sealed:
         say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
     say(f"Written to {output}: {', '.join(written)}")

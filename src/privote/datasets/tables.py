@@ -274,11 +274,13 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
     """Warn of features that look as if they named records or persons, by head or by cells."""
     found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
     if found:
+        seem = "looks as if it named records or persons, and is taken for a feature"
+        if len(found) > 1:
+            seem = "look as if they named records or persons, and are taken for features"
         warnings.warn(
-            f"{raw.name}: {columns_in_words(found)[0]} looks as if it named records or persons, "
-            "and is taken for a feature. Say which column names the record (`id_column`) or the "
-            "person (`group_column`), so that all records of a person reach one voter, or name the "
-            "`features`",
+            f"{raw.name}: {columns_in_words(found)[0]} {seem}. Say which column names the record "
+            "(`id_column`) or the person (`group_column`), so that all records of a person reach "
+            "one voter, or name the `features`",
             PrivoteWarning,
             stacklevel=3,
         )

@@ -17,6 +17,7 @@ from ..datasets import open as open_data
 from ..drafts import Draft, Promise
 from ..errors import InputError
 from ..release import Release
+from ..sheets import as_csv
 from .methods import AUTO, METHODS, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .private import PrivateClassifier
@@ -284,7 +285,8 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     if Path(job.data).suffix not in tables.SUFFIXES:
         if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
             known = ", ".join(tables.SUFFIXES)
-            raise InputError("X", f"must be a table ({known}) or a data set by name", job.data)
+            rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
+            raise InputError("X", rule, job.data)
         if job.public is not None or job.test is not None:
             raise InputError("`public` and `test` go with a table: a data set by name is split")
         sides = open_data(job.data).split()

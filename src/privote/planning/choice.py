@@ -154,6 +154,10 @@ def settled(
     )
 
 
+def _voters_are(number: int) -> str:
+    return "1 voter is" if number == 1 else f"{number:,} voters are"
+
+
 def _too_few(advice: Advice) -> str | None:
     """Return that there are too few voters, where next to nothing comes of the budget; or None."""
     few = advice.queries <= _HANDFUL and advice.queries < _SMALL * advice.asked
@@ -165,7 +169,7 @@ def _too_few(advice: Advice) -> str | None:
     enough = advice.needed.get("voters")
     more = "" if enough is None else f", and {enough:,} voters would be enough"
     return (
-        f"{advice.outlook.voters:,} voters are too few for {advice.asked:,} queries, by public "
+        f"{_voters_are(advice.outlook.voters)} too few for {advice.asked:,} queries, by public "
         f"numbers: {comes}{more}. Before a budget is spent, `privote plan` says what it buys."
     )
 
@@ -227,7 +231,9 @@ def _advice(request: Request, ballots: BallotSource, budget: Budget, wanted: int
     )
     if not found.good and request.queries is None:
         said = " ".join((*found.reasons, *found.changes))
-        raise BudgetError(f"{said} With `queries=all` it goes on.")
+        raise BudgetError(
+            f"Nothing is released, and nothing charged. {said} With `queries=all` it goes on."
+        )
     return found
 
 

@@ -63,8 +63,8 @@ def _expected(release: Release) -> dict[str, Any]:
     if found is None:
         return {}
     return {
-        "missed, if all want it": f"{found.missed:.2g}",
-        "false alarms": f"{found.false_alarm:.2g}",
+        "missed": f"{_percent(found.missed)} of the labels that {found.whoever} wants",
+        "false alarms": f"{_percent(found.false_alarm)} of the labels that nobody wants",
         "allowance lasts for": _lasts(found),
         "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
@@ -163,6 +163,8 @@ def _levels(release: Release, found: Forecast) -> list[Block]:
 
 
 def _percent(share: float) -> str:
+    if 0 < share < 1e-4:
+        return "below 0.01 %"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{share:.0%}".replace("%", " %")
 
 

@@ -16,7 +16,7 @@ from privote.votefiles import write_packed
 from .blocks import Command, Facts, Folded, Section, TableBlock, drawn
 from .page import write_page
 from .plots import answered_by_guarantee, in_parts
-from .tables import OWNER_ONLY, Column, mark, plain, write_label_csv
+from .tables import FIGURES_MEAN, OWNER_ONLY, Column, mark, plain, write_label_csv
 
 RELEASED = [
     Column(key="how"),
@@ -50,10 +50,8 @@ READING = (
 COMPARED = (
     "Made-up patients with words, dates, notes and gaps; the promise is to persons. By default, "
     "public numbers choose the method: gradients and moments fit one model with noise, neighbours "
-    "and teachers vote on public rows. ACC is accuracy, BAC balanced accuracy (a coin has 0.5), "
-    "AUC the area under the ROC curve (guessing has 0.5), MAP mean average precision; 1 is the "
-    "best. Every private model predicts with thresholds that follow from what was released. A "
-    "model without epsilon protects nobody."
+    f"and teachers vote on public rows. {FIGURES_MEAN} Every private model predicts with "
+    "thresholds that follow from what was released. A model without epsilon protects nobody."
 )
 _SUMMARY = "summary.json"
 
