@@ -75,6 +75,10 @@ def test_the_page_of_labels_has_bill_forecast_and_statement(tmp_path: Path) -> N
     for words in ("What it costs", "What to expect of the labels", "Privacy statement"):
         assert words.lower() in page.lower()
     assert "SIMULATED" in page
+    stopped = [text for text in release.reasons if text.startswith("It stopped")]
+    assert len(stopped) == 1
+    why = page.partition("<details><summary>Why these settings")[2].partition("</details>")[0]
+    assert why.count("<p>") == len(release.reasons) - 1  # after what to expect, for who asks
     assert "7.98302" in page  # rounded up
     assert f"{release.answered} of 120" in page
 

@@ -13,9 +13,10 @@ from privote.forecast import UNSEEN, Forecast
 from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
 from privote.planning import by_agreement
+from privote.planning.choice import STOPPED
 from privote.release import Release
 
-from .blocks import Block, Facts, Section, TableBlock
+from .blocks import Block, Facts, Section, TableBlock, reasons_folded
 from .page import write_page
 from .tables import Column, cell, is_cost, mark
 
@@ -120,7 +121,9 @@ def forecast_section(release: Release) -> Section | None:
         facts["the allowance lasts for"] = found.lasting
     blocks: list[Block] = [f"Warning: {text}" for text in found.warnings]
     blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
-    return Section(heading="What to expect of the labels", blocks=[*blocks, *release.reasons])
+    stopped = [text for text in release.reasons if text.startswith(STOPPED)]
+    blocks += [*stopped, *reasons_folded([t for t in release.reasons if t not in stopped])]
+    return Section(heading="What to expect of the labels", blocks=blocks)
 
 
 def _said(found: Forecast) -> list[Block]:

@@ -82,6 +82,12 @@ class Folded:
     text: str
 
 
+def reasons_folded(reasons: Sequence[str]) -> list[Block]:
+    """Return why settings are as they are, and what would help, behind one line; or nothing."""
+    text = "\n\n".join(reasons)
+    return [Folded(lead="Why these settings, and what would help", text=text)] if text else []
+
+
 Block = str | Remark | Folded | Facts | TableBlock | Figure | Command
 
 

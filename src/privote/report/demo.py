@@ -13,7 +13,7 @@ from privote.datasets.tables import write_table
 from privote.learning.demo import FIGURES, Outcome
 from privote.votefiles import write_packed
 
-from .blocks import Command, Facts, Folded, Section, TableBlock, drawn
+from .blocks import Command, Facts, Section, TableBlock, drawn, reasons_folded
 from .page import write_page
 from .plots import answered_by_guarantee, in_parts
 from .tables import FIGURES_MEAN, OWNER_ONLY, Column, mark, plain, write_label_csv
@@ -179,10 +179,7 @@ def _released(outcome: Outcome, command: str) -> Section:
                 ),
             ),
             READING,
-            Folded(
-                lead="Why these settings, and what would answer more",
-                text="\n\n".join((*advice.reasons, *advice.changes)),
-            ),
+            *reasons_folded((*advice.reasons, *advice.changes)),
             Command(text=command),
         ],
     )

@@ -55,7 +55,7 @@ h2.part { margin: 4.5rem 0 0; padding-top: .8rem; border-top: 2px solid var(--in
   font-size: 1.6rem; }
 h3 { margin: 2.6rem 0 .8rem; font-size: 1.2rem; line-height: 1.3; break-after: avoid; }
 nav h3 { margin: .8rem 0 .2rem; font-size: .95rem; }
-p { margin: 0 0 1rem; }
+p { margin: 0 0 1rem; overflow-wrap: anywhere; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 3px; }
 .facts { display: flex; flex-wrap: wrap; gap: 1px;
   margin: 1.4rem 0 1.8rem; background: var(--line); border: 1px solid var(--line); }
