@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.report.bill import bill, forecast_section, write_label_page
+from privote.report.bill import bill, forecast_section, noise, write_label_page
 from privote.report.blocks import Facts, TableBlock
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
@@ -61,6 +61,10 @@ def test_warnings_come_first_and_nothing_is_said_where_nothing_is_known() -> Non
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 def test_the_bill_says_of_which_labels_it_speaks() -> None:
+    said = "every count of votes, 60 at most, is moved by about 12"
+    assert bill(released(12.0))["noise"] == said
+    assert noise({"mechanism": "their own", "sigma": 12.0}, 60) is None
+    assert noise({"mechanism": "binary", "link": {"cost": 0.1}}, 60) is None
     assert bill(released(12.0))["missed"] == "0.02 % of the labels that every voter wants"
     assert bill(released(8.0))["missed"] == "below 0.01 % of the labels that every voter wants"
     loud = bill(released(60.0, queries=20))  # yes and no each with noise: Phi(-60 / (60 sqrt 2))

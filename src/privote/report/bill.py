@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ def bill(release: Release) -> dict[str, Any]:
         "labels each": release.labels.shape[1],
         "voters": release.voters,
         "mechanism": describe(release.mechanism),
+        "noise": noise(release.mechanism, release.voters),
         "guarantee": release.guarantee,
         "epsilon": shown,
         "delta": release.delta,
@@ -56,6 +57,14 @@ def bill(release: Release) -> dict[str, Any]:
         "after the draw": "; ".join(release.processed) or None,
         "SIMULATED": "a seed was given: these labels protect nobody" if release.simulated else None,
     }
+
+
+def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:
+    """Return what sigma is, in words; None for what has none, or is a mechanism of one's own."""
+    sigma = mechanism.get("sigma")
+    if sigma is None or mechanism["mechanism"] not in MECHANISMS:
+        return None
+    return f"every count of votes, {voters:,} at most, is moved by about {sigma:.3g}"
 
 
 def _expected(release: Release) -> dict[str, Any]:
