@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import privote as pv
+from privote.datasets.tables import raw_table
 from privote.errors import InputError
 from privote.sheets import (
     ODD,
@@ -79,6 +80,9 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"PK")
     with pytest.raises(pv.InputError) as refused:
         pv.Ballots.of(tmp_path / name)
+    assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
+    with pytest.raises(pv.InputError) as refused:
+        raw_table(tmp_path / name)
     assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
 
 

@@ -345,4 +345,4 @@ def test_persons_on_both_sides_are_a_warning(tmp_path):
     warned = said("same", "apart")
     assert "too: what stands in public rows is not protected" in warned
     report = (tmp_path / "same-apart" / "report.html").read_text()
-    assert "50 persons, 1 labels" in report  # and not 100 records
+    assert "50 persons, 1 label" in report  # and not 100 records

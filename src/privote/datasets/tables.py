@@ -20,6 +20,7 @@ from privote.sheets import (
     ODD,
     VOTE_WORDS,
     YesNo,
+    as_csv,
     cell_of,
     columns_in_words,
     is_gap,
@@ -129,7 +130,9 @@ def columns_of(source: Any, name: str = "table") -> RawTable:
         if file.suffix == ".parquet":
             return _parquet(file)
         if file.suffix not in SUFFIXES[:2]:
-            raise InputError(f"a table must end in {', '.join(SUFFIXES)}, got {file.name!r}")
+            known = ", ".join(SUFFIXES)
+            what_to_do = as_csv(file.name)
+            raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
         sheet = open_csv(file, "table")
     else:
         sheet = open_sheet(source, name)
