@@ -102,7 +102,7 @@ def test_a_named_mechanism_takes_the_better_guarantee(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"mechanism": "binary"}, "mechanism must be a privote mechanism, or auto"),
+        ({"mechanism": "binary"}, r"mechanism must be auto or .*, such as BinaryVoting\(sig"),
         ({"guarantee": "ptr", "queries": 3}, "mechanism must be given with"),
         ({"queries": "most"}, "queries must be a number, all, or nothing"),
         ({"mechanism": pv.BinaryVoting(sigma=9.0), "quality": 0.2}, "quality goes with"),

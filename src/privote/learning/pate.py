@@ -33,7 +33,7 @@ from .neighbours.labelling import (
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
 from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
-from .rows import LabelClassifier, check_labels, label_probabilities
+from .rows import LabelClassifier, check_apart, check_labels, label_probabilities
 from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
@@ -210,6 +210,8 @@ class PATEClassifier(LabelClassifier):
                 "must be given: the public rows that teachers label and the student sees",
             )
         X_public = _check_rows(self, X_public)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(X, X_public, "X_public")
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
         who = VoterNames(

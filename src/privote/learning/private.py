@@ -28,7 +28,14 @@ from ..release import Release
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
 from .pate import PATEClassifier
-from .rows import LabelClassifier, check_groups, check_labels, count_rows, label_probabilities
+from .rows import (
+    LabelClassifier,
+    check_apart,
+    check_groups,
+    check_labels,
+    count_rows,
+    label_probabilities,
+)
 from .tables import TableEncoder
 from .teachers.votes import for_teachers
 
@@ -149,6 +156,8 @@ class PrivateClassifier(LabelClassifier):
             opens it, which is called once it is known that somebody votes.
         """
         X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(X, X_public, "public")
         persons, _ = check_groups(groups, len(Y))
         if persons is None:
             persons, _ = check_groups(ids, len(Y), "ids")

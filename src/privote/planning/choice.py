@@ -54,7 +54,8 @@ class Request:
     def __post_init__(self) -> None:
         named = isinstance(self.mechanism, str) and self.mechanism == AUTO
         if not named and not isinstance(self.mechanism, Mechanism):
-            raise InputError("mechanism", "must be a privote mechanism, or auto", self.mechanism)
+            rule = "must be auto or a privote mechanism, such as BinaryVoting(sigma=7.0)"
+            raise InputError("mechanism", rule, self.mechanism)
         if self.guarantee not in (AUTO, *GUARANTEES):
             known = ", ".join((AUTO, *GUARANTEES))
             raise InputError("guarantee", f"must be one of {known}", self.guarantee)
