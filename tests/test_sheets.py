@@ -9,8 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import privote as pv
+from privote.datasets.tables import raw_table
 from privote.errors import InputError
-from privote.sheets import ODD, Sheet, YesNo, is_gap, name_of, open_csv, open_sheet
+from privote.sheets import (
+    ODD,
+    Sheet,
+    YesNo,
+    columns_in_words,
+    is_gap,
+    name_of,
+    open_csv,
+    open_sheet,
+)
 
 
 def whole(sheet: Sheet) -> tuple[list[int], list[list[Any]]]:
@@ -57,6 +68,22 @@ def test_sources_are_alike() -> None:
         open_sheet(5, "it")
     with pytest.raises(InputError, match="two columns are called '1'"):
         open_sheet(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
+
+
+def test_a_header_with_other_separators_says_which_there_are() -> None:
+    assert columns_in_words(["a|b|c"])[0].endswith("separated by commas, semicolons or tabs")
+    assert columns_in_words(["a|b", "c"]) == ("'a|b', 'c'", None)
+
+
+@pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])
+def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(pv.InputError) as refused:
+        pv.Ballots.of(tmp_path / name)
+    assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
+    with pytest.raises(pv.InputError) as refused:
+        raw_table(tmp_path / name)
+    assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
 
 
 def test_what_a_cell_says() -> None:

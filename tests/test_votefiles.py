@@ -441,6 +441,24 @@ def test_rows_of_a_stream(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert np.array_equal(rows[5:99], array[5:])
 
 
+def test_a_stream_that_breaks_off_says_where(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((7, 3)))
+    place = "https://host/a.npy?key=hunter2"
+    at = partial(open_binary, str(tmp_path / "a.npy"))
+    rows = NpyStream(at, "a.npy", place)
+
+    def broken() -> Any:
+        raise ConnectionResetError(f"reset: {place}")
+
+    rows._opened = broken
+    with pytest.raises(pv.InputError, match=r"a\.npy cannot be read at rows 2 to 4: ") as refused:
+        rows[2:5]
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(pv.InputError, match=r"a\.npy is not a readable .npy file") as refused:
+        NpyStream(broken, "a.npy", place)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_stream_that_is_no_array_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.asfortranarray(np.zeros((3, 2))))
     (tmp_path / "n.npy").write_bytes(b"nothing")

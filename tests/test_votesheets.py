@@ -12,6 +12,7 @@ import pytest
 
 import privote as pv
 from privote import votefiles
+from privote.labelling import read_as
 
 FORMS = {
     "a row a ballot": "query,voter,x,y\nq10,anna,yes,no\nq2,anna,1,\nq2,bob,0,TRUE\nq10,bob,,0\n",
@@ -259,6 +260,7 @@ def test_names_of_arrays(tmp_path: Path) -> None:
     [
         ((30, 1, 4), "1 voter"),
         ((2, 2001, 4), "2001 voters and 2 queries"),
+        ((40, 1000, 8), "1000 voters and 40 queries"),
         ((50, 40, 1000), "1000 labels of 50 queries and 40 voters"),
     ],
 )
@@ -267,10 +269,33 @@ def test_axes_that_look_swapped_are_a_warning(shape: tuple[int, ...], words: str
         pv.label(np.zeros(shape, bool), **SETTINGS)
 
 
-@pytest.mark.parametrize("shape", [(1, 3000, 4), (400, 50, 20), (4000, 50, 1000), (2, 2, 2)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 3000, 4), (400, 50, 20), (4000, 50, 1000), (2, 2, 2), (3, 100, 4), (40, 400, 8)],
+)
 def test_other_axes_are_not(shape: tuple[int, ...], recwarn: pytest.WarningsRecorder) -> None:
     pv.label(np.zeros(shape, bool), **SETTINGS)
     assert not [one for one in recwarn if "are they in this order" in str(one.message)]
+
+
+def test_names_of_voters_say_which_axis_is_theirs(recwarn: pytest.WarningsRecorder) -> None:
+    pv.label(np.zeros((40, 1000, 8), bool), voter_ids=[f"v{n}" for n in range(1000)], **SETTINGS)
+    assert not [one for one in recwarn if "are they in this order" in str(one.message)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "named", "said"),
+    [
+        ((1000, 40, 8), False, "1,000 queries x 40 voters x 8 labels"),
+        ((1, 40, 1), False, "1 query x 40 voters x 1 label"),
+        ((40, 1000, 8), True, "40 queries x 1,000 voters x 8 labels"),
+        ((40, 1000, 8), False, "40 queries x 1,000 voters x 8 labels. More voters than queries"),
+    ],
+)
+def test_votes_are_said_to_be_read_as(shape: tuple[int, ...], named: bool, said: str) -> None:
+    found = read_as(shape, named=named)
+    assert found.startswith(said)
+    assert ("is that so?" in found) is ("More voters" in said)
 
 
 def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ CHOSEN = "the paper's choice"
 _BOTH_ROWS = ("queries", "quality")
 
 _LOG = "log10 of "
+_ROUNDED = -16.0  # what a measurement writes for costs that rounding hides: they are not drawn
 
 
 def _line_name(name: str) -> str:
@@ -49,7 +50,9 @@ def _panel(plot: Plot) -> Panel:
     """Return what was measured as a panel; logarithms become numbers on a logarithmic axis."""
     log = plot.y.startswith(_LOG)
     series = {
-        _line_name(name): {x: 10**y if log else y for x, y in line.items()}
+        _line_name(name): {
+            x: 10**y if log else y for x, y in line.items() if not log or y > _ROUNDED
+        }
         for name, line in plot.series.items()
     }
     return Panel(
@@ -76,6 +79,7 @@ def _random_and_zero(panels: Panels, measured: Measured) -> Panels:
     given = ("chance of a yes", "voters", "labels", "σ")
     titles = ("Random labels, ε = 20", "All say no to all, ε = 2")
     named = _titled(panels, *titles, *(f"Expected cost by {one}" for one in given))
+    named[3] = replace(named[3], quantity="cost, where above 10⁻¹⁶")
     return [replace(named[0], log=True), *named[1:]]
 
 

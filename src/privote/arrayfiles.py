@@ -93,8 +93,8 @@ def read_npy(path: str | os.PathLike[str]) -> Array:
 class NpyStream:
     """The array of an ``.npy`` file that can only be read as a stream: rows when asked for."""
 
-    def __init__(self, opened: Callable[[], IO[bytes]], name: str) -> None:
-        self._opened, self._name = opened, name
+    def __init__(self, opened: Callable[[], IO[bytes]], name: str, place: str = "") -> None:
+        self._opened, self._name, self._place = opened, name, place
         try:
             with opened() as stream:
                 size = stream.seek(0, os.SEEK_END)
@@ -102,15 +102,23 @@ class NpyStream:
                 self.shape, order, self.dtype, self._start = _header(stream, size)
                 if order == "F" and len(self.shape) > 1:
                     raise ValueError("its rows do not lie together: save it in C order")
+        except InputError:  # it could not be opened
+            raise
         except Exception as error:
-            raise InputError(f"{name} is not a readable .npy file: {why(error)}") from None
+            raise InputError(f"{name} is not a readable .npy file: {why(error, place)}") from None
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
         width = math.prod(self.shape[1:]) * self.dtype.itemsize
-        with self._opened() as stream:
-            stream.seek(self._start + start * width)
-            data = stream.read((stop - start) * width)
+        try:
+            with self._opened() as stream:
+                stream.seek(self._start + start * width)
+                data = stream.read((stop - start) * width)
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # a connection that breaks off has errors of its own
+            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error, self._place)}"
+            raise InputError(self._name, rule) from None
         if len(data) < (stop - start) * width:
             raise InputError(f"{self._name} changed while it was read")
         return np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])

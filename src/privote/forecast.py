@@ -62,6 +62,20 @@ class Forecast:
         """Whom a label that must not be missed is wanted by, in words."""
         return "every voter" if self.near is None else "every voter near a query"
 
+    @property
+    def yeses(self) -> str:
+        """How often voters are taken to say yes, in words; for where ``yes`` is known."""
+        share = self.yes or 0.0
+        percent = f"{100 * share:.2g}" if share < 0.995 else "100"
+        return f"{percent}% of all votes a yes"
+
+    @property
+    def lasting(self) -> str:
+        """For how many queries the allowance should last, in words; for where that is known."""
+        if not self.lasts:
+            return "less than one query"
+        return "1 query" if self.lasts == 1 else f"{self.lasts:,} queries"
+
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON."""
         return {**asdict(self), "warnings": list(self.warnings)}
@@ -84,7 +98,7 @@ class Forecast:
             )
         if self.lasts is not None:
             said.append(
-                f"At {self.yes:.2g} of all votes a yes ({self.yes_from}) the allowance should last "
-                f"for {self.lasts:,} queries. {UNSEEN}"
+                f"At {self.yeses} ({self.yes_from}) the allowance should last for {self.lasting}. "
+                f"{UNSEEN}"
             )
         return (*said, *self.warnings)

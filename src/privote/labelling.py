@@ -25,6 +25,7 @@ from .release import Release
 from .storage import check_here
 from .workers import on_workers
 
+_SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 _NO_FURTHER = "the run that is finished here got no further"
 
 
@@ -162,7 +163,7 @@ def label(
             )
         else:
             ballots = Ballots.of(votes, threshold=threshold)
-            warn_of_axes(ballots)
+            warn_of_axes(ballots, voter_ids)
             if implied is not None:
                 implied.places(ballots.labels, getattr(ballots, "label_names", None))
             if voter_ids is not None:
@@ -252,15 +253,40 @@ def warn_of_quality(release: Release) -> None:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
-def warn_of_axes(ballots: BallotSource) -> None:
+def read_as(shape: Sequence[int], *, named: bool) -> str:
+    """Return in words what the axes of votes were taken for; by sizes and names, never by votes.
+
+    Where an array without names has more voters than queries, it asks: of votes that came as
+    (voters, queries, labels) the promise would be to the wrong ones.
+    """
+    words = (("query", "queries"), ("voter", "voters"), ("label", "labels"))
+    said = " x ".join(
+        f"{size:,} {one if size == 1 else more}"
+        for size, (one, more) in zip(shape, words, strict=True)
+    )
+    if named or not 1 < shape[0] < shape[1]:
+        return said
+    return (
+        f"{said}. More voters than queries: is that so? Of an array the first axis is the queries, "
+        "the second the voters, who are protected"
+    )
+
+
+def has_names(ballots: BallotSource, voter_ids: Any = None) -> bool:
+    """Return whether more than the order of axes tells voters from queries."""
+    names = [getattr(ballots, f"{axis}_names", None) for axis in ("query", "voter")]
+    return ballots.sparse or any(name is not None for name in (*names, voter_ids))
+
+
+def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
     """Warn of sizes that look as if the axes of an array were in another order."""
     queries, voters, labels = ballots.queries, ballots.voters, ballots.labels
     odd = None
     if voters == 1:
         odd = "1 voter"
-    elif getattr(ballots, "voter_names", None) is not None or queries == 1:
+    elif has_names(ballots, voter_ids) or queries == 1:
         return  # named, or a poll: nothing is in the wrong place
-    elif voters > 1000 * queries:
+    elif voters > 1000 * queries or (queries >= _SOME and voters > _SOME * queries):
         odd = f"{voters} voters and {queries} queries"
     elif labels >= 1000 and labels > 10 * max(queries, voters):
         odd = f"{labels} labels of {queries} queries and {voters} voters"

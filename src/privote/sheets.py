@@ -20,6 +20,7 @@ from .arrayfiles import check_file
 from .errors import InputError, MissingExtraError, shown
 
 SUFFIXES = (".csv", ".tsv")
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
 
 # How a formula begins in one spreadsheet or another, in either width.
@@ -245,10 +246,17 @@ def called(header: Sequence[str], column: str) -> str:
     return f"column {list(header).index(column) + 1}"
 
 
+def as_csv(file: str) -> str:
+    """Return what to do with a file of a spreadsheet program, for the end of a message."""
+    return ": save the sheet as CSV first" if file.lower().endswith(_SPREADSHEETS) else ""
+
+
 def columns_in_words(header: Iterable[str]) -> tuple[str, str | None]:
     """Return which columns there are, for a message: what it may say, and what is sealed."""
     names = list(header)
     few = ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")
+    if len(names) == 1 and "|" in names[0]:
+        few += "; columns must be separated by commas, semicolons or tabs"
     return (few, None) if is_header(names) else (f"{len(names)} others, but {NO_HEADER}", few)
 
 

@@ -40,7 +40,8 @@ def summary(release: Release) -> str:
     shown = "sealed" if release.epsilon is None else f"{rounded_up(release.epsilon)}"
     lines = [
         f"queries answered  {release.of_asked}",
-        f"labels each       {release.labels.shape[1]}",
+        f"from              votes of {release.voters:,} voters on {release.labels.shape[1]:,} "
+        "labels each",
         f"guarantee         {release.guarantee}: {_MEANING[release.guarantee]}",
         f"epsilon, delta    {shown}, {rounded_up(release.delta)}  (asked for: "
         f"{rounded_up(release.budget)})",

@@ -196,7 +196,7 @@ class Folder:
             file.replace(place)
 
     def _reached(self) -> contextlib.AbstractContextManager[None]:
-        return _reachable(self.place, self.what)
+        return reached(self.place, self.what)
 
     def _at(self, name: str) -> str:
         with self._reached():
@@ -206,7 +206,7 @@ class Folder:
 
 def open_binary(place: str, what: str | None = None) -> IO[bytes]:
     """Open a file by its path or URL, to read bytes from anywhere in it."""
-    with _reachable(place, what):
+    with reached(place, what):
         if is_url(place):
             system, path = _system(place)
             stream: IO[bytes] = system.open(path, "rb")
@@ -229,7 +229,7 @@ def size_of(place: str, what: str = "file") -> int:
 def stamp(place: str) -> tuple[int, str]:
     """Return what changes when somebody writes to a file: its size, and when or what it became."""
     if not is_url(place):
-        with _reachable(place, None):
+        with reached(place, None):
             status = os.stat(place)
             return status.st_size, str(int(status.st_mtime))
     facts = _told(place, "file")
@@ -259,7 +259,7 @@ def fetched(place: str, what: str) -> Iterator[Path]:
             said = f"of {size} bytes must fit {str(scratch.path.parent)!r}, which has {room} left"
             raise InputError(what, said)
         file = scratch.path / name_of(place)
-        with _reachable(place, what), open_binary(place, what) as source, file.open("xb") as copy:
+        with reached(place, what), open_binary(place, what) as source, file.open("xb") as copy:
             left = size
             while left and (block := source.read(min(_STEP, left))):
                 copy.write(block)
@@ -281,7 +281,7 @@ def _told(place: str, what: str) -> dict[str, Any]:
 
 def _facts(place: str, what: str | None) -> dict[str, Any] | None:
     """Return what a store says of a file or a folder behind a URL; None if it is not there."""
-    with _reachable(place, what):
+    with reached(place, what):
         system, path = _system(place)
         system.invalidate_cache()
         try:
@@ -309,13 +309,16 @@ def _system(place: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _reachable(place: str, what: str | None) -> Iterator[None]:
-    """Turn whatever keeps somebody from a place into one sentence."""
+def reached(place: str, what: str | None) -> Iterator[None]:
+    """Turn whatever keeps somebody from a place into one sentence; on the way to it, or later.
+
+    For whoever reads a stream, too: a line that breaks in the middle is told as one that never was.
+    """
     shown = f"{masked_url(place)!r:.200}"
     lead = shown if what is None else f"{what} {shown}"
     try:
         yield
-    except (InputError, MissingExtraError):
+    except (InputError, MissingExtraError, MemoryError):
         raise
     except ImportError as error:  # fsspec knows the protocol, and lacks what speaks it
         lacks = getattr(error.__cause__ or error, "name", None)

@@ -1,4 +1,4 @@
-"""Votes that stay where they are, Zarr and Parquet, as cubes that give slices.
+"""Votes that stay where they are as cubes that give slices; here Zarr arrays.
 
 They lie on a disk or behind a URL. Metadata is read and judged here before a library acts on it:
 which values, packed how, how many. Whatever a damaged file, or a connection that breaks off, leads
@@ -21,25 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from .arrayfiles import check_unpacked, why
-from .ballots import Threshold, check_shape, check_threshold
-from .blocks import MISSING
+from .ballots import check_shape
 from .errors import BallotError, InputError, MissingExtraError, missing_extra
-from .names import Listed, Names, listed
+from .names import Names, listed
 from .storage import (
     Folder,
     as_place,
     found_elsewhere,
     is_url,
     name_of,
-    open_binary,
-    size_of,
     stamp,
 )
 
-_ZARR, _PARQUET = "Zarr array", "Parquet file"
+_ZARR = "Zarr array"
 _MOST_METADATA, _MOST_NAMES = 1 << 20, 1 << 24
 UNFINISHED = ".privote/manifest.json"  # what is there of a Zarr array before its metadata
-_SQUEEZED = 10_000  # in slices, so memory is bounded anyway: this bounds the time
+SQUEEZED = 10_000  # in slices, so memory is bounded anyway: this bounds the time
 _CELLS = 1 << 27  # votes of one query: a gigabyte, as floats
 _TYPES = {"bool": 1, "float16": 2, "float32": 4, "float64": 8} | {
     f"{sign}int{8 * width}": width for sign in ("", "u") for width in (1, 2, 4, 8)
@@ -76,7 +73,7 @@ class LazyCube(ABC):
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         start, stop = rows.start or 0, min(rows.stop, self.shape[0])
-        with _readable(self._name, self._kind, self._place):
+        with readable(self._name, self._kind, self._place):
             slab = self._slab(start, stop)
         # Votes are read once to be checked, before anything is charged, and once to be counted. A
         # chunk that was lost between would be votes of no, here or where a worker reads it.
@@ -102,7 +99,7 @@ class LazyCube(ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         check_same(self._place, self._name, self._stamp)
-        with _readable(self._name, self._kind, self._place):
+        with readable(self._name, self._kind, self._place):
             self._opened = self._open()
 
 
@@ -120,7 +117,7 @@ def check_same(place: str, name: str, was: tuple[int, str]) -> None:
 
 
 @contextmanager
-def _readable(name: str, kind: str, place: str = "") -> Iterator[None]:
+def readable(name: str, kind: str, place: str = "") -> Iterator[None]:
     """Turn whatever a library makes of a damaged file into one sentence."""
     try:
         yield
@@ -151,8 +148,8 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str, Sizes]:
     at, kept, facts = _zarr_metadata(folder, inside)
     shape, chunks, width = sizes = _check(facts)
     check_unpacked(f"a chunk of {name}", 0, math.prod(chunks) * width)
-    check_unpacked(name, stored, math.prod(shape) * width, _SQUEEZED)
-    with _readable(name, _ZARR, at.place):
+    check_unpacked(name, stored, math.prod(shape) * width, SQUEEZED)
+    with readable(name, _ZARR, at.place):
         if len(at.read(".zattrs", _MOST_NAMES + 1) if at.exists(".zattrs") else b"") > _MOST_NAMES:
             raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
         # The array itself, not through its group, whose copy of the metadata nobody has judged.
@@ -184,7 +181,7 @@ def _zarr(place: str) -> Any:
 
 def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
     """Return the names that an array's attributes have: ``voter_names`` and ``label_names``."""
-    with _readable(name, _ZARR):
+    with readable(name, _ZARR):
         found = {
             f"{axis}s": listed(said[f"{axis}_names"], f"{name}: attribute '{axis}_names'")
             for axis in ("voter", "label")
@@ -232,7 +229,7 @@ def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, str, dict[str, 
 
 
 def _json(folder: Folder, kept: str, name: str) -> dict[str, Any]:
-    with _readable(name, _ZARR, folder.place):
+    with readable(name, _ZARR, folder.place):
         data = folder.read(kept, _MOST_METADATA + 1)
         if len(data) > _MOST_METADATA:
             raise ValueError(f"its metadata has more than {_MOST_METADATA} bytes")
@@ -302,160 +299,3 @@ def _sides(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**62 for n in shape):
         raise BallotError(f"a Zarr array's shape must be whole numbers, got {shape!r:.60}")
     return tuple(shape)
-
-
-def open_parquet(place: str, threshold: Threshold) -> LazyCube:
-    """Open a table with one row a ballot, after a first pass over ``query`` and ``voter``."""
-    name, stored = name_of(place), size_of(place, "votes file")
-    place = as_place(place)
-    table = _parquet(place, name)
-    with _readable(name, _PARQUET, place):
-        labels = _label_columns(name, table.schema_arrow)
-        held = table.metadata
-        for group in range(table.num_row_groups):
-            rows = held.row_group(group).num_rows
-            check_unpacked(f"a row group of {name}", stored, rows * (len(labels) + 2) * 8)
-        groups, queries, voters = _places(table)
-        sizes = _public_sizes(table, queries, voters, held.num_rows)
-        cells = sizes[0] * sizes[1] * len(labels)
-        check_unpacked(name, stored, cells * 8, _SQUEEZED)
-        shape = (*sizes, len(labels))
-        return _ParquetCube(name, table, labels, groups, shape, threshold, place)
-
-
-def _parquet(place: str, name: str) -> Any:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("files", "reading Parquet") from None
-    with _readable(name, _PARQUET, place):
-        source = open_binary(place, "votes file") if is_url(place) else place
-        return pq.ParquetFile(source, page_checksum_verification=True)
-
-
-def _label_columns(name: str, schema: Any) -> list[str]:
-    """Return the columns that are labels; every column must hold plain numbers."""
-    import pyarrow.types as of
-
-    names = list(schema.names)
-    if len(set(names)) < len(names):
-        raise BallotError(name, "has two columns of one name")
-    for column in ("query", "voter"):
-        if column not in names:
-            raise BallotError(name, f"has no column {column!r}; it has: {', '.join(names)}")
-        if not of.is_integer(schema.field(column).type):
-            raise BallotError("columns query and voter must be integers without nulls")
-    labels = [name for name in names if name not in ("query", "voter")]
-    for label in labels:
-        kind = schema.field(label).type
-        if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
-            raise BallotError(f"column {label!r} must hold 0, 1 or probabilities, got {kind!s:.60}")
-    return labels
-
-
-Groups = list[tuple[int, int, int]]  # a row group, its first and its last query
-
-
-def _places(table: Any) -> tuple[Groups, int, int]:
-    """Return which queries each row group has, and how many queries and voters the rows name."""
-    groups: Groups = []
-    last, voters = -1, 0
-    for group in range(table.num_row_groups):
-        part = table.read_row_group(group, columns=["query", "voter"])
-        query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
-        if len(query) == 0:
-            continue
-        # Compared, not subtracted: a difference of unsigned numbers is never below 0.
-        if query[0] < max(last, 0) or (query[1:] < query[:-1]).any() or voter.min() < 0:
-            raise BallotError("query and voter must count from 0, rows sorted by query")
-        groups.append((group, int(query[0]), int(query[-1])))
-        last, voters = int(query[-1]), max(voters, int(voter.max()) + 1)
-    return groups, last + 1, voters
-
-
-def _whole(column: Any) -> npt.NDArray[np.int64]:
-    values = column.to_numpy()
-    if values.dtype.kind not in "iu":
-        raise BallotError("columns query and voter must be integers without nulls")
-    if values.size and int(values.max()) >= 1 << 62:  # before the cast, which would wrap around
-        raise BallotError(f"query and voter must be below 2**62, got {values.max()}")
-    return np.asarray(values.astype(np.int64))
-
-
-def _public_sizes(table: Any, queries: int, voters: int, rows: int) -> tuple[int, int]:
-    """Return the public sizes: from the file's metadata, or read off a file that lacks no ballot.
-
-    Who is absent is private, so sizes must not be guessed from who is there.
-    """
-    said = table.schema_arrow.metadata or {}
-    if b"queries" in said and b"voters" in said:
-        texts = [said[name] for name in (b"queries", b"voters")]
-        if not all(text.isdigit() and len(text) < 16 for text in texts):
-            raise BallotError(
-                f"the metadata's queries and voters must be whole numbers, got {texts!r:.60}"
-            )
-        sizes = int(texts[0]), int(texts[1])
-        if sizes[0] < queries or sizes[1] < voters:
-            raise BallotError(
-                f"the metadata says {sizes[0]} queries and {sizes[1]} voters, "
-                f"the rows have {queries} and {voters}"
-            )
-        return sizes
-    if rows < queries * voters:  # more is a ballot cast twice, which reading finds
-        raise BallotError(
-            f"{queries * voters - rows} of {queries * voters} ballots are absent: then the file's "
-            "schema metadata must say 'queries' and 'voters', which are public"
-        )
-    return queries, voters
-
-
-def _voter_names(name: str, table: Any) -> Listed:
-    """Return the names of voters that a file's schema metadata has, as a JSON list; or None."""
-    said = (table.schema_arrow.metadata or {}).get(b"voter_names")
-    return None if said is None else listed(json.loads(said), f"{name}: metadata 'voter_names'")
-
-
-class _ParquetCube(LazyCube):
-    """Slices of a Parquet file as dense cubes; a ballot that is not there is missing."""
-
-    def __init__(
-        self,
-        name: str,
-        table: Any,
-        labels: list[str],
-        groups: Groups,
-        shape: tuple[int, int, int],
-        threshold: Threshold,
-        place: str,
-    ) -> None:
-        super().__init__(name, _PARQUET, shape, place)
-        self._opened, self._labels, self._groups = table, labels, groups
-        self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
-        self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
-
-    def _open(self) -> Any:
-        return _parquet(self._place, self._name)
-
-    def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
-        cube = np.full((stop - start, *self.shape[1:]), float(MISSING))
-        seen = np.zeros((stop - start, self.shape[1]), np.int64)
-        for group in (g for g, first, last in self._groups if last >= start and first < stop):
-            part = self._opened.read_row_group(group)
-            query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
-            here = (query >= start) & (query < stop)
-            values = np.stack(
-                [part.column(name).to_numpy().astype(np.float64) for name in self._labels], axis=1
-            )[here]
-            lost = np.isnan(values)  # a null vote is a missing vote
-            if self._threshold is not None:
-                bad = ~lost & ~((values >= 0) & (values <= 1))
-                if bad.any():
-                    said = f"it is {values[bad][0]}"
-                    raise BallotError("a probability must lie in [0, 1]", sealed=said)
-                values = (values >= self._threshold).astype(np.float64)
-            cube[query[here] - start, voter[here]] = np.where(lost, MISSING, values)
-            np.add.at(seen, (query[here] - start, voter[here]), 1)
-        if (seen > 1).any():
-            query_at, voter_at = np.argwhere(seen > 1)[0]
-            raise BallotError(f"voter {voter_at} has two ballots on query {start + query_at}")
-        return cube

@@ -44,8 +44,9 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query; names of voters,
     if they have any, in the schema's metadata ``voter_names``, a JSON list.
     """
-    from .sheets import open_csv
-    from .streamed import open_parquet, open_zarr
+    from .parquet import open_parquet
+    from .sheets import as_csv, open_csv
+    from .streamed import open_zarr
 
     files: dict[str, Callable[[Path, Threshold], Ballots]] = {
         ".csv": lambda file, threshold: of_sheet(open_csv(file), threshold),
@@ -64,7 +65,7 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
             raise InputError(_FILE, f"{masked_url(place)!r} does not exist")
         raise InputError(
             f"votes file must end in one of {', '.join((*files, *places))}, "
-            f"got {suffix or name_of(place)!r}"
+            f"got {suffix or name_of(place)!r}{as_csv(suffix)}"
         )
     try:
         if suffix in places:

@@ -161,6 +161,7 @@ def test_processes_engine_and_tls_give_the_labels_of_clear_text(run: Run, tmp_pa
     ]
     np.testing.assert_array_equal(*labels)
     assert set(np.unique(labels[0]).tolist()) == {0, 1}
+    assert "asking 2 sites in secure sessions, some seconds each" in real.stderr
     said = json.loads(real.stdout)
     assert said["engine"] == "spu-cheetah"
     assert said["megabytes"] > 1

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 from privote import InputError
+from privote.learning.demo import METHODS
 
 SMALL = ("--records", 600, "--queries", 40)
 
@@ -27,13 +28,20 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
     assert found["simulated"] is True
     models = {row["model"]: row for row in found["models"]}
     assert models["always no"]["epsilon"] is models["not private"]["epsilon"] is None
-    default = next(row for name, row in models.items() if name.startswith("by default"))
-    assert default["epsilon"] <= 8.0
-    assert default["AUC"] > 0.6
+    default = next(name for name in models if name.endswith(", the default"))
+    assert models[default]["epsilon"] <= 8.0
+    assert models[default]["AUC"] > 0.6
+    # The default is one of the methods: it has one row, and the others have theirs.
+    methods = {name.removesuffix(", the default") for name in models}
+    assert methods - {"always no", "not private"} == set(METHODS)
+    assert len(models) == 2 + len(METHODS)
     assert found["reasons"]
 
     page = (tmp_path / "my demo/report.html").read_text()
     assert "Simulated" in page
+    for section in page.split('<h2 id="section-')[1:3]:  # results first, then what they mean
+        assert section.index("<table") < section.index("<figure") < section.index("<p>")
+    assert "<details><summary>Why these settings" in page
     # What is sealed stands in its own section, after everything that may leave.
     public, _, owners = page.partition('<h2 id="section-3">')
     exact = f"{found['sealed']['exact epsilon, by query']:.3f}"

@@ -32,6 +32,8 @@ def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Pa
     assert set(np.unique(table[:, 1:])) <= {0, 1}
     assert "unconditional" in done.stdout
     assert "46 surprises a voter" in done.stdout
+    assert "votes read as" in done.stdout
+    assert "12 queries x 20 voters x 4 labels. More voters than queries: is that so?" in done.stdout
     assert "SIMULATED" not in done.stdout
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     assert budget["used"] <= 8
     assert budget["left"] == pytest.approx(8 - budget["used"])
     assert "(sigma=7)" in shown
+    assert re.search(r" \d\d:\d\d:\d\d ", shown)  # the time is not broken in two
     assert " left" in shown
 
 

@@ -146,7 +146,15 @@ def test_a_data_set_by_name(tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "SIMULATED" in result.output
-    assert "AUC" in result.output
+    assert "AUC the area under the ROC curve" in " ".join(result.output.split())
+
+
+def test_the_terminal_says_what_to_expect_of_a_model(tables, tmp_path):
+    call = ["train", "scenes", *BUDGET, "--seed", "1", "--output", tmp_path / "run"]
+    result = invoke(*call)
+    assert result.exit_code == 0, result.output
+    assert "to expect" in result.output
+    assert "On six public data sets, models with as much noise" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(
@@ -265,10 +273,22 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
         assert next(csv.DictReader(stream))["person"] == str(data.groups[1300])
     halves = json.loads(invoke(*call, "--output", target, "--threshold", "0.5").stdout)
     assert set(halves["thresholds"].values()) == {0.5}
+    both = invoke(*call, "--output", target, "--id-column", "person,id")
+    assert json.loads(both.stdout)["rows named by"] == "person, id"
+    with target.open() as stream:
+        first = next(csv.DictReader(stream))
+    assert [*first][:3] == ["row", "person", "id"]
+    assert (first["person"], first["id"]) == (str(data.groups[1300]), str(data.ids[1300]))
+    two = tmp_path / "two.npz"
+    assert invoke(*call, "--output", two, "--id-column", "person,id").exit_code == 0
+    assert np.load(two)["ids"].shape == (len(rows), 2)
+    assert np.load(two)["id_columns"].tolist() == ["person", "id"]
+    assert "each column once" in invoke(*call, "--output", target, "--ids", "id,id").stderr
     assert "--ids" not in invoke(*call, "--output", tmp_path / "p.npz").stderr
     assert np.load(tmp_path / "p.npz")["ids"].tolist() == data.ids[1300:].astype(str).tolist()
     assert invoke(*call, "--output", target, "--ids", "nobody").exit_code == 2
-    assert "another column" in invoke(*call, "--output", target, "--ids", "row").stderr
+    refused = invoke(*call, "--output", target, "--ids", "row")
+    assert "--id-column must be other columns" in refused.stderr
     truth = data.Y[1300:]
     right = np.array([[int(row[name]) for name in data.label_names] for row in rows]) == truth
     assert right[truth >= 0].mean() > (truth[truth >= 0] == 0).mean()  # better than always no
@@ -325,4 +345,4 @@ def test_persons_on_both_sides_are_a_warning(tmp_path):
     warned = said("same", "apart")
     assert "too: what stands in public rows is not protected" in warned
     report = (tmp_path / "same-apart" / "report.html").read_text()
-    assert "50 persons, 1 labels" in report  # and not 100 records
+    assert "50 persons, 1 label" in report  # and not 100 records

@@ -44,6 +44,13 @@ def call(file: Path | str, over: str, *more: Any) -> tuple[Any, ...]:
     return ("tune", file, "--over", over, *OVER[over], *BUDGET, *more)
 
 
+@pytest.mark.parametrize("over", ["sigma", "threshold"])
+def test_says_what_the_votes_were_read_as(run: Run, file: Path, over: str) -> None:
+    said = "12 queries x 20 voters x 4 labels"
+    assert f"Votes were read as {said}." in run(*call(file, over)).stdout
+    assert json.loads(run(*call(file, over, "--json")).stdout)["read_as"].startswith(said)
+
+
 def rows(done: Any) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.stderr
     return list(json.loads(done.stdout)["trials"])

@@ -166,6 +166,12 @@ def test_a_feature_that_names_somebody_is_a_warning(column, cells, warned):
         assert f"table: {column!r} looks as if it named" in str(said[0].message)
 
 
+def test_features_that_name_somebody_are_one_warning():
+    rows = {"id": [str(i) for i in range(30)], "person": ["a"] * 30, "x": ["1"] * 30}
+    with pytest.warns(PrivoteWarning, match="'id', 'person' look as if they named .* and are tak"):
+        raw_table(rows)
+
+
 def test_patients_are_made_up_the_same_way_every_time():
     one, two, other = load_patients(80), load_patients(80), load_patients(80, seed=1)
     assert isinstance(one, MultiLabelData)

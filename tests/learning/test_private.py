@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.multiclass import check_classification_targets
@@ -36,6 +37,20 @@ def patients():
     labels = pd.DataFrame(data.Y, columns=list(data.label_names))
     frame = frame.assign(who=data.groups, **labels)
     return frame[:1000], frame[1000:1300], frame[1300:], list(data.label_names)
+
+
+def test_private_rows_are_not_public_ones(patients, arrays):
+    X, Y, *_ = arrays
+    frame, _, _, labels = patients
+    refused = pytest.raises(InputError, match="public must be other rows than the private ones")
+    with refused:
+        PrivateClassifier(**BUDGET).fit(X, Y, X)
+    with refused:
+        PrivateClassifier(**BUDGET).fit(X, Y, X.copy())
+    with refused:
+        PrivateClassifier(**BUDGET).fit(csr_matrix(X), Y, csr_matrix(X))
+    with refused:
+        PrivateClassifier(**BUDGET).fit(frame, labels, frame.copy(), groups="who")
 
 
 class Checked(PrivateClassifier):

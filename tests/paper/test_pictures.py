@@ -34,6 +34,14 @@ def test_logarithms_become_an_axis() -> None:
     assert not any("log10" in word for word in shown)
 
 
+def test_lines_end_where_rounding_hides_the_cost() -> None:
+    line = {50: -2.0, 100: -9.0, 200: -16.0}
+    plot = Plot(title="T", x="voters", y="log10 of the cost", series={"Binary, exact": line})
+    assert sorted(pictures._panel(plot).series["Binary, exact"]) == [50, 100]
+    plain = Plot(title="T", x="voters", y="cost", series={"Binary, exact": line})
+    assert sorted(pictures._panel(plain).series["Binary, exact"]) == [50, 100, 200]
+
+
 def test_published_points_stand_beside_what_is_measured_with_the_papers_sigma() -> None:
     rows = [
         {"labels": k, "mechanism": kind, "with it, paper's accounting": f"{n} [{n}, {n}]"}

@@ -65,6 +65,16 @@ def test_warnings() -> None:
     )
 
 
+def test_an_allowance_of_less_than_a_query_is_called_that() -> None:
+    mechanism = pv.BinaryVoting(sigma=12.0)
+    none = forecast(mechanism, VOTERS, LABELS, allowance=1, yes=0.9, asked=5)
+    assert none.lasts == 0
+    assert none.warnings[0].startswith(
+        "The allowance should last for less than one of 5 queries: in the first voters run out"
+    )
+    assert any("should last for less than one query." in line for line in none.lines())
+
+
 def test_facts_are_json_and_come_back() -> None:
     found = forecast(pv.BinaryVoting(sigma=37.0), VOTERS, LABELS, allowance=99, yes=0.1)
     assert Forecast.of_facts(json.loads(json.dumps(found.facts()))) == found

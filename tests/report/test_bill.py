@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.report.bill import bill, forecast_section, write_label_page
+from privote.report.bill import bill, forecast_section, noise, write_label_page
 from privote.report.blocks import Facts, TableBlock
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
@@ -30,9 +30,9 @@ def test_a_forecast_has_levels_of_agreement_and_words() -> None:
     (facts,) = (block for block in section.blocks if isinstance(block, Facts))
     (table,) = (block for block in section.blocks if isinstance(block, TableBlock))
     assert release.forecast is not None
-    assert facts.values["queries the allowance lasts for"] == f"{release.forecast.lasts:,}"
+    assert facts.values["the allowance lasts for"] == f"{release.forecast.lasts:,} queries"
     assert [row["agreement"] for row in table.rows] == ["100 %", "90 %", "80 %", "70 %", "60 %"]
-    missed = [float(row["missed"].removesuffix(" %")) for row in table.rows]
+    missed = [float(row["missed"].removeprefix("below ").removesuffix(" %")) for row in table.rows]
     assert missed == sorted(missed)
     assert missed[0] == pytest.approx(100 * release.forecast.missed, rel=0.05)
     # 0.6 of 60 voters are 36: 6 above the bar of 30, with noise of deviation 12 on twice that.
@@ -60,25 +60,54 @@ def test_warnings_come_first_and_nothing_is_said_where_nothing_is_known() -> Non
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_the_bill_says_of_which_labels_it_speaks() -> None:
+    said = "every count of votes, 60 at most, is moved by about 12"
+    assert bill(released(12.0))["noise"] == said
+    assert noise({"mechanism": "their own", "sigma": 12.0}, 60) is None
+    assert noise({"mechanism": "binary", "link": {"cost": 0.1}}, 60) is None
+    assert bill(released(12.0))["missed"] == "0.02 % of the labels that every voter wants"
+    assert bill(released(8.0))["missed"] == "below 0.01 % of the labels that every voter wants"
+    loud = bill(released(60.0, queries=20))  # yes and no each with noise: Phi(-60 / (60 sqrt 2))
+    assert loud["missed"] == "24 % of the labels that every voter wants"
+    assert loud["false alarms"] == "24 % of the labels that nobody wants"
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 def test_the_page_of_labels_has_bill_forecast_and_statement(tmp_path: Path) -> None:
     release = released(12.0)
     page = write_label_page(tmp_path / "a.html", release).read_text()
     for words in ("What it costs", "What to expect of the labels", "Privacy statement"):
         assert words.lower() in page.lower()
     assert "SIMULATED" in page
+    stopped = [text for text in release.reasons if text.startswith("It stopped")]
+    assert len(stopped) == 1
+    why = page.partition("<details><summary>Why these settings")[2].partition("</details>")[0]
+    assert why.count("<p>") == len(release.reasons) - 1  # after what to expect, for who asks
     assert "7.98302" in page  # rounded up
     assert f"{release.answered} of 120" in page
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
-def test_the_bill_says_why_more_was_answered_than_an_allowance_should_last_for() -> None:
+def test_the_bill_says_why_more_was_answered_than_an_allowance_should_last_for(
+    tmp_path: Path,
+) -> None:
     release = released(60.0, queries=20)
     assert release.forecast is not None
     calm = replace(release.forecast, yes=0.2, yes_from="stated", warnings=())
     short = bill(replace(release, forecast=replace(calm, lasts=1)))["allowance lasts for"]
     assert short.startswith(
-        "1 query, at 0.2 of all votes a yes (stated); 20 were answered, as long"
+        "1 query, at 20% of all votes a yes (stated); 20 were answered, as long"
     )
+    none = replace(release, forecast=replace(calm, lasts=0, answered=1, yes=1 - 1e-9))
+    assert bill(none)["allowance lasts for"] == (
+        "less than one query, at 100% of all votes a yes (stated); 1 was answered, before released "
+        "labels could tell"
+    )
+    page = write_label_page(tmp_path / "a.html", none).read_text()
+    said = f"{none.statement()}\n{none.summary()}\n{page}"
+    assert "less than one query" in said
+    assert " 0 queries" not in said
+    assert "1 were" not in said
     assert bill(replace(release, forecast=replace(calm, lasts=20)))["allowance lasts for"] == (
         "20 queries"
     )

@@ -17,6 +17,7 @@ from privote.report import (
     Command,
     Facts,
     Figure,
+    Folded,
     Remark,
     Section,
     TableBlock,
@@ -98,6 +99,16 @@ def test_is_complete_in_itself() -> None:
     assert not re.search(r"url\((?!#)", text)
     assert not re.search(r"https?:", text)
     assert "default-src 'none'" in text
+
+
+def test_what_is_folded_opens_by_its_lead() -> None:
+    blocks = [Folded(lead=f"Why {NASTY}", text=f"One {NASTY}\n\nTwo")]
+    text = render_page(title="T", intro="I", sections=[Section(heading="S", blocks=blocks)])
+    reader = Reader(text)
+    assert reader.all("script") == []
+    opened = text.partition("<details><summary>Why ")[2].partition("</details>")[0]
+    assert opened.count("<p>") == 2
+    assert opened.index("</summary>") < opened.index("<p>")
 
 
 def test_headings_contents_and_links_fit_together() -> None:

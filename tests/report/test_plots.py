@@ -12,13 +12,15 @@ import pytest
 from privote.errors import InputError, MissingExtraError
 from privote.report import OWNER_ONLY, answered_by_guarantee
 from privote.report.canvas import PALETTE, SEALED
-from privote.report.plots import by_parameter
+from privote.report.plots import by_parameter, in_parts
 
+PARTS = {"allowance": {"true": 150, "not true": 250}, "ptr": {"true": 40, "not true": 0}}
 ANSWERED = {"allowance": 988, "worst-case": 153, "data-dependent": 1429}
 SERIES = {"paper": {4: 143, 9: 225, 20: 89}, "exact": {20: 384, 4: 253, 9: 562}}
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "guarantee": lambda: answered_by_guarantee(ANSWERED, title="Answers & more at $5 and $6"),
+    "parts": lambda: in_parts(PARTS, title="Released & not", axis="labels released"),
     "sigma": lambda: by_parameter(SERIES, title="S", parameter="sigma", quantity="queries"),
 }
 
@@ -112,6 +114,9 @@ def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
+        (lambda: in_parts({}, title="T", axis="A"), "bars must be a dict of bars with the same"),
+        (lambda: in_parts({"a": {"b": 1}}, title="T", axis="A"), "with the same two parts"),
+        (lambda: in_parts({"a": {"b": -1, "c": 2}}, title="T", axis="A"), "must not be negative"),
         (lambda: answered_by_guarantee({}, title="T"), "answered must be a dict with at least one"),
         (lambda: answered_by_guarantee({"a": -1}, title="T"), r"answered\['a'\] must not be neg"),
         (lambda: answered_by_guarantee({"a": math.nan}, title="T"), "must be a finite number"),
@@ -121,3 +126,11 @@ def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.Mo
 def test_wrong_arguments(draw: Callable[[], str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         draw()
+
+
+def test_bars_of_two_parts_say_both_numbers_without_colour() -> None:
+    svg = in_parts(PARTS, title="T", axis="labels")
+    assert "150 + 250" in words(svg)
+    assert {"true", "not true"} <= set(words(svg))
+    assert "pattern" in svg  # the hatch
+    assert "allowance: 150 true, 250 not true; ptr: 40 true, 0 not true" in svg

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -181,18 +181,42 @@ class Rehearsal:
                 process.wait()
 
     def query(
-        self, name: str, rows: Path, output: Path, *arguments: str, seconds: float = 900.0
+        self,
+        name: str,
+        rows: Path,
+        output: Path,
+        *arguments: str,
+        seconds: float = 900.0,
+        tick: Callable[[int], None] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a querying party to its end."""
-        return subprocess.run(
+        """Run a querying party to its end; ``tick`` is told how many sites are done by then."""
+        end = time.monotonic() + seconds
+        with subprocess.Popen(
             [*COMMAND, "query", self.sites[name], rows, "--output", output, *arguments],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             env=_environment(),
-            timeout=seconds,
-            check=False,
-        )
+        ) as process:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=1.0)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        process.kill()
+                        raise
+                    if tick is not None:
+                        tick(self.done())
+                except BaseException:
+                    process.kill()
+                    raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def done(self) -> int:
+        """Return how many answering sites have ended a secure session, by what they logged."""
+        return sum(f":{party} with " in self.log(party) for party in self.terms.parties)
 
 
 def _environment() -> dict[str, str]:

@@ -35,7 +35,8 @@ _GRID = 1 << 16  # steps of a whole vote where ballots are clipped
 _ERRORS: dict[int, type[PrivoteError]] = {
     error.exit_code: error for error in (InputError, BudgetError, LedgerError, PeerError)
 }
-Telling = Callable[[str], AbstractContextManager[Any]]
+# Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
+Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 
 
 def terms_of(
@@ -86,7 +87,7 @@ def simulate(
 
         grpc_module()
         engine("spu")
-    with telling("training the sites' models"):
+    with telling("training the sites' models", None):
         scenes = made(terms, len(terms.parties), terms.most_queries, _SCENES, seed or 0)
     run = _in_clear if clear else _in_processes
     facts = run(folder, terms, scenes, seed, telling)
@@ -107,12 +108,13 @@ def _in_processes(
     rows = folder / QUERIER / "rows.npz"
     np.savez(rows, X=scenes.X)
     began = time.monotonic()
+    many = len(terms.parties)
     with ExitStack() as stack:
-        with telling(f"starting {len(terms.parties) + 1} programs"):
+        with telling(f"starting {many + 1} programs", None):
             rehearsal = stack.enter_context(Rehearsal(sites, terms))
         started = time.monotonic()
-        with telling("asking"):
-            done = rehearsal.query(QUERIER, rows, folder / "answers", "--json")
+        with telling(f"asking {many} sites in secure sessions, some seconds each", many) as tick:
+            done = rehearsal.query(QUERIER, rows, folder / "answers", "--json", tick=tick)
         seconds = time.monotonic() - started
     (folder / QUERIER / "log.txt").write_text(done.stderr, encoding="utf-8")
     if done.returncode != 0:
@@ -130,7 +132,7 @@ def _in_clear(
 ) -> dict[str, Any]:
     """Run all roles in this process, in clear text."""
     began = time.monotonic()
-    with telling("asking"):
+    with telling(f"asking {len(terms.parties)} sites", None):
         answers = Simulation(terms, scenes.models, seed=seed).ask(QUERIER, scenes.X)
     facts = facts_of(terms, QUERIER, answers, stamp=stamp_of("clear", seed))
     facts["seconds"] = round(time.monotonic() - began, 2)

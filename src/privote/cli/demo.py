@@ -59,7 +59,7 @@ def demo(
 def _show(outcome: Any, summary: dict[str, Any]) -> None:
     from privote.accounting.renyi import rounded_up
     from privote.report import OWNER_ONLY
-    from privote.report.demo import COMPARED, MODELS, READING, TERMINAL
+    from privote.report.demo import COMPARED, MODELS, READING, TERMINAL, named
 
     from .output import print_facts, print_table, say
 
@@ -67,7 +67,7 @@ def _show(outcome: Any, summary: dict[str, Any]) -> None:
     mark = " SIMULATED: a seed was given." if request.seed is not None else ""
     budget = f"epsilon {rounded_up(request.epsilon)}, delta {rounded_up(request.delta)}"
     print_table(
-        outcome.rows,
+        named(outcome),
         columns=TERMINAL,
         title=f"Labels for {outcome.advice.queries} of {request.queries} reports from 50 teachers "
         f"under {budget}.{mark}",

@@ -191,6 +191,7 @@ def label(
     from privote.ballots import Ballots
     from privote.dependencies import Implications
     from privote.drafts import Draft, beside, complete, write_statement
+    from privote.labelling import has_names, read_as
     from privote.report.bill import write_label_page
     from privote.storage import name_of
     from privote.workers import on_workers
@@ -276,7 +277,11 @@ def label(
         draft.finish()
     if names is None:
         names = getattr(ballots, "voter_names", None)
-    _show(release, output, names, show_sealed=show_sealed, json=json)
+    said = None
+    if ballots is not None:
+        shape = (ballots.queries, ballots.voters, ballots.labels)
+        said = read_as(shape, named=has_names(ballots, names))
+    _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
 def _wanted(queries: str | None) -> int | str | None:
@@ -290,7 +295,13 @@ def _wanted(queries: str | None) -> int | str | None:
 
 
 def _show(
-    release: Any, output: Path, names: Sequence[str] | None, *, show_sealed: bool, json: bool
+    release: Any,
+    output: Path,
+    names: Sequence[str] | None,
+    read_as: str | None,
+    *,
+    show_sealed: bool,
+    json: bool,
 ) -> None:
     from privote.report import OWNER_ONLY, mark
     from privote.report.bill import bill, of_owner, remark
@@ -308,6 +319,7 @@ def _show(
             **release.facts(),
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
+            "read_as": read_as,
             "expected_poor_from_row": release.poor_from,
             "output": str(output),
             "statement": release.statement(),
@@ -316,7 +328,8 @@ def _show(
         print_json({**payload, **owners})
         return
     more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
-    print_facts({**once(bill(release)), **more}, title="Bill", caption=remark(release))
+    read = {"votes read as": read_as}
+    print_facts({**read, **once(bill(release)), **more}, title="Bill", caption=remark(release))
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

@@ -86,7 +86,7 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     rows = [
         {
             "entry": entry["number"],
-            "at": entry["at"][:19],
+            "at": entry["at"][:19].replace("T", " "),  # which a narrow column breaks in two
             "kind": entry["kind"],
             "data set": entry["dataset"],
             "for": entry.get("consumer") or "",

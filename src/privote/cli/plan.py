@@ -162,16 +162,18 @@ def _advise(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
 
 def _show_advice(advice: Advice) -> None:
     from privote.accounting.renyi import rounded_up
+    from privote.report.bill import noise
 
     from .output import print_facts, print_table, say
 
     outlook = advice.outlook
     facts = {
         "mechanism": str(advice.mechanism),
+        "noise": noise(advice.mechanism.parameters(), outlook.voters),
         "guarantee": advice.guarantee,
         "queries": f"{advice.queries:,} of {advice.asked:,}",
-        "electorate": f"{outlook.voters:,} voters, {outlook.labels:,} labels, {outlook.yes:.3g} of "
-        "all votes a yes",
+        "electorate": f"{outlook.voters:,} voters, {outlook.labels:,} labels, "
+        f"{100 * outlook.yes:.3g}% of all votes a yes",
         "budget": f"epsilon {rounded_up(advice.epsilon)}, delta {rounded_up(advice.delta)}",
     }
     if advice.allowance is not None:

@@ -49,12 +49,14 @@ def predict(
             "unless told.",
         ),
     ] = None,
-    ids: Annotated[
+    id_column: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="The column that names a row, which comes along into the output; 'id' unless "
-            "told, where there is one.",
+            "--id-column",
+            "--ids",
+            metavar="A[,B...]",
+            help="The column, or columns, that name a row and come along into the output; 'id' "
+            "unless told, where there is one.",
         ),
     ] = None,
     trust: Annotated[
@@ -96,7 +98,7 @@ def predict(
     else:
         wanted = saved.feature_names if columns is None else options.names(columns)
         given = table(rows if held is None else held, features=None if arrays else wanted).X
-    named = _names(held, ids, saved.label_names)
+    named = _names(held, id_column, saved.label_names)
     try:
         chance = saved.predict_proba(given)
     except InputError:
@@ -108,7 +110,10 @@ def predict(
         if output.suffix == ".npz":
             names = np.array(saved.label_names)
             found = {"probabilities": chance, "labels": answers, "label_names": names}
-            found |= {} if named is None else {"ids": np.array(named[1])}
+            if named:  # (rows,), or (rows, columns) where several were asked for
+                ids = np.array([*named.values()])
+                found |= {"ids": ids[0] if len(named) == 1 else ids.T}
+                found |= {"id_columns": np.array([*named])}
             np.savez_compressed(draft, **found)
         else:
             _write_csv(draft, saved.label_names, chance, answers, named)
@@ -116,6 +121,7 @@ def predict(
     facts: dict[str, Any] = {
         "rows": len(chance),
         "labels": len(saved.label_names),
+        "rows named by": ", ".join(named) or "their place in the file, from 0",
         "student's epsilon, by its file": saved.privacy.get("epsilon"),
         "student's delta, by its file": saved.privacy.get("delta"),
         **_made(saved.privacy.get("guarantee")),
@@ -142,21 +148,32 @@ def _made(by: Any) -> dict[str, Any]:
     }
 
 
-def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> tuple[str, list[str]] | None:
-    """Return the column that names rows, and the names; None if there is none."""
+def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the columns that name rows, by what they are called, with the names in them."""
     from privote.sheets import name_of
 
+    wanted = options.names(ids) or ()
     if held is None:
-        if ids is not None:
+        if wanted:
             raise InputError("ids", "goes with a table: arrays have no columns", ids)
-        return None
+        return {}
     if ids is None:
-        ids = next((name for name in held.columns if name.lower() == "id"), None)
-        if ids is None or ids in labels:
-            return None
-    if ids in ("row", *labels):
-        raise InputError("ids", "must be another column than row and the labels", ids)
-    return ids, [name_of(cell) for cell in held.only([ids]).columns[ids].tolist()]
+        wanted = tuple(name for name in held.columns if name.lower() == "id")[:1]
+        if set(wanted) & set(labels):
+            return {}
+    taken = {"row", *labels, *(_chance(name) for name in labels)}
+    for name in wanted:
+        if name in taken:
+            raise InputError("ids", "must be other columns than row and the labels", name)
+    if len(set(wanted)) < len(wanted):
+        raise InputError("ids", "must name each column once", ids)
+    columns = held.only(wanted).columns
+    return {name: [name_of(cell) for cell in columns[name].tolist()] for name in wanted}
+
+
+def _chance(label: str) -> str:
+    """Return the column of a label's probability."""
+    return f"{label} probability"
 
 
 def _in_words(thresholds: dict[str, float], *, own: bool) -> str:
@@ -172,7 +189,7 @@ def _write_csv(
     names: tuple[str, ...],
     chance: object,
     answers: object,
-    named: tuple[str, list[str]] | None,
+    named: dict[str, list[str]],
 ) -> None:
     import csv
 
@@ -181,10 +198,9 @@ def _write_csv(
     from privote.sheets import cell_of, write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
-        heads = ["row", *([] if named is None else [named[0]])]
-        write_header(stream, [*heads, *names, *(f"{name} probability" for name in names)])
+        write_header(stream, ["row", *named, *names, *map(_chance, names)])
         writer = csv.writer(stream, lineterminator="\n")
         pairs = zip(np.asarray(answers), np.asarray(chance), strict=True)
         for row, (said, how) in enumerate(pairs):
-            who = [] if named is None else [cell_of(named[1][row])]
+            who = [cell_of(column[row]) for column in named.values()]
             writer.writerow([row, *who, *said.tolist(), *(f"{p:.6g}" for p in how)])

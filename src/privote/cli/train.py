@@ -307,17 +307,26 @@ def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool
 
 
 def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
+    from privote.learning.methods import doubts_of
     from privote.report import OWNER_ONLY
+    from privote.report.tables import FIGURES_MEAN
     from privote.report.training import OWNERS, shown
 
     from .output import once, print_facts, print_table, say
 
-    print_facts(once(shown(outcome)), title="Trained" if outcome.release is None else "Released")
+    facts = shown(outcome)
+    said = " ".join(outcome.facts()["expected"])
+    if doubts_of(outcome.fitted.numbers_):  # which the warning before it spent said, too
+        facts["WARNING"] = f"{facts.get('WARNING') or ''} {said}".strip()
+    else:
+        facts["to expect"] = said or None
+    print_facts(once(facts), title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
-        print_table(outcome.figures, title="On the test rows, which are public")
+        title = "On the test rows, which are public"
+        print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
     if outcome.sealed and show_sealed:
         title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
-        print_table(outcome.sealed, title=title)
+        print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
     elif outcome.sealed:
         say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
     say(f"Written to {output}: {', '.join(written)}")

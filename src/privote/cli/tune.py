@@ -82,30 +82,31 @@ class TuneFlags:
         names = ("epsilon", "delta", "guarantee", "drop", "missed", "by_voter", "beyond")
         return {name: getattr(self, name) for name in names}
 
-    def read(self, votes: str, *, soft: bool) -> tuple[Any, Any]:
-        """Return the votes, or probabilities, to look at, and true labels or None."""
+    def read(self, votes: str, *, soft: bool) -> tuple[Any, Any, str]:
+        """Return votes, or probabilities, to look at, true labels or None, and what was read."""
         from privote.ballots import Ballots
-        from privote.labelling import warn_of_axes
+        from privote.labelling import has_names, read_as, warn_of_axes
         from privote.votefiles import read_probabilities
 
         from .files import read_truth
 
-        names = None
         if soft:
             cube, names = read_probabilities(votes)
-            shape = cube.shape
+            shape, named = cube.shape, names is not None
         else:
             ballots = Ballots.of(votes, threshold=options.parse_threshold(self.threshold))
             assert isinstance(ballots, Ballots)  # a file is dense
             warn_of_axes(ballots)
             shape, names = ballots.shape, ballots.query_names
+            named = has_names(ballots)
             cube = ballots.head(min(self.max_queries, ballots.queries)).to_array()
         known = read_truth(votes, self.truth, shape[0], shape[2], names)
         if known is not None and len(known) != shape[0]:
             rule = f"must have {shape[0]} rows, as the votes have queries"
             raise InputError("truth", rule, len(known))
         head = self.max_queries
-        return cube[:head], None if known is None else known[:head]
+        said = read_as(shape, named=named)
+        return cube[:head], None if known is None else known[:head], said
 
 
 @grouped(
@@ -181,7 +182,7 @@ def tune(
     ):
         if given and owner != over:
             raise InputError(argument, f"goes with `over={owner}`", over)
-    cube, truth = flags.read(votes, soft=over == "threshold")
+    cube, truth, said = flags.read(votes, soft=over == "threshold")
     call = _Call(mechanism, _numbers("values", values), flags.settings())
     with stages() as tell:
         call.how["progress"] = lambda done, total: tell(f"trying {over}", done, total)
@@ -193,7 +194,7 @@ def tune(
             tuning = call.threshold(cube, truth, prevalence)
         else:
             tuning = call.tau(cube, truth) if over == "tau" else call.sigma(cube, truth, refine)
-    _show(tuning, context, report, flags.threshold, json=json)
+    _show(tuning, context, report, flags.threshold, said, json=json)
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,7 @@ def _show(
     context: typer.Context,
     report: Path | None,
     threshold: str | None,
+    read_as: str,
     *,
     json: bool,
 ) -> None:
@@ -292,9 +294,9 @@ def _show(
         pages.write_tuning_page(report, tuning, command=_command(context))
     if json:
         shown = None if report is None else str(report)
-        print_json({**tuning.facts(), "command": carried_out, "report": shown})
+        print_json({**tuning.facts(), "read_as": read_as, "command": carried_out, "report": shown})
         return
-    say(f"NOT PRIVATE. {NOT_PRIVATE}\n")
+    say(f"NOT PRIVATE. {NOT_PRIVATE}\nVotes were read as {read_as}.\n")
     print_table(
         pages.rows_of(tuning),
         columns=pages.columns_of(tuning),

@@ -20,6 +20,7 @@ from privote.sheets import (
     ODD,
     VOTE_WORDS,
     YesNo,
+    as_csv,
     cell_of,
     columns_in_words,
     is_gap,
@@ -129,7 +130,9 @@ def columns_of(source: Any, name: str = "table") -> RawTable:
         if file.suffix == ".parquet":
             return _parquet(file)
         if file.suffix not in SUFFIXES[:2]:
-            raise InputError(f"a table must end in {', '.join(SUFFIXES)}, got {file.name!r}")
+            known = ", ".join(SUFFIXES)
+            what_to_do = as_csv(file.name)
+            raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
         sheet = open_csv(file, "table")
     else:
         sheet = open_sheet(source, name)
@@ -274,11 +277,13 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
     """Warn of features that look as if they named records or persons, by head or by cells."""
     found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
     if found:
+        seem = "looks as if it named records or persons, and is taken for a feature"
+        if len(found) > 1:
+            seem = "look as if they named records or persons, and are taken for features"
         warnings.warn(
-            f"{raw.name}: {columns_in_words(found)[0]} looks as if it named records or persons, "
-            "and is taken for a feature. Say which column names the record (`id_column`) or the "
-            "person (`group_column`), so that all records of a person reach one voter, or name the "
-            "`features`",
+            f"{raw.name}: {columns_in_words(found)[0]} {seem}. Say which column names the record "
+            "(`id_column`) or the person (`group_column`), so that all records of a person reach "
+            "one voter, or name the `features`",
             PrivoteWarning,
             stacklevel=3,
         )

@@ -18,6 +18,7 @@ from ..datasets.landmarks import Landmarks
 from ..drafts import Draft, Promise
 from ..errors import InputError
 from ..release import Release
+from ..sheets import as_csv
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork
@@ -281,7 +282,8 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     if Path(job.data).suffix not in tables.SUFFIXES:
         if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
             known = ", ".join(tables.SUFFIXES)
-            raise InputError("X", f"must be a table ({known}) or a data set by name", job.data)
+            rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
+            raise InputError("X", rule, job.data)
         if job.public is not None or job.test is not None:
             raise InputError("`public` and `test` go with a table: a data set by name is split")
         sides = open_data(job.data).split()

@@ -87,6 +87,11 @@ class Numbers:
         return f"{self.records:,} {'persons' if self.persons else 'records'}"
 
     @property
+    def predicted(self) -> str:
+        """What is predicted: so many labels."""
+        return "1 label" if self.labels == 1 else f"{self.labels:,} labels"
+
+    @property
     def signal(self) -> float:
         """How far records stand out of the noise that a model of all labels needs."""
         return self.records * self.epsilon / math.sqrt(self.labels)
@@ -157,7 +162,7 @@ def choose(
     if fitting[0] != ranked[0]:
         why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
     reason = why or (
-        f"{numbers.protected}, {numbers.labels:,} labels and epsilon "
+        f"{numbers.protected}, {numbers.predicted} and epsilon "
         f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
         "method where noise was as strong as here. "
     )
@@ -202,10 +207,10 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     enough = math.ceil(HOPELESS * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = HOPELESS * math.sqrt(numbers.labels) / numbers.records
     return (
-        f"{numbers.protected} are few for {numbers.labels:,} labels at epsilon "
+        f"{numbers.protected} are few for {numbers.predicted} at epsilon "
         f"{rounded_up(numbers.epsilon)}: on public data sets, models with so much noise were right "
         f"less often than always saying no. {enough:,} would do, or epsilon "
-        f"{rounded_up(budget, 3)}, or fewer labels.",
+        f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
     )
 
 

@@ -35,7 +35,7 @@ from .neighbours.labelling import (
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
 from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
-from .rows import Floats, LabelClassifier, Labels, check_labels, label_probabilities
+from .rows import Floats, LabelClassifier, Labels, check_apart, check_labels, label_probabilities
 from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
@@ -192,6 +192,8 @@ class PATEClassifier(LabelClassifier):
                 "must be given: the public rows that teachers label and the student sees",
             )
         X_public = _check_rows(self, X_public)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(X, X_public, "X_public")
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
         who = VoterNames(

@@ -36,6 +36,7 @@ from .rows import (
     Floats,
     LabelClassifier,
     Labels,
+    check_apart,
     check_groups,
     check_labels,
     count_rows,
@@ -154,6 +155,8 @@ class PrivateClassifier(LabelClassifier):
             opens it, which is called once it is known that somebody votes.
         """
         X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(X, X_public, "public")
         persons, _ = check_groups(groups, len(Y))
         if persons is None:
             persons, _ = check_groups(ids, len(Y), "ids")

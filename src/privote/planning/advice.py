@@ -319,6 +319,11 @@ def _reasons(advice: Advice, floor: Floor) -> Iterator[str]:
     """Yield why, in short sentences."""
     outlook, dense = advice.outlook, advice.allowance is None
     ones = outlook.per_query
+    if not advice.good:
+        yield (
+            "No number of queries can be answered well: even one needs so much noise that a label "
+            f"every voter wants is missed {advice.missed:.0%} of the time."
+        )
     if not dense:
         yield (
             f"Ballots are short ({ones:.3g} of {outlook.labels:,} labels on average), and an "
@@ -343,10 +348,7 @@ def _reasons(advice: Advice, floor: Floor) -> Iterator[str]:
             f"{outlook.strays():.0%} to others, so the bar stands between them, at {quota:.0%}."
         )
     if not advice.good:
-        yield (
-            "No number of queries can be answered well: even one needs so much noise that a label "
-            f"every voter wants is missed {advice.missed:.0%} of the time."
-        )
+        pass  # which was said first
     elif advice.queries < advice.asked:
         few = "one does not" if advice.queries == 1 else f"{advice.queries:,} do not"
         yield (

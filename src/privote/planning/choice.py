@@ -54,7 +54,8 @@ class Request:
     def __post_init__(self) -> None:
         named = isinstance(self.mechanism, str) and self.mechanism == AUTO
         if not named and not isinstance(self.mechanism, Mechanism):
-            raise InputError("mechanism", "must be a privote mechanism, or auto", self.mechanism)
+            rule = "must be auto or a privote mechanism, such as BinaryVoting(sigma=7.0)"
+            raise InputError("mechanism", rule, self.mechanism)
         if self.guarantee not in (AUTO, *GUARANTEES):
             known = ", ".join((AUTO, *GUARANTEES))
             raise InputError("guarantee", f"must be one of {known}", self.guarantee)
@@ -154,6 +155,10 @@ def settled(
     )
 
 
+def _voters_are(number: int) -> str:
+    return "1 voter is" if number == 1 else f"{number:,} voters are"
+
+
 def _too_few(advice: Advice) -> str | None:
     """Return that there are too few voters, where next to nothing comes of the budget; or None."""
     few = advice.queries <= _HANDFUL and advice.queries < _SMALL * advice.asked
@@ -165,7 +170,7 @@ def _too_few(advice: Advice) -> str | None:
     enough = advice.needed.get("voters")
     more = "" if enough is None else f", and {enough:,} voters would be enough"
     return (
-        f"{advice.outlook.voters:,} voters are too few for {advice.asked:,} queries, by public "
+        f"{_voters_are(advice.outlook.voters)} too few for {advice.asked:,} queries, by public "
         f"numbers: {comes}{more}. Before a budget is spent, `privote plan` says what it buys."
     )
 
@@ -219,7 +224,9 @@ def _advice(request: Request, ballots: BallotSource, budget: Budget, wanted: int
     )
     if not found.good and request.queries is None:
         said = " ".join((*found.reasons, *found.changes))
-        raise BudgetError(f"{said} With `queries=all` it goes on.")
+        raise BudgetError(
+            f"Nothing is released, and nothing charged. {said} With `queries=all` it goes on."
+        )
     return found
 
 
@@ -343,6 +350,6 @@ def _better(release: Release, mechanism: Mechanism, asked: int, quality: float) 
         )
     found = [*said, *advice.changes]
     if found and known is not None and release.forecast and release.forecast.yes_from == "released":
-        by = f"up to {known:.2g} of all votes are a yes"
-        found.insert(0, f"What follows goes by released labels, which say that {by}.")
+        by = f"up to {release.forecast.yeses}"
+        found.insert(0, f"What follows goes by released labels, which say: {by}.")
     return found

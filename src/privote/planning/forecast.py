@@ -225,8 +225,11 @@ def _warnings(found: Forecast, wanted: int) -> list[str]:
             "labels are wanted, many of the ones are false."
         )
     if found.lasts is not None and found.lasts < wanted:
+        many, since = f"{found.lasts:,}", "from then on"
+        if not found.lasts:
+            many, since = "less than one", "in the first"
         said.append(
-            f"{LASTS} {found.lasts:,} of {wanted:,} queries: from then on "
+            f"{LASTS} {many} of {wanted:,} queries: {since} "
             "voters run out, and labels fall to the baseline: 0, unless you gave another."
         )
     return said

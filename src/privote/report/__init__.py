@@ -1,6 +1,6 @@
 """Results for people: tables in the terminal, figures as SVG, and one self-contained page."""
 
-from .blocks import Command, Facts, Figure, Remark, Section, TableBlock
+from .blocks import Command, Facts, Figure, Folded, Remark, Section, TableBlock
 from .page import render_page, write_page
 from .plots import answered_by_guarantee
 from .tables import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Column, mark, table, text_table
@@ -13,6 +13,7 @@ __all__ = [
     "Command",
     "Facts",
     "Figure",
+    "Folded",
     "Remark",
     "Section",
     "TableBlock",

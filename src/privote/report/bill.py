@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from privote.forecast import UNSEEN, Forecast
 from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
 from privote.planning import by_agreement
+from privote.planning.choice import STOPPED
 from privote.release import Release
 
-from .blocks import Block, Facts, Section, TableBlock
+from .blocks import Block, Facts, Section, TableBlock, reasons_folded
 from .page import write_page
 from .tables import Column, cell, is_cost, mark
 
@@ -40,6 +41,7 @@ def bill(release: Release) -> dict[str, Any]:
         "labels each": release.labels.shape[1],
         "voters": release.voters,
         "mechanism": describe(release.mechanism),
+        "noise": noise(release.mechanism, release.voters),
         "guarantee": release.guarantee,
         "epsilon": shown,
         "delta": release.delta,
@@ -57,31 +59,45 @@ def bill(release: Release) -> dict[str, Any]:
     }
 
 
+def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:
+    """Return what sigma is, in words; None for what has none, or is a mechanism of one's own."""
+    sigma = mechanism.get("sigma")
+    if sigma is None or mechanism["mechanism"] not in MECHANISMS:
+        return None
+    return f"every count of votes, {voters:,} at most, is moved by about {sigma:.3g}"
+
+
 def _expected(release: Release) -> dict[str, Any]:
     """Return what is to be expected of the labels, and why they are as they are."""
     found = release.forecast
     if found is None:
         return {}
-    lasts = found.lasts
     return {
-        "missed, if all want it": f"{found.missed:.2g}",
-        "false alarms": f"{found.false_alarm:.2g}",
-        "allowance lasts for": None if lasts is None else _lasts(found, lasts),
+        "missed": f"{_percent(found.missed)} of the labels that {found.whoever} wants",
+        "false alarms": f"{_percent(found.false_alarm)} of the labels that nobody wants",
+        "allowance lasts for": _lasts(found),
         "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
 
 
-def _lasts(found: Forecast, lasts: int) -> str:
-    many = f"{lasts:,} {'query' if lasts == 1 else 'queries'}"
+def _lasts(found: Forecast) -> str | None:
+    if found.lasts is None:
+        return None
+    if not _paced(found):
+        return found.lasting
+    return f"{found.lasting}, at {found.yeses} ({found.yes_from}); {_answered(found)}"
+
+
+def _answered(found: Forecast) -> str:
+    """Say how many were answered and, where that is more than was forecast, why."""
+    many = "1 was answered" if found.answered == 1 else f"{found.answered:,} were answered"
     if not _paced(found):
         return many
-    taken = f"at {found.yes:.2g} of all votes a yes ({found.yes_from})"
-    return (
-        f"{many}, {taken}; {found.answered:,} were answered, as long as released labels showed no "
-        "drift"
-    )
+    if not found.lasts:
+        return f"{many}, before released labels could tell"
+    return f"{many}, as long as released labels showed no drift"
 
 
 def _paced(found: Forecast) -> bool:
@@ -111,10 +127,12 @@ def forecast_section(release: Release) -> Section | None:
         "must agree for a sure 1": "more than all" if needed is None else _percent(needed),
     }
     if found.lasts is not None:
-        facts["queries the allowance lasts for"] = f"{found.lasts:,}"
+        facts["the allowance lasts for"] = found.lasting
     blocks: list[Block] = [f"Warning: {text}" for text in found.warnings]
     blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
-    return Section(heading="What to expect of the labels", blocks=[*blocks, *release.reasons])
+    stopped = [text for text in release.reasons if text.startswith(STOPPED)]
+    blocks += [*stopped, *reasons_folded([t for t in release.reasons if t not in stopped])]
+    return Section(heading="What to expect of the labels", blocks=blocks)
 
 
 def _said(found: Forecast) -> list[Block]:
@@ -126,13 +144,11 @@ def _said(found: Forecast) -> list[Block]:
     ]
     if found.lasts is None:
         return said
-    more = ", as long as released labels showed no drift" if _paced(found) else ""
     return [
         *said,
-        f"At {found.yes:.2g} of all votes a yes ({found.yes_from}), a voter's allowance of "
-        f"{found.allowance:,} surprises should last for {found.lasts:,} queries, the busiest "
-        f"voter's too; {found.answered:,} were answered{more}. Whoever runs out counts as the "
-        "baseline, so that labels drift there.",
+        f"At {found.yeses} ({found.yes_from}), a voter's allowance of {found.allowance:,} "
+        f"surprises should last for {found.lasting}, the busiest voter's too; {_answered(found)}. "
+        "Whoever runs out counts as the baseline, so that labels drift there.",
         UNSEEN.replace("It", "The forecast", 1),
     ]
 
@@ -159,6 +175,8 @@ def _levels(release: Release, found: Forecast) -> list[Block]:
 
 
 def _percent(share: float) -> str:
+    if 0 < share < 1e-4:
+        return "below 0.01 %"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{share:.0%}".replace("%", " %")
 
 

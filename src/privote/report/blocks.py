@@ -74,7 +74,21 @@ class Remark:
     text: str
 
 
-Block = str | Remark | Facts | TableBlock | Figure | Command
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """Paragraphs behind one line, for whoever opens it: what a result does not need to be read."""
+
+    lead: str
+    text: str
+
+
+def reasons_folded(reasons: Sequence[str]) -> list[Block]:
+    """Return why settings are as they are, and what would help, behind one line; or nothing."""
+    text = "\n\n".join(reasons)
+    return [Folded(lead="Why these settings, and what would help", text=text)] if text else []
+
+
+Block = str | Remark | Folded | Facts | TableBlock | Figure | Command
 
 
 def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:

@@ -14,21 +14,20 @@ from privote.learning.demo import Outcome
 from privote.learning.jobs import FIGURES
 from privote.votefiles import write_packed
 
-from .blocks import Command, Facts, Section, TableBlock, drawn
+from .blocks import Command, Facts, Section, TableBlock, drawn, reasons_folded
 from .page import write_page
-from .plots import answered_by_guarantee
-from .tables import OWNER_ONLY, Column, mark, plain, write_label_csv
+from .plots import answered_by_guarantee, in_parts
+from .tables import FIGURES_MEAN, OWNER_ONLY, Column, mark, plain, write_label_csv
 
 RELEASED = [
     Column(key="how"),
-    Column(key="mechanism"),
-    Column(key="sigma", digits=1),
-    Column(key="guarantee"),
-    Column(key="epsilon", digits=2),
     Column(key="answered", heading="ans-\nwered"),
     Column(key="recall", digits=2),
     Column(key="precision", heading="preci-\nsion", digits=2),
     Column(key="BAC", digits=2),
+    Column(key="epsilon", digits=2),
+    Column(key="mechanism"),
+    Column(key="sigma", digits=1),
 ]
 TERMINAL = [column for column in RELEASED if column.key != "mechanism"]
 MODELS = [
@@ -38,19 +37,22 @@ MODELS = [
 ]
 READING = (
     "Each row is one release of the same votes: fifty real teachers on aviation reports with 22 "
-    "labels. As advised: mechanism, noise, guarantee and number of queries follow from public "
-    "numbers; where labels would be bad for all queries, fewer are answered. Few labels are wanted "
-    "here, about one in fourteen, so that noise raises many others: a stricter --quality answers "
-    "fewer queries, and more of the released ones are true. Recall is the "
-    "share of the true labels that were released, precision the share of released ones that are "
-    "true; the teachers themselves are not always right. Data-dependent is not differential "
-    "privacy: its exact epsilon is sealed, and a noisy one is published, which may exceed the "
-    "budget."
+    "labels. Answered is how many reports got labels. Recall is the share of the true labels that "
+    "were released, precision the share of released ones that are true; BAC is balanced accuracy, "
+    "where a coin has 0.5. Epsilon is what it costs in privacy, less is better; sigma is the "
+    "noise on a count, in votes.\n\n"
+    "As advised: mechanism, noise, guarantee and number of reports follow from public numbers; "
+    "where labels would be bad for all, fewer are answered. Few labels are true here, about one in "
+    "fourteen, so that noise raises many others: a stricter --quality answers fewer, and more of "
+    "the released ones are true. The teachers themselves are not always right. Data-dependent is "
+    "not differential privacy: its exact epsilon is sealed, and a noisy one is published, which "
+    "may exceed the budget."
 )
 COMPARED = (
     "Made-up patients with words, dates, notes and gaps; the promise is to persons. By default, "
-    "public numbers choose the method. Every private model predicts with thresholds that follow "
-    "from what was released. A model without epsilon protects nobody."
+    "public numbers choose the method: gradients and moments fit one model with noise, neighbours "
+    f"and teachers vote on public rows. {FIGURES_MEAN} Every private model predicts with "
+    "thresholds that follow from what was released. A model without epsilon protects nobody."
 )
 _SUMMARY = "summary.json"
 
@@ -127,6 +129,11 @@ def _next(folder: Path, outcome: Outcome) -> list[str]:
     ]
 
 
+def named(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return a row a release, each with a name of its own: how, and under which guarantee."""
+    return [{**row, "how": f"{row['how']}, {row['guarantee']}"} for row in outcome.rows]
+
+
 def _may_leave(row: dict[str, Any]) -> str:
     """Say what of a release may leave, and what that promises."""
     if not row["answered"]:
@@ -140,31 +147,47 @@ def _may_leave(row: dict[str, Any]) -> str:
 
 def _released(outcome: Outcome, command: str) -> Section:
     request, advice = outcome.request, outcome.advice
+    first = outcome.rows[0]
+    true = int(outcome.truth.sum())
     return Section(
         heading="Labels of real votes",
         blocks=[
             Facts(
                 values={
-                    "teachers": outcome.votes.shape[1],
-                    "queries asked": request.queries,
-                    "epsilon": f"{rounded_up(request.epsilon)}",
-                    "delta": f"{rounded_up(request.delta)}",
+                    "reports labelled, as advised": f"{first['answered']} of {request.queries}",
+                    "of their true labels, released": _share(first["recall"]),
+                    "of released labels, true": _share(first["precision"]),
+                    f"epsilon, at delta {rounded_up(request.delta)}": rounded_up(request.epsilon),
                 }
             ),
-            *advice.reasons,
-            *advice.changes,
-            READING,
             TableBlock(
                 caption="Released labels, compared with the truth.",
-                rows=[{**row, "may it leave?": _may_leave(row)} for row in outcome.rows],
+                rows=[{**row, "may it leave?": _may_leave(row)} for row in named(outcome)],
                 columns=[
                     *(replace(column, heading=None) for column in RELEASED),
                     Column(key="may it leave?"),
                 ],
             ),
+            drawn(
+                f"What was released; {request.queries:,} reports have {true:,} true labels.",
+                lambda: in_parts(
+                    {
+                        row["how"]: {name: row[name] for name in ("true", "not true")}
+                        for row in named(outcome)
+                    },
+                    title="Released labels, true and not",
+                    axis="labels released as 1",
+                ),
+            ),
+            READING,
+            *reasons_folded((*advice.reasons, *advice.changes)),
             Command(text=command),
         ],
     )
+
+
+def _share(share: float | None) -> str:
+    return "none" if share is None else f"{share:.0%}"
 
 
 def _learnt(outcome: Outcome) -> Section:
@@ -173,8 +196,6 @@ def _learnt(outcome: Outcome) -> Section:
     return Section(
         heading="A model of a table",
         blocks=[
-            COMPARED,
-            *(chosen.reasons_ if chosen is not None else ()),
             TableBlock(
                 caption="On test rows. Private models: epsilon "
                 f"{rounded_up(request.epsilon)} at delta {rounded_up(request.delta)}, for changing "
@@ -190,6 +211,8 @@ def _learnt(outcome: Outcome) -> Section:
                     axis="area under the ROC curve (AUC)",
                 ),
             ),
+            COMPARED,
+            *(chosen.reasons_ if chosen is not None else ()),
         ],
     )
 

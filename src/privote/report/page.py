@@ -15,7 +15,7 @@ from pathlib import Path
 from privote._version import __version__
 from privote.errors import InputError
 
-from .blocks import Block, Command, Facts, Figure, Remark, Section, TableBlock
+from .blocks import Block, Command, Facts, Figure, Folded, Remark, Section, TableBlock
 from .inline import inline_svg
 from .style import CSS
 from .tables import OWNER_ONLY, Column, Row, cell, columns_of, is_cost, is_numeric, mark_name
@@ -152,7 +152,13 @@ def _block(block: Block, numbers: _Numbers) -> str:
         return f'<pre tabindex="0"><code>{escape(block.text.strip())}</code></pre>'
     if isinstance(block, Remark):
         return _paragraphs(block.text, lead=block.lead)
+    if isinstance(block, Folded):
+        return _folded(block.lead, _paragraphs(block.text))
     return _paragraphs(block)
+
+
+def _folded(lead: str, inside: str) -> str:
+    return f"<details><summary>{escape(lead)}</summary>\n{inside}\n</details>"
 
 
 def _facts(facts: Facts) -> str:
@@ -178,9 +184,7 @@ def _table(block: TableBlock, numbers: _Numbers) -> str:
         f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table>'
         f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
-    if block.folded:
-        return f"<details><summary>{len(block.rows)} rows</summary>\n{frame}\n</details>"
-    return frame
+    return _folded(f"{len(block.rows)} rows", frame) if block.folded else frame
 
 
 def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:

@@ -64,6 +64,53 @@ def answered_by_guarantee(
         return svg_of(figure, alt, sealed=bool(sealed))
 
 
+def in_parts(
+    bars: Mapping[str, Mapping[str, float]], *, title: str, axis: str, sealed: bool = False
+) -> str:
+    """Return horizontal bars of two parts: how much of each is one thing, and how much the other.
+
+    Parameters
+    ----------
+    bars
+        From top to bottom, each a dict of the same two parts; the second is hatched.
+    title
+        What stands above the figure.
+    axis
+        What the bars count.
+    sealed
+        True if the numbers are for the owner's eyes.
+    """
+    kinds = {tuple(_check_points(f"bars[{name!r}]", parts)) for name, parts in bars.items()}
+    if [len(kind) for kind in kinds] != [2]:
+        raise InputError("bars", "must be a dict of bars with the same two parts")
+    looks = ({"facecolor": PALETTE[0]}, {"facecolor": "none", "hatch": "///"})
+    with sheet(1.8 + 0.46 * len(bars)) as (figure, axes):
+        for place, parts in enumerate(bars.values()):
+            left = 0.0
+            for (part, value), look in zip(parts.items(), looks, strict=True):
+                once = part if place == 0 else None
+                colour = PALETTE[looks.index(look)]
+                axes.barh(place, value, 0.62, left, edgecolor=colour, label=once, **look)
+                left += value
+            shown = " + ".join(cell(value) for value in parts.values())
+            axes.annotate(shown, (left, place), (6, 0), textcoords="offset points", va="center")
+        longest = max(sum(parts.values()) for parts in bars.values())
+        axes.set_xlim(0, longest * 1.25 or 1)  # room for the numbers of the longest bar
+        axes.set_yticks(range(len(bars)), list(bars))
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x")
+        axes.xaxis.set_major_formatter(lambda value, _: cell(round(value)))
+        axes.set_xlabel(axis)
+        heading(axes, title)
+        legend(figure)
+        said = (
+            f"{name}: " + ", ".join(f"{cell(value)} {part}" for part, value in parts.items())
+            for name, parts in bars.items()
+        )
+        return svg_of(figure, f"{title}. {axis.capitalize()}. {'; '.join(said)}.", sealed=sealed)
+
+
 def by_parameter(
     series: Mapping[str, Mapping[float, float]],
     *,

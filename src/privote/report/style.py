@@ -55,7 +55,7 @@ h2.part { margin: 4.5rem 0 0; padding-top: .8rem; border-top: 2px solid var(--in
   font-size: 1.6rem; }
 h3 { margin: 2.6rem 0 .8rem; font-size: 1.2rem; line-height: 1.3; break-after: avoid; }
 nav h3 { margin: .8rem 0 .2rem; font-size: .95rem; }
-p { margin: 0 0 1rem; }
+p { margin: 0 0 1rem; overflow-wrap: anywhere; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 3px; }
 .facts { display: flex; flex-wrap: wrap; gap: 1px;
   margin: 1.4rem 0 1.8rem; background: var(--line); border: 1px solid var(--line); }
@@ -75,7 +75,9 @@ th, td { padding: .5rem .75rem; border-bottom: 1px solid var(--line); text-align
   vertical-align: baseline; }
 th:first-child, td:first-child { padding-left: 0; }
 th:last-child, td:last-child { padding-right: 0; }
-caption { max-width: 43.5rem; }
+/* On a narrow screen a caption stays in sight, and words at the end have room beside it. */
+caption { max-width: min(43.5rem, 100vw - 2.5rem); }
+td:last-child:not(.number) { min-width: 11rem; }
 thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink);
   font-weight: 600; vertical-align: bottom; }
 tbody th { font-weight: 500; }

@@ -33,6 +33,11 @@ OWNER_ONLY = "for the owner's eyes"
 #: The column of a labels' CSV that says so of rows expected to be poor; the first that is no label.
 EXPECTED, POOR = ("expected", "expected of the row", "what to expect of the row"), "poor"
 NOTHING = "–"
+#: What the figures of merit are, for who meets them for the first time.
+FIGURES_MEAN = (
+    "ACC is accuracy, BAC balanced accuracy (a coin has 0.5), AUC the area under the ROC curve "
+    "(guessing has 0.5), MAP mean average precision; each is a mean over labels, and 1 the best."
+)
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
 _MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}

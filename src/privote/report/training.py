@@ -24,7 +24,7 @@ from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page
 from .plots import by_parameter
 from .statement import TrainingStatement
-from .tables import OWNER_ONLY, Column, plain
+from .tables import FIGURES_MEAN, OWNER_ONLY, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 _OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
@@ -254,9 +254,7 @@ def _judged(found: Judgement) -> Section:
     return Section(
         heading="How good the student is",
         blocks=[
-            f"{where}; the student never saw their labels. ACC is "
-            "accuracy, BAC balanced accuracy, AUC the area under the ROC curve, MAP mean average "
-            "precision, each a mean over labels.",
+            f"{where}; the student never saw their labels. {FIGURES_MEAN}",
             TableBlock(caption="Figures of merit.", rows=[{**found.figures, **mark}]),
             TableBlock(
                 caption="The same for each label, and how many test rows have it.",

@@ -84,6 +84,32 @@ def test_rows_behind_a_url(kind: str, protocol: str, tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate(found), numbers())
 
 
+@pytest.mark.parametrize("kind", [".npy", ".csv", ".parquet"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_line_that_breaks_off_is_one_sentence(
+    kind: str, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFile
+
+    url = f"memory://{uuid.uuid4().hex}{kind}"
+    with fsspec.open(url, "wb") as stream:
+        stream.write(write(kind, tmp_path, numbers()).read_bytes())
+
+    def broken(*_: object) -> bytes:
+        raise ConnectionResetError("the other side went away")
+
+    rows = open_rows(url) if begun else None
+    if rows is not None:
+        rows.prepare(4)
+    for name in ("read", "readline", "__next__"):
+        monkeypatch.setattr(MemoryFile, name, broken, raising=False)
+    with pytest.raises(InputError, match=r"went away") as refused:
+        open_rows(url) if rows is None else rows.part(0, 4).load()
+    assert str(refused.value).count("\n") == 0
+    assert type(refused.value) is InputError  # which says that nothing was charged
+
+
 def test_rows_in_fortran_order(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.asfortranarray(numbers()))
     assert np.array_equal(np.concatenate(joined(tmp_path / "f.npy", 4)), numbers())

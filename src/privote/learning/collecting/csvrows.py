@@ -15,7 +15,7 @@ from ...arrayfiles import why
 from ...datasets.records import RawTable
 from ...errors import InputError
 from ...sheets import is_gap, name_in
-from ...storage import name_of, open_binary
+from ...storage import name_of, open_binary, reached
 
 _FIRST = 1 << 20  # bytes of a header
 Mark = tuple[int, int]  # where a row begins: the byte and the line
@@ -51,7 +51,7 @@ class Layout:
 
 def survey(file: str) -> Layout:
     """Read a CSV file once: separated by commas, semicolons or tabs, whichever its header has."""
-    with open_binary(file) as stream:
+    with reached(file, "rows"), open_binary(file) as stream:
         first = stream.readline(_FIRST).decode("utf-8-sig", "replace")
     tabs = Path(file).suffix == ".tsv"
     layout = Layout(file, "\t" if tabs else max(",;\t", key=first.count))
@@ -88,7 +88,7 @@ def marks(layout: Layout, chunk: int) -> Iterator[Mark]:
 
 def read(layout: Layout, first: Mark, behind: int, count: int) -> RawTable:
     """Return the ``count`` rows that lie between two bytes, all cells as texts."""
-    with open_binary(layout.place) as stream:
+    with reached(layout.place, "rows"), open_binary(layout.place) as stream:
         stream.seek(first[0])
         data = stream.read(behind - first[0])
     rows, lines = [], []
@@ -128,7 +128,7 @@ class _Lines:
 
 def _records(layout: Layout) -> Iterator[tuple[Mark, list[str]]]:
     """Yield where each record begins, the header's first, and its cells; last, where all ends."""
-    with open_binary(layout.place) as stream:
+    with reached(layout.place, "rows"), open_binary(layout.place) as stream:
         lines = _Lines(stream)
         at = (0, 1)
         try:

@@ -22,7 +22,7 @@ from ...datasets.records import RawTable
 from ...datasets.tables import columns_of
 from ...errors import InputError, missing_extra
 from ...sheets import columns_in_words, is_frame, is_gap
-from ...storage import as_place, is_url, name_of, open_binary
+from ...storage import as_place, is_url, name_of, open_binary, reached
 from ...streamed import open_array
 from ..rows import Floats, count_rows, row_size
 from . import csvrows
@@ -254,7 +254,7 @@ def _digest(place: str) -> str:
     for file in files:
         if len(files) > 1:
             found.update(os.path.relpath(file, place).encode() + b"\0")
-        with open_binary(file) as stream:
+        with reached(file, "rows"), open_binary(file) as stream:
             while block := stream.read(_STEP):
                 found.update(block)
     return found.hexdigest()
@@ -277,7 +277,7 @@ def _array(place: str, digest: str) -> Any:
         far = is_url(place)
         array = None if far else read_npy(place)
         if far or array.flags.c_contiguous:  # read, not mapped: pages that were seen would stay
-            array = NpyStream(partial(open_binary, place), name_of(place))
+            array = NpyStream(partial(open_binary, place, "rows"), name_of(place), place)
     if not array.shape:
         raise InputError(f"{name_of(place)} must have rows, and is one number")
     return array
