@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 from privote import InputError
-from privote.learning.demo import METHODS
+from privote.learning.demo import AUTO, MODELS
 
 SMALL = ("--records", 600, "--queries", 40)
 
@@ -33,8 +33,8 @@ def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
     assert models[default]["AUC"] > 0.6
     # The default is one of the methods: it has one row, and the others have theirs.
     methods = {name.removesuffix(", the default") for name in models}
-    assert methods - {"always no", "not private"} == set(METHODS)
-    assert len(models) == 2 + len(METHODS)
+    assert methods == {*MODELS} - {AUTO}
+    assert len(models) == len(methods)
     assert found["reasons"]
 
     page = (tmp_path / "my demo/report.html").read_text()
