@@ -153,9 +153,9 @@ def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
     """Check an array that only gives slices, slab by slab, and keep reading it that way."""
     shape = check_shape(tuple(array.shape))
     bar = None if threshold is None else check_threshold(threshold, shape[2])
-    missing = threshold is None
+    missing, step = threshold is None, block_queries(*shape[1:])
     # A first pass that keeps nothing: what is wrong is found before anything is charged.
-    for rows, found in _checked(array, bar):
+    for rows, found in _checked(array, bar, step):
         if isinstance(found, BallotError):
             raise BallotError(
                 f"in the block that starts at query {rows.start}: {found}", sealed=found.sealed
@@ -163,15 +163,15 @@ def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
         missing, array.checksums[rows.start, rows.stop] = found
 
     def votes(start: int, stop: int) -> Votes:
-        slab = np.asarray(array[start:stop])
+        slab = array.part(start, stop, step)
         return as_votes(slab, missing) if bar is None else np.asarray(slab >= bar)
 
     return Ballots(shape, votes, missing=missing).named(array.names)
 
 
-def _checked(array: LazyCube, bar: Any) -> Iterator[tuple[slice, Any]]:
+def _checked(array: LazyCube, bar: Any, step: int) -> Iterator[tuple[slice, Any]]:
     """Yield every slab's place, and what :class:`_Check` finds there: here, or on workers."""
-    queries, step = array.shape[0], block_queries(*array.shape[1:])
+    queries = array.shape[0]
     slabs = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
     check = _Check(array, bar)
     backend, workers = told() if len(slabs) > 1 else (None, 1)

@@ -178,6 +178,48 @@ def test_a_source_of_ones_own_goes_along(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen[0] == seen[1] == seen[2]
 
 
+class Grown:
+    """A source of one's own, in blocks of any size, that notes how many wait for their turn."""
+
+    queries, voters, labels, missing, sparse = 0, 16, 8, True, False
+
+    def __init__(self, sizes: list[int], *, missing: bool) -> None:
+        self.sizes, self.queries, self.missing = sizes, sum(sizes), missing
+        self.given = self.back = self.most = 0
+
+    def blocks(self) -> Iterator[DenseBlock]:
+        for size in self.sizes:
+            votes = np.zeros((size, 16, 8), np.int8 if self.missing else bool)
+            self.given += 1
+            self.most = max(self.most, self.given - self.back)
+            yield DenseBlock(votes, self.missing, 0)
+
+    def reached(self, queries: int) -> None:
+        self.back += 1
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_empty_block_is_counted_with_the_others(missing: bool) -> None:
+    counter = Counter(Grown([0, 3, 5, 0, 4], missing=missing), pv.BinaryVoting(sigma=1.0))  # type: ignore[arg-type]
+    seen = []
+    for workers in (1, 2):
+        with on_workers(None, workers):
+            seen.append([found.tally.margins.tolist() for found in counter.counted()])
+    assert seen[0] == seen[1]
+    assert [len(margins) for margins in seen[0]] == [0, 3, 5, 0, 4]
+
+
+def test_ballots_that_go_along_are_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait twice: for a worker, and with their result for their turn."""
+    monkeypatch.setattr(ahead, "_HELD", 1 << 22)
+    source = Grown([0] + [1 << 11] * 60, missing=True)  # a quarter of a megabyte each, and results
+    with on_workers("loky", 2):
+        for _ in Counter(source, pv.BinaryVoting(sigma=1.0)).counted():  # type: ignore[arg-type]
+            pass
+    assert source.back == 61
+    assert source.most <= 3 * 10
+
+
 def test_another_guardian_may_answer_in_between() -> None:
     """What was foreseen does not hold any more: the lot is counted again, for what is left."""
     votes = np.ones((32, 2, 1), bool)

@@ -9,6 +9,7 @@ who does the work: the same votes give the same tallies, and the same draws unde
 
 from __future__ import annotations
 
+import pickle
 import queue
 import threading
 from collections import deque
@@ -32,7 +33,7 @@ from .lots import Lot, Seating, carried
 Some = TypeVar("Some")
 
 _WAVE = 4  # lots that a thread gets at once
-_HELD = 1 << 28  # bytes of results that wait for their turn
+_HELD = 1 << 28  # bytes of results, and of ballots that go along, that wait for their turn
 _NOBODY: Counts = np.zeros(0, np.int64)
 
 
@@ -168,16 +169,16 @@ class Counter:
             yield from ((lot, None) for lot in chain(few, lots))
             return
         work, wave = self._here, _WAVE
-        all_lots: Iterator[Lot] = chain(few, lots)
         if not shares_memory(backend):
             sent = self._seating.sent()
             work = replace(self._here, seating=sent)
-            # As many lots as a few hundred megabytes of results, and of ballots that go along, are.
-            held = 8 * few[0].queries * self._labels
-            wave = max(_WAVE, min(FAR, _HELD // (held * workers)))
             if sent is None:
-                all_lots = (carried(lot, self._seating) for lot in all_lots)
-        results = _in_order(work, tasks(all_lots), check, workers, wave)
+                few = [carried(lot, self._seating) for lot in few]
+                lots = (carried(lot, self._seating) for lot in lots)
+            # As many lots as a few hundred megabytes of results, and of ballots that go along, are.
+            held = max(len(pickle.dumps(lot)) + 8 * lot.queries * self._labels for lot in few)
+            wave = max(_WAVE, min(FAR, _HELD // (held * workers)))
+        results = _in_order(work, tasks(chain(few, lots)), check, workers, wave)
         with closing(_ahead(results, backend, workers, wave)) as found:
             for task, result in found:
                 yield task.lot, (task, result)

@@ -131,7 +131,7 @@ class Seating:
 def carried(lot: Lot, seating: Seating) -> Lot:
     """Return a lot with its ballots, in few bytes."""
     block = seating.block(lot)
-    if isinstance(block, DenseBlock) and not block.missing:
+    if isinstance(block, DenseBlock) and not block.missing and block.queries:
         block = PackedBlock(block.bits(), block.start)
     return replace(lot, block=block)
 
