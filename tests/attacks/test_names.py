@@ -51,7 +51,7 @@ STEERING = (
 
 def test_no_name_becomes_a_formula(tmp_path: Path, outcome: Outcome) -> None:
     chance, said = np.zeros((1, len(FORMULAS))), -np.ones((1, 11), int)
-    _write_csv(tmp_path / "p.csv", FORMULAS, chance, said, None)
+    _write_csv(tmp_path / "p.csv", FORMULAS, chance, said, {})
     with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as stream:
         header, row = list(csv.reader(stream))
     wrong = [cell for cell in header if cell[:1] in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"]
