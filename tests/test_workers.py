@@ -14,6 +14,7 @@ from typing import Any
 
 import joblib
 import pytest
+from joblib.parallel import get_active_backend
 
 from privote.errors import InputError
 from privote.workers import WorkerLostError, each, on_workers, one_thread
@@ -27,6 +28,11 @@ def whose(number: int) -> int:
     """Return who works on this, after a while."""
     time.sleep(0.002)
     return os.getpid()
+
+
+def shared_out_by(number: int) -> str:
+    """Return what would do the work that this work shares out."""
+    return type(get_active_backend()[0]).__name__
 
 
 def die_once(mark: str, number: int) -> int:
@@ -124,6 +130,15 @@ def test_work_is_shared_whatever_it_takes() -> None:
         for _ in range(2):
             seen = [*each(whose, range(64), at_once=32)]
     assert len(set(seen)) == 2
+
+
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+def test_what_a_worker_shares_out_stays_with_it(backend: str) -> None:
+    """Dask would send every tree of a forest to some worker, when each trains a forest."""
+    if backend == "dask":
+        pytest.importorskip("distributed")
+    with on_workers(backend, 2):
+        assert set(each(shared_out_by, range(4))) == {"ThreadingBackend"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ def on_workers(
     from joblib import cpu_count, parallel_config
 
     if count == -1:
-        count = None if backend in ("dask", "ray") else int(cpu_count())
+        count = None if address is not None else int(cpu_count())
     elif count is not None:
         whole("workers", count)
     if backend is None:
@@ -176,6 +176,7 @@ def each(
     from joblib import Parallel, delayed, effective_n_jobs
 
     workers = max(1, int(effective_n_jobs(n_jobs)))
+    call = work if workers < 2 else partial(_inside, work)
     calls, lost, size = iter(given), 0, min(at_once, _ROUND)
     # Asked for where no worker is at work: what fails there is no worker's loss.
     some = [*islice(calls, size * workers if workers > 1 else 1)]
@@ -185,7 +186,7 @@ def each(
                 pool.batch_size = max(1, size // _SHARES)
                 try:
                     with _losses():
-                        results = pool(delayed(work)(one) for one in some)
+                        results = pool(delayed(call)(one) for one in some)
                 except WorkerLostError:
                     lost += 1
                     if lost > losses:
@@ -195,6 +196,14 @@ def each(
                 yield from results
                 del results
                 some = [*islice(calls, size * workers if workers > 1 else 1)]
+
+
+def _inside(work: Callable[[Given], Result], one: Given) -> Result:
+    """Do the work in a worker: what it shares out itself stays there, which Dask would not have."""
+    from joblib import parallel_config
+
+    with parallel_config("threading"):
+        return work(one)
 
 
 @contextmanager
