@@ -8,7 +8,7 @@ epsilon is one with which nobody runs out.
 The peer is the same job in this process alone, without workers. With two of them beside a guardian
 that draws, on two cores, a ratio of 2 is out of reach. Backends are started, and have done a small
 job, before time is taken, as on a cluster that runs; but Ray starts its workers with every job.
-Each job is done twice, and the better time counts.
+Each job is done twice, in turns with its peer, and the better times count.
 """
 
 from __future__ import annotations
@@ -112,14 +112,16 @@ def labels(path: Path) -> Callable[[int], None]:
     return job
 
 
-def seconds(job: Callable[[int], None], backend: str, workers: int) -> float:
-    took = []
+def seconds(job: Callable[[int], None], *where: tuple[str, int]) -> list[float]:
+    """Return the best time in each place, a backend and how many workers; in turns, twice."""
+    took: list[list[float]] = [[] for _ in where]
     for _ in range(2):
-        began = time.perf_counter()
-        with parallel_config(backend, n_jobs=workers):
-            job(workers)
-        took.append(time.perf_counter() - began)
-    return min(took)
+        for (backend, workers), times in zip(where, took, strict=True):
+            began = time.perf_counter()
+            with parallel_config(backend, n_jobs=workers):
+                job(workers)
+            times.append(time.perf_counter() - began)
+    return [min(times) for times in took]
 
 
 def main() -> None:
@@ -144,14 +146,13 @@ def main() -> None:
             queries, voters, count = shape
             name = f"label {queries:,} queries x {voters} voters x {count} labels, {where}"
             jobs[name] = (labels(votes), labels(few))
-        alone = {name: seconds(job, "sequential", 1) for name, (job, _) in jobs.items()}
         for backend in given.backends:
             by = peer("no workers", PACKAGES[backend])
             with started(backend):
                 for name, (job, small) in jobs.items():
-                    seconds(small, backend, WORKERS)
-                    took = seconds(job, backend, WORKERS)
-                    row(f"{name}, {WORKERS} workers on {backend}", took, alone[name], "s", by)
+                    seconds(small, (backend, WORKERS))
+                    one, two = seconds(job, ("sequential", 1), (backend, WORKERS))
+                    row(f"{name}, {WORKERS} workers on {backend}", two, one, "s", by)
 
 
 if __name__ == "__main__":
