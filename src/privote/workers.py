@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import pickle
 import sys
 import uuid
@@ -25,8 +26,8 @@ FAR = 128  # calls that another process gets at once where each is short: a roun
 LOSSES = 2  # times that the same calls may lose their workers, where they can be made again
 _ROUND = 8  # calls a worker gets at once where results cannot be had one by one
 _SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
-_LARGE = 1 << 25  # bytes; the most that glibc takes
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
+# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
+_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
 # What backends raise when a worker is gone, by name: none of them need be installed.
 _LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
 
@@ -236,14 +237,17 @@ def keep_memory() -> None:
     """Let this process keep the memory of some megabytes of votes for the next ones.
 
     Without, every block begins with a thousand page faults. glibc learns it by itself, but late,
-    and not at all where its environment has a say in it, as in Dask's workers (mallopt(3)).
+    and not at all where its environment has a say in it, as in Dask's workers (mallopt(3)). Where
+    that says more, it stays.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another library, or another system
         return
-    for option, value in ((_TRIM_THRESHOLD, 4 * _LARGE), (_MMAP_THRESHOLD, _LARGE)):
-        mallopt(option, value)
+    for name, (option, value) in _MALLOC.items():
+        said = os.environ.get(f"MALLOC_{name}_", "")
+        if not (said.isdecimal() and int(said) > value):
+            mallopt(option, value)
 
 
 @contextmanager
