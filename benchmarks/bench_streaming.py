@@ -1,4 +1,4 @@
-"""Labelling millions of queries from packed bits: against numpy, in constant memory, on workers.
+"""Labelling millions of queries from packed bits: against numpy, in constant memory.
 
 The peer reads the same file and adds up its bits with numpy alone: unpack a block, sum over the
 voters. It prices nothing, keeps nobody's allowance and draws nothing. privote does all of that:
@@ -8,14 +8,12 @@ disk at every entry, so it has a row of its own.
 Votes come in two kinds: of those who ``last``, half of the voters run out on the way, each
 elsewhere; of those who do not, an eighth says yes, and all have run out after a hundred queries.
 Every job runs in a process of its own, so that its peak is its own, and in turns with the peer; the
-best of each counts. Starting up is not timed. Memory and processor time are those of all processes,
-a worker's start included; on a loaded machine look at the processor time.
+best of each counts. Starting up is not timed. On a loaded machine look at the processor time.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import multiprocessing
 import resource
 import tempfile
@@ -25,13 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
-from joblib.externals.loky import get_reusable_executor
 
 import privote as pv
 from privote.arrayfiles import ArrayFile
-from privote.guardian.lots import Lot
 
 VOTERS, LABELS, STEP = 50, 20, 8192
 MECHANISM, BUDGET = pv.BinaryVoting(sigma=12.0), {"epsilon": 8.0, "delta": 1e-5}
@@ -79,7 +74,7 @@ def only_read(path: Path) -> dict[str, Any]:
     return {"answered": ballots.queries}
 
 
-def label(path: Path, folder: Path, *, on_disk: bool = False, **where: Any) -> dict[str, Any]:
+def label(path: Path, folder: Path, *, on_disk: bool = False) -> dict[str, Any]:
     """Label all queries under an allowance, charged to a ledger in memory or on disk."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         release = pv.label(
@@ -89,14 +84,11 @@ def label(path: Path, folder: Path, *, on_disk: bool = False, **where: Any) -> d
             guarantee="allowance",
             queries="all",
             ledger=Path(place) / "ledger.db" if on_disk else None,
-            **where,
         )
     return {
         "answered": release.answered,
         "allowance": release.allowance,
         "out": int((release.sealed.refused > 0).sum()),
-        "digest": hashlib.sha256(release.labels.tobytes()).hexdigest()[:12],
-        "epsilon": release.epsilon,
     }
 
 
@@ -104,19 +96,11 @@ def _timed(job: Job, arguments: tuple[Any, ...], where: dict[str, Any], pipe: An
     warnings.simplefilter("ignore")
     few = np.zeros((8, VOTERS, LABELS), bool)  # loads all code, and fills tables of prices
     pv.label(few, mechanism=MECHANISM, **BUDGET, guarantee="allowance", queries="all", seed=0)
-    workers = where.get("n_jobs", 1) if where.get("backend") in (None, "loky") else 1
-    if workers > 1:
-        joblib.Parallel(workers)(joblib.delayed(Lot)(0, 1) for _ in range(workers))
     started, used = time.perf_counter(), time.process_time()
     found = job(*arguments, **where) or {}
     found["seconds"] = time.perf_counter() - started
     found["processor"] = time.process_time() - used
     found["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if workers > 1:
-        get_reusable_executor().shutdown(wait=True)
-        others = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found["processor"] += others.ru_utime + others.ru_stime
-        found["peak"] += workers * others.ru_maxrss / 1024
     pipe.send(found)
 
 
@@ -152,13 +136,12 @@ def show(name: str, run: dict[str, Any], peer: dict[str, Any], read: dict[str, A
     )
 
 
-def compare(folder: Path, path: Path, repeat: int, workers: int) -> None:
+def compare(folder: Path, path: Path, repeat: int) -> None:
     jobs: dict[str, tuple[Any, ...]] = {
         "numpy, counting": (count_with_numpy, path),
         "privote, only reading": (only_read, path),
-        "privote, 1 worker": (label, path, folder),
-        f"privote, {workers} workers": (label, path, folder, {"n_jobs": workers}),
-        "the same, ledger on disk": (label, path, folder, {"n_jobs": workers, "on_disk": True}),
+        "privote, labelling": (label, path, folder),
+        "the same, ledger on disk": (label, path, folder, {"on_disk": True}),
     }
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     for _ in range(repeat):
@@ -176,8 +159,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--backends", default="loky", help="on these, too, e.g. loky,dask,ray")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -190,19 +171,8 @@ def main() -> None:
                 f"{given.queries:,} queries x {VOTERS} voters x {LABELS} labels, packed, "
                 f"{size:,.0f} MiB: {kind}"
             )
-            compare(folder, path, given.repeat, given.workers)
+            compare(folder, path, given.repeat)
             print()
-        path, seen = folder / "True.npz", set()
-        for backend in (None, *filter(None, given.backends.split(","))):
-            for workers in (1,) if backend is None else (1, given.workers):
-                where = {"backend": backend, "n_jobs": workers, "seed": 0}
-                run = alone(label, path, folder, **where)
-                seen.add((run["digest"], run["epsilon"], run["out"]))
-                print(
-                    f"{backend or 'here':<8}{workers} workers {run['seconds']:7.2f} s, labels "
-                    f"{run['digest']}, epsilon {run['epsilon']:.6f}"
-                )
-        print("the same labels and the same charge" if len(seen) == 1 else "THEY DIFFER")
 
 
 if __name__ == "__main__":

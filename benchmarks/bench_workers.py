@@ -1,14 +1,8 @@
-"""No workers and two, on each backend: teachers trained, and labels released where votes are many.
+"""No workers and two, on each backend: teachers trained, and their votes collected.
 
-Labels are released of three kinds of votes. Of few voters, in packed bits: to count them takes no
-longer than to draw labels, which the guardian does alone. Of many voters, and in a compressed
-Zarr: there counting, and reading, is most of the work, and workers share it. Every vote counts: the
-epsilon is one with which nobody runs out.
-
-The peer is the same job in this process alone, without workers. With two of them beside a guardian
-that draws, on two cores, a ratio of 2 is out of reach. Backends are started, and have done a small
-job, before time is taken, as on a cluster that runs; but Ray starts its workers with every job.
-Each job is done twice, in turns with its peer, and the better times count.
+The peer is the same job in this process alone, without workers. Backends are started, and have done
+a small job, before time is taken, as on a cluster that runs; but Ray starts its workers with every
+job. Each job is done twice, in turns with its peer, and the better times count.
 """
 
 from __future__ import annotations
@@ -23,9 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from bench_curves import LASTING, write_votes
 from comparison import peer, row
-from joblib import parallel_config
+from joblib import dump, parallel_config
 from sklearn.ensemble import RandomForestClassifier
 
 import privote as pv
@@ -82,32 +75,23 @@ def teachers(records: int, count: int) -> Callable[[int], None]:
     return job
 
 
-def write_zarr(path: Path, queries: int, voters: int, labels: int) -> None:
-    """Write about one yes in eight as a compressed Zarr array, a block of queries a chunk."""
-    import zarr
-
-    rng, step = np.random.default_rng(0), 8192
-    shape, chunks = (queries, voters, labels), (step, voters, labels)
-    array = zarr.create(shape=shape, chunks=chunks, dtype="bool", store=str(path))
-    for start in range(0, queries, step):
-        stop = min(start + step, queries)
-        array[start:stop] = rng.random((stop - start, voters, labels), np.float32) < 0.125
-
-
-def labels(path: Path) -> Callable[[int], None]:
-    """Return a job: release labels of a file of votes under an allowance."""
-    mechanism = pv.BinaryVoting(sigma=12.0)
+def votes(folder: Path, models: int, rows: int) -> Callable[[int], None]:
+    """Return a job: collect the votes of saved forests about made-up rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 20))
+    Y = (X @ rng.normal(size=(20, 4)) > 0).astype(np.int8)
+    saved = folder / f"models-{models}"
+    saved.mkdir()
+    for place in range(models):
+        forest = RandomForestClassifier(n_estimators=60, random_state=place).fit(X, Y)
+        dump(forest, saved / f"{place}.joblib")
+    asked = folder / f"rows-{rows}.npy"
+    np.save(asked, rng.normal(size=(rows, 20)))
 
     def job(n_jobs: int) -> None:
         del n_jobs  # as joblib is told
-        pv.label(
-            path,
-            mechanism=mechanism,
-            epsilon=LASTING,
-            delta=1e-5,
-            guarantee="allowance",
-            queries="all",
-        )
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            pv.collect_votes(saved, asked, Path(place) / "votes.zarr", labels=4)
 
     return job
 
@@ -128,24 +112,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backends", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     parser.add_argument("--teachers", type=int, default=40)
-    parser.add_argument("--queries", type=int, default=4_000_000)
+    parser.add_argument("--rows", type=int, default=20_000)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         train_job = teachers(200 * given.teachers, given.teachers)
         jobs = {f"train {given.teachers} forests": (train_job, teachers(400, 2))}
-        few = Path(folder) / "few.npz"
-        write_votes(few, 50_000, 50, 20)
-        for where, write, shape in (
-            ("packed", write_votes, (given.queries, 50, 20)),
-            ("packed", write_votes, (max(1, given.queries // 50), 1000, 100)),
-            ("Zarr", write_zarr, (max(1, given.queries // 7), 50, 20)),
-        ):
-            votes = Path(folder) / f"{where}-{shape[1]}.{'npz' if where == 'packed' else 'zarr'}"
-            write(votes, *shape)
-            queries, voters, count = shape
-            name = f"label {queries:,} queries x {voters} voters x {count} labels, {where}"
-            jobs[name] = (labels(votes), labels(few))
+        place = Path(folder)
+        name = f"votes of {given.teachers} forests on {given.rows:,} rows"
+        jobs[name] = (votes(place, given.teachers, given.rows), votes(place, 2, 100))
         for backend in given.backends:
             by = peer("no workers", PACKAGES[backend])
             with started(backend):

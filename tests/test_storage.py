@@ -11,7 +11,7 @@ import pytest
 
 from privote.ballots import Ballots
 from privote.errors import InputError
-from privote.storage import Folder, as_place, is_url, name_of, open_binary, stamp
+from privote.storage import Folder, as_place, is_url, name_of, open_binary
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -62,24 +62,6 @@ def test_what_is_written_is_read(folder: Folder) -> None:
 )
 def test_a_name_keeps_a_secret(place: str, name: str) -> None:
     assert name_of(place) == name
-
-
-@pytest.mark.parametrize(
-    "version",
-    [
-        *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
-        *("Last-Modified", "Content-MD5", "Digest"),
-    ],
-)
-def test_a_version_of_the_same_size_is_another_file(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Web servers tell when a file changed; some of them nothing else."""
-    told = {"type": "file", "size": 8, version: "Mon, 16 Nov 2026 10:00:00 GMT"}
-    monkeypatch.setattr("privote.storage._facts", lambda *_: told)
-    before = stamp("https://host/votes.parquet")
-    told[version] = "Mon, 16 Nov 2026 10:00:01 GMT"
-    assert stamp("https://host/votes.parquet") != before
 
 
 @pytest.mark.parametrize("scheme", ["file", "local"])

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from privote.ballots import SparseBallots
 from privote.bits import Bits
 from privote.blocks import DenseBlock, PackedBlock
-from privote.surprises import effective, effective_votes, holds, left_over
+from privote.surprises import effective, effective_votes, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])
@@ -122,23 +122,3 @@ class Large(DenseBlock):
     """A small block that counts as a large one."""
 
     large = True
-
-
-@units
-@given(
-    votes=hnp.arrays(np.bool_, (6, 3, 2)),
-    given=lefts,
-    less=hnp.arrays(np.int64, (3,), elements=st.integers(0, 6)),
-)
-def test_a_result_for_more_holds_only_where_it_is_the_same(
-    unit: str, votes: np.ndarray, given: np.ndarray, less: np.ndarray
-) -> None:
-    left, zero = np.maximum(given - less, 0), np.zeros((6, 2), bool)
-    guessed, exact = (effective_votes(votes, zero, each, unit) for each in (given, left))
-    if holds(left, given, *guessed[1:]):
-        assert all(a.tolist() == b.tolist() for a, b in zip(guessed, exact, strict=True))
-    assert holds(given, given, *guessed[1:])
-    # What is left afterwards is known even where the result is not right.
-    _, spent, refused = guessed
-    after = np.where((refused > 0) | (spent > left), 0, left - spent)
-    assert after.tolist() == left_over(left, *exact[1:]).tolist()

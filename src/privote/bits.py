@@ -123,12 +123,9 @@ class Bits:
     def _period(self) -> Period:
         return period_of(self.labels)
 
-    def split(self, queries: int) -> tuple[Bits, Bits]:
-        """Return the first so many queries, and the others."""
-        rows = self._rows
-        parts = (Bits.of_rows(part, self.voters, self.labels) for part in np.split(rows, [queries]))
-        first, second = parts
-        return first, second
+    def part(self, start: int, stop: int) -> Bits:
+        """Return the queries from ``start`` to before ``stop``."""
+        return Bits.of_rows(self._flat[:, start:stop].T, self.voters, self.labels)
 
     def against(self, baseline: npt.NDArray[np.bool_]) -> Bits:
         """Return where votes depart from a baseline (queries, labels): 1 there, 0 elsewhere."""

@@ -47,8 +47,8 @@ class Block(Protocol):
     def missing(self) -> bool:
         """Whether a vote may be missing."""
 
-    def split(self, queries: int) -> tuple[Block, Block]:
-        """Return the first so many queries, and the others."""
+    def part(self, start: int, stop: int) -> Block:
+        """Return its queries from ``start`` to before ``stop``."""
 
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
@@ -83,10 +83,9 @@ class DenseBlock:
         """Labels of every ballot."""
         return self.votes.shape[2]
 
-    def split(self, queries: int) -> tuple[DenseBlock, DenseBlock]:
-        """Return the first so many queries, and the others."""
-        first = DenseBlock(self.votes[:queries], self.missing, self.start)
-        return first, DenseBlock(self.votes[queries:], self.missing, self.start + queries)
+    def part(self, start: int, stop: int) -> DenseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return DenseBlock(self.votes[start:stop], self.missing, self.start + start)
 
     @property
     def large(self) -> bool:
@@ -157,10 +156,9 @@ class PackedBlock(DenseBlock):
         """Labels of every ballot."""
         return self.held.labels
 
-    def split(self, queries: int) -> tuple[PackedBlock, PackedBlock]:
-        """Return the first so many queries, and the others."""
-        first, rest = self.held.split(queries)
-        return PackedBlock(first, self.start), PackedBlock(rest, self.start + queries)
+    def part(self, start: int, stop: int) -> PackedBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return PackedBlock(self.held.part(start, stop), self.start + start)
 
     def bits(self) -> Bits:
         """Return the votes as they are held."""
@@ -191,25 +189,16 @@ class SparseBlock:
         """Labels of every ballot."""
         return self.votes.shape[1]
 
-    def split(self, queries: int) -> tuple[SparseBlock, SparseBlock]:
-        """Return the first so many queries, and the others."""
-        first = self.query < queries
-        return (
-            replace(
-                self,
-                query=self.query[first],
-                voter=self.voter[first],
-                votes=self.votes[first],
-                queries=queries,
-            ),
-            replace(
-                self,
-                query=self.query[~first] - queries,
-                voter=self.voter[~first],
-                votes=self.votes[~first],
-                queries=self.queries - queries,
-                start=self.start + queries,
-            ),
+    def part(self, start: int, stop: int) -> SparseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        here = (self.query >= start) & (self.query < stop)
+        return replace(
+            self,
+            query=self.query[here] - start,
+            voter=self.voter[here],
+            votes=self.votes[here],
+            queries=stop - start,
+            start=self.start + start,
         )
 
     def margins(self, *, missing_is_no: bool) -> Margins:

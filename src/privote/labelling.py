@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,13 @@ import numpy.typing as npt
 from .ballots import Ballots, BallotSource, Threshold
 from .dependencies import Implications, consistent
 from .drafts import Draft, beside, complete, drafted
-from .errors import InputError, PrivoteWarning, whole
+from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger, Location
 from .mechanisms import Mechanism, mechanism_of
 from .planning.choice import AUTO, STOPPED, Request, expected, settled
 from .release import Release
 from .storage import check_here
-from .workers import on_workers
 
 _SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 _NO_FURTHER = "the run that is finished here got no further"
@@ -53,9 +52,6 @@ def label(
     output: str | os.PathLike[str] | Draft | None = None,
     resume: bool = False,
     force: bool = False,
-    n_jobs: int | None = None,
-    backend: str | None = None,
-    address: str | None = None,
 ) -> Release:
     """Release private labels for votes, within a budget.
 
@@ -118,12 +114,6 @@ def label(
         read, and nothing is drawn or charged: the labels are those that were released.
     force
         Replace the file if it exists.
-    n_jobs, backend, address
-        How many workers check votes and count them ahead, and where: ``"loky"`` (processes of this
-        machine, unless told), ``"dask"`` or ``"ray"``, at the address of a scheduler; or what
-        ``joblib.parallel_config`` says. Votes files must be where every worker finds them. Charges
-        and draws are made here, in the order of the queries: labels and bill are the same for any
-        number of workers, and where one dies.
 
     Bad input raises before anything is charged or drawn. What is to be expected of the labels is in
     ``forecast`` and ``reasons`` of the release, and a :class:`privote.PrivoteWarning` where it is
@@ -146,10 +136,7 @@ def label(
     implied = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if implied is None else implied.pairs}
     claimed = draft if path is None else beside(path)
-    if n_jobs not in (None, -1):
-        n_jobs = whole("n_jobs", n_jobs)
-    workers = nullcontext() if resume else on_workers(backend, n_jobs, address)
-    with drafted(claimed, asked, resume=resume, force=force) as draft, workers:
+    with drafted(claimed, asked, resume=resume, force=force) as draft:
         if draft is not None and resume:
             release, _ = draft.together()
             made_by = mechanism if isinstance(mechanism, Mechanism) else None

@@ -150,9 +150,6 @@ class _ParquetCube(LazyCube):
         self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
         self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
 
-    def _open(self) -> Any:
-        return _parquet(self._place, self._name)
-
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         cube = np.full((stop - start, *self.shape[1:]), float(MISSING))
         seen = np.zeros((stop - start, self.shape[1]), np.int64)

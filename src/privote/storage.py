@@ -27,11 +27,6 @@ _PART = ".part"
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
 _HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths are
 _STEP = 1 << 22  # bytes that are copied at once
-# What tells one version of an object from another, as stores call it.
-_VERSIONS = (
-    *("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"),
-    *("Last-Modified", "Content-MD5", "Digest"),
-)
 
 
 def is_url(place: Any) -> bool:
@@ -224,22 +219,6 @@ def size_of(place: str, what: str = "file") -> int:
     if facts.get("size") is None:
         raise InputError(what, f"{shown} must tell its size, and its server does not")
     return int(facts["size"])
-
-
-def stamp(place: str) -> tuple[int, str]:
-    """Return what changes when somebody writes to a file: its size, and when or what it became."""
-    if not is_url(place):
-        with reached(place, None):
-            status = os.stat(place)
-            return status.st_size, str(int(status.st_mtime))
-    facts = _told(place, "file")
-    versions = (str(facts[name]) for name in _VERSIONS if facts.get(name))
-    return int(facts.get("size") or 0), next(versions, "")
-
-
-def found_elsewhere(place: str) -> bool:
-    """Return whether another process could find this place under its name."""
-    return not place.startswith("memory:")
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 They lie on a disk or behind a URL. Metadata is read and judged here before a library acts on it:
 which values, packed how, how many. Whatever a damaged file, or a connection that breaks off, leads
-to later is a :class:`BallotError` of one sentence. A cube goes to another process by its name, and
-is opened there if it is the same there.
+to later is a :class:`BallotError` of one sentence.
 """
 
 from __future__ import annotations
@@ -24,14 +23,7 @@ from .arrayfiles import check_unpacked, why
 from .ballots import check_shape
 from .errors import BallotError, InputError, MissingExtraError, missing_extra
 from .names import Names, listed
-from .storage import (
-    Folder,
-    as_place,
-    found_elsewhere,
-    is_url,
-    name_of,
-    stamp,
-)
+from .storage import Folder, as_place, is_url, name_of
 
 _ZARR = "Zarr array"
 _MOST_METADATA, _MOST_NAMES = 1 << 20, 1 << 24
@@ -49,14 +41,7 @@ Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk,
 
 
 class LazyCube(ABC):
-    """A cube (queries, voters, labels) that gives consecutive queries.
-
-    Attributes
-    ----------
-    checksums
-        Of every run of queries that was read, here or by a worker: whoever reads it again finds
-        the same.
-    """
+    """A cube (queries, voters, labels) that gives consecutive queries."""
 
     shape: tuple[int, int, int]
     names = Names()
@@ -68,65 +53,30 @@ class LazyCube(ABC):
                 name, f"has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
             )
         self._name, self._kind, self._place = name, kind, place
-        self._stamp = stamp(place)
-        self.checksums: dict[tuple[int, int], int] = {}
-        self._near: tuple[int, npt.NDArray[Any]] | None = None
+        self._checksums: dict[tuple[int, int], int] = {}
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         start, stop = rows.start or 0, min(rows.stop, self.shape[0])
         with readable(self._name, self._kind, self._place):
             slab = self._slab(start, stop)
         # Votes are read once to be checked, before anything is charged, and once to be counted. A
-        # chunk that was lost between would be votes of no, here or where a worker reads it.
+        # chunk that was lost between would be votes of no.
         found = zlib.crc32(slab.tobytes())
-        if self.checksums.setdefault((start, stop), found) != found:
+        if self._checksums.setdefault((start, stop), found) != found:
             rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
             raise BallotError(self._name, rule)
         return slab
 
     def part(self, start: int, stop: int, step: int) -> npt.NDArray[Any]:
         """Return some queries, read in runs of ``step``: as they were checked, they are known."""
-        first, found = start // step * step, []
-        if start == first and stop == min(first + step, self.shape[0]):
-            return self[start:stop]
-        for at in range(first, max(stop, first + 1), step):
-            near = self._near
-            if near is None or near[0] != at:
-                self._near = near = at, self[at : at + step]
-            found.append(near[1][max(start - at, 0) : stop - at])
-        return np.concatenate(found)
+        first = start // step * step
+        runs = [self[at : at + step] for at in range(first, max(stop, first + 1), step)]
+        whole = runs[0] if len(runs) == 1 else np.concatenate(runs)
+        return whole[start - first : stop - first]
 
     @abstractmethod
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the queries from ``start`` to before ``stop``."""
-
-    @abstractmethod
-    def _open(self) -> Any:
-        """Return what the library reads slices from."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        if not found_elsewhere(self._place):
-            raise TypeError("no other process finds it")
-        return {**vars(self), "_opened": None, "_near": None, "names": Names()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        check_same(self._place, self._name, self._stamp)
-        with readable(self._name, self._kind, self._place):
-            self._opened = self._open()
-
-
-def check_same(place: str, name: str, was: tuple[int, str]) -> None:
-    """Refuse a file that is not the one it was where labels are drawn.
-
-    A library would take what is absent from a Zarr array for votes of no.
-    """
-    try:
-        now = stamp(place)
-    except InputError as error:
-        raise BallotError(f"{name} must be where every worker finds it: {error}") from None
-    if now != was:
-        raise BallotError(f"{name} is not the file here that it is where labels are drawn")
 
 
 @contextmanager
@@ -142,23 +92,17 @@ def readable(name: str, kind: str, place: str = "") -> Iterator[None]:
 
 def open_zarr(place: str) -> LazyCube:
     """Open a 3-D array, or the array ``votes`` of a group, with the names that it has."""
-    array, metadata, sizes = _open_zarr(place, "votes file", "votes")
-    name = name_of(place)
-    return _ZarrCube(name, array, _zarr_names(name, dict(array.attrs)), metadata, sizes)
+    array, name = open_array(place, "votes file", "votes"), name_of(place)
+    return _ZarrCube(name, array, _zarr_names(name, dict(array.attrs)), place)
 
 
 def open_array(place: str, what: str, inside: str) -> Any:
     """Open a Zarr array, or the one called ``inside`` of a group, once its metadata is harmless."""
-    return _open_zarr(place, what, inside)[0]
-
-
-def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str, Sizes]:
-    """Return a Zarr array, the place of its metadata, and the sizes there."""
     if is_url(place) and "?" in place:
         raise InputError(what, "that is a Zarr array must be a URL without a query string")
     name, folder = name_of(place), Folder(as_place(place), what)
     stored = folder.held()
-    at, kept, facts = _zarr_metadata(folder, inside)
+    at, facts = _zarr_metadata(folder, inside)
     shape, chunks, width = sizes = _check(facts)
     check_unpacked(f"a chunk of {name}", 0, math.prod(chunks) * width)
     check_unpacked(name, stored, math.prod(shape) * width, SQUEEZED)
@@ -166,19 +110,15 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str, Sizes]:
         if len(at.read(".zattrs", _MOST_NAMES + 1) if at.exists(".zattrs") else b"") > _MOST_NAMES:
             raise ValueError(f"its attributes have more than {_MOST_NAMES} bytes")
         # The array itself, not through its group, whose copy of the metadata nobody has judged.
-        return _opened_zarr(at.place, sizes), f"{at.place}/{kept}", sizes
-
-
-def _opened_zarr(place: str, sizes: Sizes) -> Any:
-    """Return a Zarr array whose metadata was judged: what was opened must be that, not since."""
-    array = _zarr(place).open_array(place, mode="r")
-    now: Any = (tuple(array.shape), tuple(array.chunks), array.dtype.itemsize)
-    if hasattr(array, "metadata"):  # from version 3 on
-        facts = json.loads(json.dumps(array.metadata.to_dict(), default=str))
-        now = _check(facts if facts["zarr_format"] == 3 else {"zarray": facts})
-    if now != sizes or array.dtype.kind not in "biuf":
-        raise ValueError("it changed while it was read")
-    return array
+        array = _zarr(at.place).open_array(at.place, mode="r")
+        now: Any = (tuple(array.shape), tuple(array.chunks), array.dtype.itemsize)
+        if hasattr(array, "metadata"):  # from version 3 on
+            facts = json.loads(json.dumps(array.metadata.to_dict(), default=str))
+            now = _check(facts if facts["zarr_format"] == 3 else {"zarray": facts})
+        # What was opened must be what was judged, and nothing that was written since.
+        if now != sizes or array.dtype.kind not in "biuf":
+            raise ValueError("it changed while it was read")
+        return array
 
 
 def _zarr(place: str) -> Any:
@@ -204,19 +144,16 @@ def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
 
 
 class _ZarrCube(LazyCube):
-    def __init__(self, name: str, array: Any, names: Names, metadata: str, sizes: Sizes) -> None:
-        super().__init__(name, _ZARR, tuple(array.shape), metadata)
-        self._opened, self.names, self._sizes = array, names, sizes
-
-    def _open(self) -> Any:
-        return _opened_zarr(self._place.rpartition("/")[0], self._sizes)
+    def __init__(self, name: str, array: Any, names: Names, place: str) -> None:
+        super().__init__(name, _ZARR, tuple(array.shape), place)
+        self._opened, self.names = array, names
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         return np.asarray(self._opened[start:stop])
 
 
-def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, str, dict[str, Any]]:
-    """Return where the array lies, and the file and content of its own metadata.
+def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, dict[str, Any]]:
+    """Return where the array lies, and its own metadata.
 
     That of version 2 comes under ``zarray``.
     """
@@ -229,9 +166,9 @@ def _zarr_metadata(folder: Folder, inside: str) -> tuple[Folder, str, dict[str, 
             continue
         facts = _json(at, held[0], name)
         if held == [".zarray"]:
-            return at, held[0], {"zarray": facts}
+            return at, {"zarray": facts}
         if facts.get("node_type") == "array":
-            return at, held[0], facts
+            return at, facts
     if folder.exists(UNFINISHED):
         raise BallotError(
             name, "is not finished: collect the rest of its votes first (privote votes)"

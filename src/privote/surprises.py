@@ -36,22 +36,6 @@ def effective(
     return DenseBlock(votes, missing=False, start=block.start), spent, refused
 
 
-def holds(left: Counts, given: Counts, spent: Counts, refused: Counts) -> bool:
-    """Return whether a result that was worked out for other allowances is right for these.
-
-    Who was not refused anything spent what it wanted: that is right with any allowance that covers
-    it. Whoever was refused something is right with the same allowance.
-
-    Parameters
-    ----------
-    left, given
-        (voters,) What is left, and what the result was worked out for.
-    spent, refused
-        (voters,) The result.
-    """
-    return bool(np.where(refused > 0, left == given, spent <= left).all())
-
-
 def left_over(allowance: Counts, spent: Counts, refused: Counts) -> Counts:
     """Return what is left of each allowance (voters,): nothing, once a ballot was refused."""
     return np.where(refused > 0, 0, allowance - spent)

@@ -7,9 +7,7 @@ Parquet are read block by block. :mod:`privote.votesheets` reads CSV files and d
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,6 @@ from .errors import BallotError, InputError, masked_url
 from .names import Listed, Names, listed
 from .storage import Folder, as_place, fetched, is_url, name_of
 from .votesheets import of_sheet
-from .workers import FAR, LOSSES, Sent, each, received, shares_memory, told
 
 if TYPE_CHECKING:
     from .streamed import LazyCube
@@ -155,50 +152,15 @@ def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
     bar = None if threshold is None else check_threshold(threshold, shape[2])
     missing, step = threshold is None, block_queries(*shape[1:])
     # A first pass that keeps nothing: what is wrong is found before anything is charged.
-    for rows, found in _checked(array, bar, step):
-        if isinstance(found, BallotError):
-            raise BallotError(
-                f"in the block that starts at query {rows.start}: {found}", sealed=found.sealed
-            )
-        missing, array.checksums[rows.start, rows.stop] = found
+    for start in range(0, shape[0], step):
+        try:
+            missing = Ballots.from_array(array[start : start + step], threshold=bar).missing
+        except BallotError as error:
+            said = f"in the block that starts at query {start}: {error}"
+            raise BallotError(said, sealed=error.sealed) from None
 
     def votes(start: int, stop: int) -> Votes:
         slab = array.part(start, stop, step)
         return as_votes(slab, missing) if bar is None else np.asarray(slab >= bar)
 
     return Ballots(shape, votes, missing=missing).named(array.names)
-
-
-def _checked(array: LazyCube, bar: Any, step: int) -> Iterator[tuple[slice, Any]]:
-    """Yield every slab's place, and what :class:`_Check` finds there: here, or on workers."""
-    queries = array.shape[0]
-    slabs = [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
-    check = _Check(array, bar)
-    backend, workers = told() if len(slabs) > 1 else (None, 1)
-    if workers > 1 and not shares_memory(backend):
-        try:
-            check = _Check(Sent(pickle.dumps(array)), bar)
-        except TypeError:  # no other process finds it
-            workers = 1
-    if workers < 2:
-        yield from ((rows, check(rows)) for rows in slabs)
-        return
-    found = each(check, slabs, n_jobs=workers, at_once=FAR, losses=LOSSES)
-    yield from zip(slabs, found, strict=True)
-
-
-@dataclass(frozen=True)
-class _Check:
-    """Checks a slab of an array: a pure function that can be sent away."""
-
-    array: LazyCube | Sent
-    bar: Any
-
-    def __call__(self, rows: slice) -> tuple[bool, int] | BallotError:
-        """Return whether votes can be missing, and the slab's checksum; or what is wrong."""
-        array = received(self.array) if isinstance(self.array, Sent) else self.array
-        try:
-            part = Ballots.from_array(np.asarray(array[rows]), threshold=self.bar)
-            return part.missing, array.checksums[rows.start, rows.stop]
-        except BallotError as error:
-            return error

@@ -6,28 +6,18 @@ up to ``backend``: processes of this machine (loky), or a cluster (Dask, Ray).
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
-import pickle
-import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from .errors import InputError, PrivoteError, missing_extra, shown, whole
 
 BACKENDS = ("loky", "dask", "ray")
-FAR = 128  # calls that another process gets at once where each is short: a round trip takes long
-LOSSES = 2  # times that the same calls may lose their workers, where they can be made again
 _ROUND = 8  # calls a worker gets at once where results cannot be had one by one
 _SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
-# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
-_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
 # What backends raise when a worker is gone, by name: none of them need be installed.
 _LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
 
@@ -134,21 +124,6 @@ def _reached(what: str, address: str | None) -> Iterator[None]:
         raise InputError("address", f"leads to no scheduler of {what}: {why}", address) from None
 
 
-def told() -> tuple[Any, int]:
-    """Return where joblib is told to work, and on how many workers: here, unless told."""
-    if "joblib" not in sys.modules:  # then nobody has told it anything
-        return None, 1
-    from joblib import effective_n_jobs
-    from joblib.parallel import get_active_backend
-
-    return get_active_backend()[0], int(effective_n_jobs(None))
-
-
-def shares_memory(backend: Any) -> bool:
-    """Return whether workers of a backend are threads of this process."""
-    return bool(getattr(backend, "supports_sharedmem", False))
-
-
 def each(
     work: Callable[[Given], Result],
     given: Iterable[Given],
@@ -156,47 +131,33 @@ def each(
     n_jobs: int | None = None,
     prefer: str | None = None,
     at_once: int = _ROUND,
-    losses: int = 0,
 ) -> Iterator[Result]:
     """Yield ``work`` of everything given, in order; what is due later is not asked for yet.
 
     Parameters
     ----------
     at_once
-        How many calls each worker gets, in the end, before the next ones are asked for: the first
-        rounds are smaller, since what comes of them may tell what else to ask for.
-    losses
-        How often the same calls may lose their workers; then they are made again.
+        How many calls each worker gets before the next ones are asked for.
 
     Raises
     ------
     WorkerLostError
-        If a worker dies once more, and the backend does not start its work again by itself.
+        If a worker dies, and the backend does not start its work again by itself.
     """
     # Imported here because it takes a second that other uses of the package should not pay.
     from joblib import Parallel, delayed, effective_n_jobs
 
     workers = max(1, int(effective_n_jobs(n_jobs)))
     call = work if workers < 2 else partial(_inside, work)
-    calls, lost, size = iter(given), 0, min(at_once, _ROUND)
-    # Asked for where no worker is at work: what fails there is no worker's loss.
-    some = [*islice(calls, size * workers if workers > 1 else 1)]
-    while some:
-        with Parallel(n_jobs, prefer=prefer, pre_dispatch="all") as pool:
-            while some:
-                pool.batch_size = max(1, size // _SHARES)
-                try:
-                    with _losses():
-                        results = pool(delayed(call)(one) for one in some)
-                except WorkerLostError:
-                    lost += 1
-                    if lost > losses:
-                        raise
-                    break  # to workers that are there
-                lost, size = 0, min(2 * size, at_once)
-                yield from results
-                del results
-                some = [*islice(calls, size * workers if workers > 1 else 1)]
+    calls, size = iter(given), at_once * workers if workers > 1 else 1
+    batch = max(1, at_once // _SHARES)
+    with Parallel(n_jobs, prefer=prefer, pre_dispatch="all", batch_size=batch) as pool:
+        # Asked for outside of `_losses`: what fails there is no worker's loss.
+        while some := [*islice(calls, size)]:
+            with _losses():
+                results = pool(delayed(call)(one) for one in some)
+            yield from results
+            del results
 
 
 def _inside(work: Callable[[Given], Result], one: Given) -> Result:
@@ -216,38 +177,6 @@ def _losses() -> Iterator[None]:
             said = shown(" ".join(str(error).split()))
             raise WorkerLostError(f"a worker died in the middle of its work: {said}") from error
         raise
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What was pickled for workers, once: who sends the same again sends what it is by then."""
-
-    data: bytes
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-
-@lru_cache(maxsize=4)
-def received(sent: Sent) -> Any:
-    """Return what was sent; a file is opened once in a process, and anew for the next release."""
-    return pickle.loads(sent.data)
-
-
-@cache
-def keep_memory() -> None:
-    """Let this process keep the memory of some megabytes of votes for the next ones.
-
-    Without, every block begins with a thousand page faults. glibc learns it by itself, but late,
-    and not at all where its environment has a say in it, as in Dask's workers (mallopt(3)). Where
-    that says more, it stays.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another library, or another system
-        return
-    for name, (option, value) in _MALLOC.items():
-        said = os.environ.get(f"MALLOC_{name}_", "")
-        if not (said.isdecimal() and int(said) > value):
-            mallopt(option, value)
 
 
 @contextmanager

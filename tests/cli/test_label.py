@@ -347,33 +347,6 @@ def test_a_page_is_written_where_it_is_wanted(run: Run, votes_file: Path, tmp_pa
     assert "What to expect of the labels" in (tmp_path / "a.html").read_text()
 
 
-def test_any_number_of_workers_write_the_same(
-    run: Run, votes_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8)
-    for name, where in (("one", ()), ("two", ("--workers", 2))):
-        flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1, *where)
-        done = run("label", votes_file, *flags, "--output", f"{name}.csv")
-        assert done.exit_code == 0, done.stderr
-    assert (tmp_path / "one.csv").read_text() == (tmp_path / "two.csv").read_text()
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        (("--workers", 0), "--workers must be an integer of at least 1, got 0"),
-        (("--backend", "spark"), "--backend must be one of loky, dask, ray, got 'spark'"),
-        (("--address", "tcp://x:1"), "--address is of a cluster: it goes with --backend dask or"),
-    ],
-)
-def test_workers_are_refused_in_the_words_of_the_command_line(
-    run: Run, votes_file: Path, where: tuple[Any, ...], message: str
-) -> None:
-    done = run("label", votes_file, *BINARY, *BUDGET, *where, "--output", "labels.csv")
-    assert done.exit_code == 2
-    assert message in done.stderr
-
-
 def test_votes_behind_a_url_are_labelled(
     run: Run, store: Any, votes_file: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ import privote as pv
 from privote import ballots as room
 from privote.errors import MissingExtraError
 from privote.ledger.chain import canonical
-from privote.workers import WorkerLostError
 
 NAMES = ["north", "east", "south", "west"]
 MECHANISM = pv.BinaryVoting(sigma=5.0)
@@ -305,13 +304,12 @@ def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
     [
         pv.InputError("votes file", "'s3://bucket/votes.parquet' cannot be reached"),
         MissingExtraError("reading Zarr needs the extra [files]"),
-        WorkerLostError("a worker died in the middle of its work"),
     ],
 )
 def test_whatever_keeps_votes_from_being_read_after_the_charge_says_that_it_is_charged(
     guarantee: str, error: Exception, ledger: pv.Ledger
 ) -> None:
-    """A worker that cannot open a file raises what elsewhere means that nothing was charged."""
+    """It raises what elsewhere means that nothing was charged."""
 
     def rows(start: int, stop: int) -> Any:
         if any(entry["kind"] == "charge" for entry in ledger.published()):

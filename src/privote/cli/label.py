@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -142,9 +141,6 @@ def label(
         typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
     ] = None,
     threshold: options.Threshold = None,
-    workers: options.Workers = None,
-    backend: options.Backend = None,
-    address: options.Address = None,
     seed: options.Seed = None,
     force: options.Force = False,
     resume: options.Resume = False,
@@ -175,9 +171,6 @@ def label(
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
     labels.
 
-    Votes of millions of queries are checked and counted by --workers processes or machines; charges
-    and draws are made here, in the order of the queries. A worker that dies changes nothing.
-
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
     finishes from there, at no further charge.
@@ -194,7 +187,6 @@ def label(
     from privote.labelling import has_names, read_as
     from privote.report.bill import write_label_page
     from privote.storage import name_of
-    from privote.workers import on_workers
 
     from .files import (
         LABEL_FILES,
@@ -235,9 +227,7 @@ def label(
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": name_of(votes)}
     stated = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if stated is None else stated.pairs}
-    # Workers check votes, and then count them.
-    hands = nullcontext() if resume else on_workers(backend, workers, address)
-    with Draft(beside(output), asked, resume=resume, force=force) as draft, hands:
+    with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
         guess = None
         if not resume:

@@ -84,21 +84,17 @@ class WatchedBallots:
         self.missing, self.sparse = ballots.missing, ballots.sparse
         for name in ("query_names", "voter_names", "label_names"):
             setattr(self, name, getattr(ballots, name, None))
-        self.watched, self._tick = ballots, tick
+        self._watched, self._tick = ballots, tick
 
     def blocks(self) -> Iterator[Block]:
         """Yield the same blocks, so that a seed draws the same labels as without the bar."""
         done = 0
         self._tick(done)
-        for block in self.watched.blocks():
+        for block in self._watched.blocks():
             yield block
             done += block.queries
             self._tick(done)
 
-    def reached(self, queries: int) -> None:
-        """Report how far whoever reads parts of the ballots watched has come."""
-        self._tick(queries)
-
     def head(self, queries: int) -> WatchedBallots:
         """Return the first ``queries`` queries."""
-        return WatchedBallots(self.watched.head(queries), self._tick)
+        return WatchedBallots(self._watched.head(queries), self._tick)

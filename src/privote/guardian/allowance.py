@@ -9,22 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..ballots import BallotSource
+from ..blocks import Block, Counts
 from ..errors import BudgetError
 from ..ledger import Ledger
 from ..ledger.totals import Scope
 from ..mechanisms import ABSTAIN
 from ..release import Release
+from ..surprises import effective
 from .accounts import Allowance, plain
-from .ahead import Counter
 from .issuer import Issuer, Keep, Pacer, charged
-from .lots import Lot
-from .registry import check_allowance, check_baseline, seats_in_batch
+from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
 def register(
@@ -81,9 +80,9 @@ def release(
     keep: Keep | None,
     pace: Pacer | None,
 ) -> Release:
-    """Answer lot by lot: each lot's surprises are entered before it is drawn.
+    """Answer block by block: each block's surprises are entered before it is drawn.
 
-    Without a pace every query is answered. With one, lots are cut as it says, from what was
+    Without a pace every query is answered. With one, blocks are cut as it says, from what was
     released before.
     """
     mechanism = issuer.mechanism
@@ -103,21 +102,28 @@ def release(
         allowance=plain(allowance.each),
     )
     labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0  # once, not in pieces
-    counter = Counter(ballots, mechanism, places, voters)
-    batches: Iterator[Iterator[Lot]] = iter([counter.lots()])
+    blocks = registered_blocks(ballots, places, voters)
     if pace is not None:
         pace.start(voters, int(allowance.each.min()), allowance.earlier)
-        batches = _paced(counter.lots(), lambda: pace.more(labels[:start], guess[:start]))
-    public = None if baseline is None else guess
+        blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
+
+    def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
+        counted, spent, refused = effective(
+            block,
+            guess[start : start + block.queries],
+            left,
+            unit=mechanism.surprise_unit,
+            silence_is_zeros=mechanism.silence_is_zeros,
+        )
+        return mechanism.tally(counted), spent, refused
+
     with charged():
-        for batch in batches:
-            for lot, weigh in counter.weighed(batch, public, allowance.left):
-                assert lot.start == start
-                tally = allowance.answer(lot.queries, weigh)
-                now = slice(lot.start, lot.stop)
-                labels[now], start = mechanism.draw(tally, issuer.entropy), lot.stop
-                if keep is not None:
-                    keep(publish(labels[now], so_far=allowance.answered))
+        for block in blocks:
+            tally = allowance.answer(block.queries, partial(weigh, block))
+            now = slice(start, start + block.queries)
+            labels[now], start = mechanism.draw(tally, issuer.entropy), now.stop
+            if keep is not None:
+                keep(publish(labels[now], so_far=allowance.answered))
     labels = labels[:start]
     if pace is not None and not pace.through:
         if not start:
@@ -127,25 +133,18 @@ def release(
     return publish(labels, so_far=allowance.answered, sealed=allowance.spending())
 
 
-def _paced(lots: Iterator[Lot], more: Callable[[], int]) -> Iterator[Iterator[Lot]]:
-    """Yield batches of lots, each as large as is said before it; when that is nothing, it ends.
+def _paced(blocks: Iterator[Block], more: Callable[[], int]) -> Iterator[Block]:
+    """Yield blocks, cut where a batch ends: as large as is said before it; nothing is the end.
 
-    Sizes of lots show in a ledger: they follow from public sizes and from what was released.
+    Sizes of blocks show in a ledger: they follow from public sizes and from what was released.
     """
-    rest: list[Lot] = []
-
-    def batch(size: int) -> Iterator[Lot]:
-        while size > 0 and (lot := rest.pop() if rest else next(lots, None)) is not None:
-            if lot.queries > size:
-                lot, other = lot.split(size)
-                rest.append(other)
-            size -= lot.queries
-            yield lot
-
-    while True:
-        if not rest:
-            rest = list(islice(lots, 1))
-        size = more() if rest else 0
-        if size < 1:
-            return
-        yield batch(size)
+    size = 0
+    for block in blocks:
+        start = 0
+        while start < block.queries:
+            size = size or more()
+            if size < 1:
+                return
+            stop = min(start + size, block.queries)
+            yield block if stop - start == block.queries else block.part(start, stop)
+            start, size = stop, size - (stop - start)

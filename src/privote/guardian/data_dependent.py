@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.renyi import Floats, epsilon
+from ..accounting.renyi import epsilon
 from ..ballots import BallotSource
 from ..errors import InputError
 from ..release import Later, Release, Sealed
@@ -26,16 +26,15 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None, bound: s
     levels = Levels.of(mechanism, ballots) if bound == "exact" else None
     total = np.zeros(len(orders))
 
-    def add(tally: Any, cost: Floats) -> None:
+    def price(tally: Any) -> None:
         nonlocal total
-        total += cost  # lot by lot, in order: the same sum to the last bit, whoever priced them
+        total += mechanism.total_cost(tally, orders=orders, bound=bound)
         if levels is not None:
             levels.add(tally)
 
     # One pass: the tally that is priced is the one that is drawn. The draws stay here until the
     # charge is on disk.
-    price = partial(mechanism.total_cost, orders=orders, bound=bound)
-    labels = issuer.draw(ballots, add, price=price)
+    labels = issuer.draw(ballots, price)
     shown, terms = sanitize(levels, orders, delta, issuer.entropy)
     issuer.accounts.charge_sealed(total, {"queries": ballots.queries, **sizes(ballots)})
     exact = Later(lambda: by_voter(mechanism, ballots, delta))

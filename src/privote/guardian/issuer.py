@@ -17,9 +17,7 @@ from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
-from ..workers import WorkerLostError
 from .accounts import Accounts
-from .ahead import Counter
 
 Keep = Callable[[Release], None]
 Labels = npt.NDArray[np.int8]
@@ -69,27 +67,25 @@ class Issuer:
     def draw(
         self,
         ballots: BallotSource,
-        then: Callable[[Any, Any], None] | None = None,
+        price: Callable[[Any], None] | None = None,
         *,
-        price: Callable[[Any], Any] | None = None,
         keep: Callable[[Labels], None] | None = None,
     ) -> Labels:
-        """Draw labels for all ballots, lot by lot.
+        """Draw labels for all ballots, block by block.
 
         Parameters
         ----------
-        then
-            Called with every tally, and its price.
         price
-            Works out the price of a tally, anywhere.
+            Called with every tally, before its labels are drawn.
         keep
-            Called with the labels of each lot as soon as they are drawn.
+            Called with the labels of each block as soon as they are drawn.
         """
         labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0
-        for found in Counter(ballots, self.mechanism, then=price).counted():
-            if then is not None:
-                then(found.tally, found.more)
-            drawn = self.mechanism.draw(found.tally, self.entropy)
+        for block in ballots.blocks():
+            tally = self.mechanism.tally(block)
+            if price is not None:
+                price(tally)
+            drawn = self.mechanism.draw(tally, self.entropy)
             labels[start : start + len(drawn)] = drawn
             start += len(drawn)
             if keep is not None:
@@ -135,12 +131,12 @@ class Issuer:
 def charged() -> Iterator[None]:
     """Have it said that the budget is charged by now, where votes cannot be read any more.
 
-    Bad votes are found before that; a disk, a connection or a worker may still fail after it, with
-    what elsewhere means that nothing was charged.
+    Bad votes are found before that; a disk or a connection may still fail after it, with what
+    elsewhere means that nothing was charged.
     """
     try:
         yield
-    except (InputError, MissingExtraError, WorkerLostError) as error:
+    except (InputError, MissingExtraError) as error:
         raise ChargedError(
             f"the budget is charged, but the votes cannot be read to the end: {error}"
         ) from error

@@ -27,7 +27,7 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Relea
         proposal.epsilon, proposal.delta, {"queries": ballots.queries, **sizes(ballots)}
     )
     with charged():
-        labels = issuer.draw(ballots, lambda tally, _: levels.add(tally))
+        labels = issuer.draw(ballots, levels.add)
     passed = levels.passes(proposal, issuer.entropy)
     return issuer.publish(
         labels if passed else np.zeros((0, ballots.labels), np.int8),

@@ -1,15 +1,18 @@
-"""Who sits where, and what the public expects of them: checks before an allowance is touched."""
+"""Who sits where, and what the public expects of them: checks before an allowance is touched.
+
+Blocks come here with every registered voter on its seat.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import BallotSource
-from ..blocks import Counts
+from ..ballots import BallotSource, block_queries
+from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
 from ..errors import InputError, shown
 from ..mechanisms import Mechanism
 
@@ -120,3 +123,48 @@ def check_allowance(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
             wanted,
         )
     return np.broadcast_to(array, (voters,)).astype(np.int64)
+
+
+def registered_blocks(
+    ballots: BallotSource, places: Counts | None, registered: int
+) -> Iterator[Block]:
+    """Yield blocks with every registered voter on its seat; who is absent is missing.
+
+    Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
+
+    Parameters
+    ----------
+    places
+        The seat of each of the ballots' voters; None if all come in the order of their seats.
+    """
+    return (_seated(block, places, registered) for block in _even_blocks(ballots, registered))
+
+
+def _seated(block: Block, places: Counts | None, registered: int) -> Block:
+    """Return a block with every registered voter on its seat; who is absent is missing."""
+    if places is None:
+        return block
+    if isinstance(block, SparseBlock):
+        voter = places[block.voter]
+        return SparseBlock(block.query, voter, block.votes, block.queries, registered, block.start)
+    assert isinstance(block, DenseBlock)
+    votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
+    votes[:, places] = block.votes
+    return DenseBlock(votes, missing=True, start=block.start)
+
+
+def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
+    """Yield blocks of as many queries as if all registered voters were there."""
+    if ballots.sparse or ballots.voters == registered:
+        yield from ballots.blocks()
+        return
+    step, start = block_queries(registered, ballots.labels), 0
+    waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
+    for block in ballots.blocks():
+        assert isinstance(block, DenseBlock)
+        waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
+        while len(waiting) >= step:
+            yield DenseBlock(waiting[:step], missing=True, start=start)
+            waiting, start = waiting[step:], start + step
+    if len(waiting):
+        yield DenseBlock(waiting, missing=True, start=start)

@@ -1,0 +1,265 @@
+"""Blocks of a release: cut by public sizes; however votes are cut and stored, one outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privote as pv
+from privote import ballots as room
+from privote import blocks
+from privote.ballots import Ballots, SparseBallots
+from privote.blocks import MISSING, DenseBlock
+from privote.errors import BallotError
+from privote.guardian.allowance import _paced
+from privote.guardian.registry import registered_blocks
+from privote.surprises import effective_votes
+from privote.votefiles import write_packed
+
+pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+
+MECHANISMS = {
+    "binary": pv.BinaryVoting(sigma=1.0),
+    "bar": pv.BinaryVoting(sigma=1.0, quota=0.3),
+    "gate": pv.BinaryVoting(sigma=1.0, gate=pv.Gate(threshold=2, sigma=1.0)),
+    "tau": pv.TauVoting(sigma=1.0, tau=1.2),
+    "powerset": pv.PowersetVoting(sigma=1.0),
+    "plurality": pv.PluralityVoting(sigma=1.0),
+}
+QUERIES, VOTERS, LABELS = 45, 4, 3
+GUESS = np.eye(QUERIES, LABELS, dtype=bool)
+
+
+def votes_of(kind: str, seed: int, *, missing: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    votes = (rng.random((QUERIES, VOTERS, LABELS)) < 0.3).astype(np.int8)
+    if kind == "plurality":
+        votes *= np.cumsum(votes, axis=2) == 1
+    if missing:
+        votes[rng.random(votes.shape) < 0.1] = MISSING
+        votes[rng.random(votes.shape[:2]) < 0.1] = MISSING
+        return votes
+    return votes.astype(bool)
+
+
+def release(votes: Any, mechanism: Any, **more: Any) -> dict[str, Any]:
+    """Return all that a run shows and seals, and what its ledger says."""
+    with closing(pv.Ledger.in_memory()) as ledger:
+        settings = {"epsilon": 80.0, "delta": 1e-5, "seed": 1, "ledger": ledger}
+        found = pv.label(votes, mechanism=mechanism, **settings, **more)
+        entries = [{**entry, "at": "", "digest": "", "account": ""} for entry in ledger.published()]
+        sealed = {n: getattr(found.sealed, n).tolist() for n in ("spent", "refused")}
+    return {"labels": found.labels.tolist(), "ledger": entries, **sealed}
+
+
+EVERY = {"guarantee": "allowance", "queries": "all", "baseline": GUESS}
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("missing", [False, True])
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 999),
+    lots=st.integers(1, 6),
+    few=st.sampled_from([0, 1 << 14]),
+    allowance=st.lists(st.integers(0, 40), min_size=VOTERS, max_size=VOTERS).filter(any),
+)
+def test_tallies_and_spending_are_those_of_the_definition(
+    kind: str, missing: bool, seed: int, lots: int, few: int, allowance: list[int]
+) -> None:
+    """However votes are cut into blocks; voters run out on the way."""
+    mechanism, votes = MECHANISMS[kind], votes_of(kind, seed, missing=missing)
+    wanted, spent, refused = effective_votes(
+        votes, GUESS, np.array(allowance), mechanism.surprise_unit
+    )
+    at_once = mechanism.tally(DenseBlock(wanted, missing=False))
+    tallies: list[Any] = []
+    drawn = type(mechanism).draw
+
+    def draw(self: Any, tally: Any, entropy: Any) -> Any:
+        tallies.append(rows_of(tally))
+        return drawn(self, tally, entropy)
+
+    with pytest.MonkeyPatch.context() as patch, closing(pv.Ledger.in_memory()) as ledger:
+        patch.setattr(room, "_BLOCK_CELLS", lots * 8 * VOTERS * LABELS)
+        patch.setattr(blocks, "_FEW", few)
+        patch.setattr(type(mechanism), "draw", draw)
+        budget = pv.Budget(epsilon=1e4, delta=1e-5)
+        guardian = pv.Guardian(mechanism, budget, ledger, allowance=allowance, seed=1)
+        found = guardian.release(votes, baseline=GUESS)
+    assert found.sealed.spent.tolist() == spent.tolist()
+    assert found.sealed.refused.tolist() == refused.tolist()
+    assert len(tallies) == -(-QUERIES // (8 * lots))
+    assert np.array_equal(np.concatenate(tallies), rows_of(at_once))
+
+
+def rows_of(tally: Any) -> np.ndarray:
+    """Return a tally query by query; of classes only how many have how many votes."""
+    rows: np.ndarray = getattr(tally, "margins", None)
+    if rows is None:
+        rows = np.pad(tally.profiles, [(0, 0), (0, VOTERS - tally.profiles.shape[1])])
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "packed", "parquet", "zarr1", "zarr7", "zarr45"])
+@pytest.mark.parametrize("paced", [False, True])
+def test_votes_are_the_same_however_they_are_stored(
+    kind: str, paced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_BLOCK_CELLS", 8 * VOTERS * LABELS)
+    votes = votes_of("binary", 7)
+    # Of the type that holds a missing vote, as Parquet does: what could be missing costs more.
+    votes = votes.astype(np.int8) if kind == "parquet" else votes
+    how = EVERY | ({"queries": None, "yes": 0.3} if paced else {})
+    path = stored(kind, tmp_path, votes)
+    assert release(path, MECHANISMS["binary"], **how) == release(votes, MECHANISMS["binary"], **how)
+
+
+def stored(kind: str, folder: Path, votes: np.ndarray) -> Path:
+    if kind == "npy":
+        np.save(folder / "votes.npy", votes)
+        return folder / "votes.npy"
+    if kind in ("npz", "packed"):
+        path = folder / "votes.npz"
+        np.savez(path, votes=votes) if kind == "npz" else write_packed(path, votes)
+        return path
+    queries, voters, labels = votes.shape
+    if kind == "parquet":
+        query, voter = np.divmod(np.arange(queries * voters), voters)
+        columns = {f"{label}": votes[:, :, label].reshape(-1) for label in range(labels)}
+        table = pa.table({"query": query, "voter": voter, **columns})
+        pq.write_table(table, folder / "votes.parquet", row_group_size=28)
+        return folder / "votes.parquet"
+    zarr = pytest.importorskip("zarr")
+    chunks = (int(kind.removeprefix("zarr")), voters, labels)
+    store = zarr.create_array(
+        str(folder / "votes.zarr"),
+        shape=votes.shape,
+        chunks=chunks,
+        dtype=votes.dtype,
+        config={"write_empty_chunks": True},
+    )
+    store[:] = votes
+    return folder / "votes.zarr"
+
+
+def test_empty_seats_are_missing() -> None:
+    votes = np.array([[[1, 0], [0, 1]]], np.int8)
+    (full,) = registered_blocks(Ballots.from_array(votes), np.array([2, 0]), 3)
+    assert isinstance(full, DenseBlock)
+    assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
+    assert full.missing
+    sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
+    (moved,) = registered_blocks(sparse, np.array([2, 0]), 3)
+    assert moved.speakers()[1].tolist() == [0]
+
+
+@given(queries=st.integers(1, 60), present=st.integers(1, 6), step=st.integers(40, 400))
+def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, step: int) -> None:
+    votes = np.random.default_rng(queries).random((queries, present, 2)) < 0.5
+    everybody = np.zeros((queries, 6, 2), bool)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_CELLS", step)
+        places = np.arange(present)
+        found = list(registered_blocks(Ballots.from_array(votes), places, 6))
+        expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
+    assert [block.queries for block in found] == expected
+    assert [block.start for block in found] == np.cumsum([0, *expected[:-1]]).tolist()
+    joined = np.concatenate([block.votes for block in found])  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(joined[:, :present], votes)
+    assert (joined[:, present:] == MISSING).all()
+
+
+@pytest.mark.parametrize("kind", ["dense", "packed", "sparse"])
+@given(sizes=st.lists(st.integers(1, 20), min_size=1), end=st.booleans())
+def test_a_pace_cuts_blocks_where_its_batches_end(kind: str, sizes: list[int], end: bool) -> None:
+    votes = votes_of("binary", 3)
+    source: Any = Ballots.from_array(votes)
+    if kind == "packed":
+        source = Ballots.from_packed(np.packbits(votes[:, :, :2]), (QUERIES, VOTERS, 2))
+        votes = votes[:, :, :2]
+    elif kind == "sparse":
+        query, voter = np.nonzero(votes.any(axis=2))
+        source = SparseBallots(query, voter, votes[query, voter], queries=QUERIES, voters=VOTERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_CELLS", 16 * 128 * 3 if kind == "sparse" else 16 * 12)
+        whole = [block.queries for block in source.blocks()]
+        said = iter([*sizes, 0] if end else [*sizes, QUERIES])
+        found = list(_paced(source.blocks(), lambda: next(said)))
+    answered = min(sum(sizes), QUERIES) if end else QUERIES
+    ends = {0, *np.cumsum(whole).tolist(), *np.cumsum(sizes).tolist(), answered}
+    cuts = sorted(each for each in ends if each <= answered)
+    assert [block.start for block in found] == cuts[:-1]
+    assert [block.queries for block in found] == np.diff(cuts).tolist()
+    for block in found:
+        rows = votes[block.start : block.start + block.queries]
+        yes = 2 * rows.sum(axis=1) - VOTERS
+        assert block.margins(missing_is_no=True).tolist() == yes.tolist()
+
+
+def test_a_chunk_that_was_lost_is_not_counted_as_noes(tmp_path: Path) -> None:
+    path = stored("zarr7", tmp_path, votes_of("binary", 7))
+    ballots = Ballots.of(path)
+    next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
+    with pytest.raises(BallotError, match=r"votes.zarr is not what it was when it was checked"):
+        next(ballots.blocks())
+
+
+class Uneven:
+    """A source of one's own, in blocks of any size."""
+
+    voters, labels, missing, sparse = 16, 8, True, False
+
+    def __init__(self, sizes: list[int], *, missing: bool) -> None:
+        self.sizes, self.queries, self.missing = sizes, sum(sizes), missing
+
+    def blocks(self) -> Iterator[DenseBlock]:
+        start = 0
+        for size in self.sizes:
+            votes = np.zeros((size, 16, 8), np.int8 if self.missing else bool)
+            yield DenseBlock(votes, self.missing, start)
+            start += size
+
+    def head(self, queries: int) -> Uneven:
+        assert queries == self.queries
+        return self
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])
+def test_an_empty_block_is_counted_with_the_others(guarantee: str, missing: bool) -> None:
+    source = Uneven([0, 3, 5, 0, 4], missing=missing)
+    queries = "all" if guarantee == "allowance" else 12
+    found = pv.label(
+        source,
+        mechanism=pv.BinaryVoting(sigma=1.0),
+        epsilon=800.0,
+        delta=1e-5,
+        guarantee=guarantee,
+        queries=queries,
+        seed=1,
+    )
+    assert found.labels.shape == (12, 8)
+
+
+def test_what_goes_wrong_while_counting_is_raised_and_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rows(start: int, stop: int) -> Any:
+        if stop > 16:
+            raise BallotError("the file is gone")
+        return np.ones((stop - start, 2, 1), bool)
+
+    monkeypatch.setattr(room, "_BLOCK_CELLS", 16)
+    ballots = Ballots((64, 2, 1), rows, missing=False)
+    with pytest.raises(pv.ChargedError, match="is gone"):
+        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5, queries="all")
