@@ -129,7 +129,12 @@ class NoisyCounts(PollMechanism):
         at = np.asarray(counts, np.float64)
         if isinstance(outcome, Quota):
             bar = math.floor(outcome.share * voters)
-            right = np.where(at > bar, self.noise.above(bar - at), self.noise.at_most(bar - at))
+            # Where a made-up count is no integer, the next one towards the bar.
+            above, below = (
+                self.noise.above(bar - np.floor(at)),
+                self.noise.at_most(bar - np.ceil(at)),
+            )
+            right = np.where(at > bar, above, below)
             return float(np.prod(right**times))
         seats = _number(outcome)
         win, lose = _split(at, times, seats)

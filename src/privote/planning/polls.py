@@ -51,7 +51,8 @@ class PollPlan:
         In votes: with a quota, options this far from the bar are all on their side of it; with
         seats, winners this far ahead of all losers are the ones released; spending money, options
         this far apart are all in their order. With shares the same holds the other way round: what
-        is released this far apart, or from the bar, is so in truth.
+        is released this far apart, or from the bar, is so in truth. Of clipped ballots where the
+        mechanism clips them.
     interval
         Half the width of the intervals of all options at once, in votes; None without shares.
     reason
@@ -73,7 +74,8 @@ class PollPlan:
     @property
     def apart(self) -> str:
         """From what the gap is measured, in words."""
-        return "from the bar" if isinstance(self.outcome, Quota) else "apart"
+        clipped = ", counted in clipped ballots" if "tau" in self.mechanism.facts() else ""
+        return ("from the bar" if isinstance(self.outcome, Quota) else "apart") + clipped
 
     @property
     def chance(self) -> str | None:
@@ -168,11 +170,12 @@ def _gap(
     shares: bool,
 ) -> float:
     """Return `PollPlan.gap`: with shares one that readers may hold released counts against."""
+    gap = decided_gap(mechanism, size, outcome, confidence)
     if not (shares and isinstance(mechanism, NoisyCounts)):
-        return decided_gap(mechanism, size, outcome, confidence)
+        return gap
     noise = mechanism.noise
     far = noise.within if isinstance(outcome, Quota) else noise.apart
-    return float(far(size.options, confidence))
+    return max(gap, float(far(size.options, confidence)))
 
 
 def _candidates(
@@ -297,20 +300,22 @@ def decided_gap(
     """
     if isinstance(outcome, Greedy):
         assert isinstance(mechanism, NoisyCounts)
-        return float(mechanism.noise.apart(size.options, confidence))
+        # One more than noise moves two counts towards each other: a tie is decided by a coin.
+        return float(mechanism.noise.apart(size.options, confidence)) + 1
 
     def right(gap: int) -> bool:
         if isinstance(outcome, Quota):
-            # The same distance on either side is the same race; above is what can be wrong once.
-            voters = 2 * gap + 2 * size.voters
-            above = math.ceil(outcome.share * voters) + gap
-            counts, times = [above], [size.options]
+            bar = outcome.share * size.voters
+            # Each side on its own: a count that noise moves onto the bar has lost.
+            races = [([bar + gap], [size.options]), ([bar - gap], [size.options])]
         else:
             assert isinstance(outcome, Seats)
-            counts, times = [gap, 0], [outcome.number, size.options - outcome.number]
-            voters = size.voters
-        where = np.array(counts, np.float64)
-        return mechanism.chance(where, np.array(times), voters, outcome) >= confidence
+            races = [([gap, 0], [outcome.number, size.options - outcome.number])]
+        return all(
+            mechanism.chance(np.array(counts, float), np.array(times), size.voters, outcome)
+            >= confidence
+            for counts, times in races
+        )
 
     low, high = 0, 1
     while not right(high):
