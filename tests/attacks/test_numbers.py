@@ -12,19 +12,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, full
+from tests.attacks.conftest import Outcome, full, scaled
 from typer.testing import CliRunner
 
 import privote as pv
 from privote import planning
+from privote.accounting import ptr, sanitize
+from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.ballots import SparseBallots, check_threshold
 from privote.capc.site import read_toml
 from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
 from privote.guardian.registry import check_allowance
+from privote.learning.direct.noise import TrainingPlan
 
 _LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 
@@ -236,3 +240,63 @@ def test_deep_terms_are_one_sentence(depth: int, tmp_path: Path) -> None:
     (tmp_path / "terms.toml").write_text("a = " + "[" * depth + "]" * depth)
     with pytest.raises(pv.InputError, match=r"nested too deep|at most"):
         read_toml(tmp_path / "terms.toml")
+
+
+def _exact(curve: Any, orders: Any, delta: float) -> Any:
+    """Return the epsilon of a curve of floats in 200 bits: Canonne, Kamath and Steinke 2020."""
+    d, known = mpmath.mpf(delta), []
+    for order, cost in zip(orders, curve, strict=True):
+        a, r = mpmath.mpf(float(order)), mpmath.mpf(float(cost))
+        free = d**2 + mpmath.expm1(-r) > 0
+        known.append(0 if free else r + mpmath.log1p(-1 / a) - mpmath.log(d * a) / (a - 1))
+    return max(mpmath.mpf(0), min(known))
+
+
+def _exact_gaussian(noise: float, delta: float, near: float) -> Any:
+    """Return the epsilon of one Gaussian whose mean moves by 1: Balle and Wang 2018, Theorem 8."""
+    mu = 1 / mpmath.mpf(noise)
+
+    def excess(e: Any) -> Any:
+        tail = mpmath.e**e * mpmath.ncdf(-mu / 2 - e / mu)
+        return mpmath.log(mpmath.ncdf(mu / 2 - e / mu) - tail) - mpmath.log(delta)
+
+    return mpmath.findroot(excess, (near * (1 - 1e-6), near * (1 + 1e-6)), tol=1e-40)
+
+
+def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
+    """Yield epsilons by every way from a curve, each with the exact one."""
+    delta, orders = float(10 ** rng.uniform(-12, -2)), DEFAULT_ORDERS
+    curve = 10 ** rng.uniform(-4, 3) * orders ** rng.uniform(0, 1)
+    yield float(pv.epsilon(curve, None, delta)), _exact(curve, orders, delta)
+    yield float(np.max(pv.epsilon(curve[None], orders, delta))), _exact(curve, orders, delta)
+    loose = min(curve[i] - mpmath.log(delta) / (a - 1) for i, a in enumerate(orders))
+    yield pv.epsilon_2017(curve, None, delta), loose
+    for rule, places in (("exclusive", range(len(orders))), ("shared", None)):
+        budget = pv.Budget(epsilon=8.0, delta=delta, rule=rule).settled(rule, orders, None)
+        if places is None:
+            places = [list(orders).index(order) for order in budget.pinned]
+        counted = budget.filter(orders)
+        counted.add(curve)
+        yield counted.epsilon(), _exact(curve[places], orders[places], delta)
+    place = int(rng.integers(len(orders)))
+    one = float(orders[place]), delta
+    for way in (ptr.statement_epsilon, sanitize.statement_epsilon):
+        cost = float(curve[place])
+        yield way(cost, 0.0, *one), _exact([cost], one[:1], delta)
+    plan = TrainingPlan(steps=4)
+    spent = float(10 ** rng.uniform(-4, 1.5))
+    noise = plan.noise_multiplier(spent, delta)
+    stated = plan.epsilon(noise, delta)
+    assert spent * (1 - 1e-8) < stated <= spent  # solved for a budget: it fits, and just so
+    yield stated, _exact_gaussian(noise / 4, delta, stated)
+
+
+def test_no_epsilon_is_below_its_exact_value(outcome: Outcome) -> None:
+    """Floats round down as often as up; what is added for that is added once."""
+    tried = through = 0
+    with mpmath.workprec(200):
+        for seed in range(scaled(20, 2000)):
+            for stated, exact in _epsilons(np.random.default_rng(seed)):
+                tried += 1
+                through += not exact <= stated <= exact * (1 + 1.1e-9)
+    outcome("an epsilon below its exact value, or rounded up twice", tried, through)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, positive
-from .renyi import Floats, check_delta
+from .renyi import UPWARDS, Floats, check_delta
 
 #: Step of the grid of losses. Errors are of second order: at 0.002 an epsilon of 20 gains 0.001.
 DISCRETIZATION = 2e-3
@@ -111,7 +111,7 @@ def epsilons(
         grid = _Grid(moves, counts.astype(np.float64), delta, step)
         for voter, masses, lost in grid.compositions():
             result[voter] = _smallest_epsilon(masses, grid.first, grid.step, lost, delta)
-    return result
+    return UPWARDS * result
 
 
 def epsilon_by_voter_max(

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BudgetError, InputError, positive
-from .renyi import Floats, Orders, check_delta, check_orders, epsilon, rounded_up
+from .renyi import UPWARDS, Floats, Orders, check_delta, check_orders, epsilon, rounded_up
 from .sanitize import UNSURE, check_table, expected_cost, windowed_max
 
 _FAR = 700.0  # logits end here: 1 - pi is then 1e-304
@@ -178,7 +178,8 @@ def affordable(order: float, budget: float, delta: float) -> float:
     epsilon = cost + log(1 - 1/a) - log(delta a)/(a - 1).
     """
     order = _check_order(order)
-    total = budget - math.log1p(-1 / order) + math.log(check_delta(delta) * order) / (order - 1)
+    most = budget / UPWARDS
+    total = most - math.log1p(-1 / order) + math.log(check_delta(delta) * order) / (order - 1)
     return total - 1e-12 * abs(total)  # so that converting back never exceeds the budget
 
 

@@ -32,6 +32,10 @@ DEFAULT_ORDERS: Floats = np.concatenate(
 ).astype(np.float64)
 DEFAULT_ORDERS.setflags(write=False)
 
+#: An epsilon that was computed is multiplied by this, once, where it is computed and before it is
+#: compared with a budget: floats may round it below its exact value, in the 10th digit or later.
+UPWARDS = 1 + 1e-9
+
 _SERIES_TERMS = 14  # of a series used for |x| <= 1/2: the next term is below 1e-16 of the sum
 
 
@@ -159,7 +163,7 @@ def _check_one(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Float
 
 
 def epsilon(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float | Floats:
-    """Convert a Rényi curve to epsilon with dp-accounting.
+    """Convert a Rényi curve to epsilon with dp-accounting, rounded up by ``UPWARDS``.
 
     Parameters
     ----------
@@ -221,7 +225,7 @@ def epsilon_at(curve: Floats, orders: Floats, delta: float) -> tuple[float, floa
     if not finite.any():
         return math.inf, float(orders[0])
     value, order = compute_epsilon(orders[finite], curve[finite], delta)
-    return float(value), float(order)
+    return UPWARDS * float(value), float(order)
 
 
 def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
@@ -231,7 +235,7 @@ def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
     """
     # So little shifts the probability of any event by less than delta, at epsilon 0.
     free = -math.log1p(-(delta**2))
-    most = budget - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    most = budget / UPWARDS - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
     return np.where(orders > 1.01, np.maximum(most, free), free)
 
 
@@ -241,4 +245,4 @@ def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> flo
     Looser than :func:`epsilon`; here only to reproduce published figures (Mironov 2017, Prop. 3).
     """
     curve, orders = _check_one(rdp, orders)
-    return float(np.min(curve - math.log(check_delta(delta)) / (orders - 1)))
+    return UPWARDS * float(np.min(curve - math.log(check_delta(delta)) / (orders - 1)))

@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from ..accounting.allowance import FACTOR
 from ..accounting.filters import pinned_order
-from ..accounting.renyi import Floats
+from ..accounting.renyi import Floats, largest_curve
 from ..ledger import Budget
 from ..mechanisms import BinaryVoting, Mechanism, TauVoting
 from .outlook import Outlook
@@ -201,8 +201,8 @@ def _votes_per_square(budget: Budget) -> float:
     sigma^2; what is to be spent at the order where the budget settles is in `pinned_order`.
     """
     order = pinned_order(budget.epsilon, budget.delta)
-    total = budget.epsilon - math.log1p(-1 / order) + math.log(budget.delta * order) / (order - 1)
-    return max(total, 1e-12) * math.pi / (2 * order)
+    total = float(largest_curve(budget.epsilon, np.array([order]), budget.delta)[0])
+    return total * math.pi / (2 * order)
 
 
 def _gain(outlook: Outlook, noise: Floats, bar: Floats) -> Floats:

@@ -32,12 +32,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtri
 
+from ...accounting.renyi import UPWARDS
 from ...entropy import Entropy
 from ...errors import InputError, positive, whole
 from ..rows import Floats, fraction
 
 ADJACENCIES = ("replace", "add-remove")
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
+_STOP = 1e-15  # how far from an analytic epsilon its search may stop: far below `UPWARDS`
 _LEAST = 0.3  # no less noise than this, whatever the promise: losses become too many to list
 _INTERVAL = 5e-4  # of privacy losses: epsilon comes out too large by less than a thousandth
 _LAST_ORDER = 128.0  # up to which the divergence of sampled steps is worked out
@@ -81,8 +83,11 @@ class TrainingPlan:
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
             one = noise_multiplier / (self._reach * math.sqrt(self.steps))
-            return float(dp_accounting.get_epsilon_gaussian(one, delta))
-        return float(self._accountant().compose(self._event(noise_multiplier)).get_epsilon(delta))
+            value = dp_accounting.get_epsilon_gaussian(one, delta, tol=_STOP)
+        else:
+            accountant = self._accountant().compose(self._event(noise_multiplier))
+            value = accountant.get_epsilon(delta)
+        return UPWARDS * float(value)
 
     def noise_multiplier(self, epsilon: float, delta: float) -> float:
         """Return a noise multiplier whose epsilon is at most this, close to the least."""
@@ -91,7 +96,8 @@ class TrainingPlan:
         epsilon = positive("epsilon", epsilon)
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
-            found = float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+            # Twice: once is what `epsilon` adds, and both searches stop on any side.
+            found = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
             found *= self._reach * math.sqrt(self.steps)
         else:
             found = self._search(epsilon, delta)
