@@ -213,7 +213,7 @@ def test_preflib_orders_approve_their_first_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("13: {1,2},{3}", "13: {1,2},{4}", "line 8: options are numbered from 1 to 3"),
+        ("13: {1,2},{3}", "13: {1,2},{4}", "line 8: an option must be a whole number from 1"),
         ("13: {1,2},{3}", "13: {1,2},{2}", "line 8: the ballot names an option twice"),
         ("13: {1,2},{3}", "13 {1,2},{3}", "line 8: must be a number of voters"),
         ("13: {1,2},{3}", "13: {1,2,{3}", "line 8: must be a number of voters"),

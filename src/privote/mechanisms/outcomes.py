@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.counts import changed_options, squared_shift
+from ..ballots import MOST
 from ..errors import InputError, UnavailableError, positive, whole
 from .base import Bools
 
@@ -44,8 +45,9 @@ class PollSize:
     each: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("voters", "options", "most", "each"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        for name in ("voters", "options", "each"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), most=MOST))
+        object.__setattr__(self, "most", whole("most", self.most))
         object.__setattr__(self, "most", min(self.most, self.each * self.options))
 
     @property

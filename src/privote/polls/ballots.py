@@ -6,6 +6,7 @@ again, in blocks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import Ballots, BallotSource
-from ..errors import BallotError, InputError, MissingExtraError, UnavailableError, whole
+from ..ballots import MOST, Ballots, BallotSource
+from ..errors import BallotError, InputError, MissingExtraError, UnavailableError, shown, whole
 from ..mechanisms.outcomes import PollSize, PollTally
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
-_MOST_POINTS = np.iinfo(np.int16).max
+_MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
+_MOST_VOTES = 1 << 31  # that are laid out one by one: 2 GB
 INVALID = ("error", "empty")
 
 
@@ -143,8 +145,17 @@ class PollBallots:
         """Return the ballots as every other part of privote takes them: (1, voters, options)."""
         if self.rule.each > 1:
             raise UnavailableError("votes are yes or no, and this poll has points")
+        self._check_each()
         parts = [np.repeat(block.votes, block.times, axis=0) for block in self.blocks()]
         return Ballots.of(np.concatenate(parts).astype(bool)[None])
+
+    def _check_each(self) -> None:
+        """Refuse to lay out ballots one by one where a line may stand for millions of voters."""
+        if self.voters * len(self.options) > _MOST_VOTES:
+            raise UnavailableError(
+                f"{self.voters:,} ballots on {len(self.options):,} options are too many to hold "
+                "one by one"
+            )
 
     def profile(self) -> Any:
         """Return the ballots as an abcvoting Profile, if abcvoting is installed."""
@@ -154,6 +165,7 @@ class PollBallots:
             raise MissingExtraError(
                 "an abcvoting profile needs abcvoting: pip install abcvoting"
             ) from error
+        self._check_each()
         made = preferences.Profile(len(self.options), cand_names=list(self.options))
         for block in self.blocks():
             for times, row in zip(block.times.tolist(), block.votes, strict=True):
@@ -188,17 +200,19 @@ def counted(
     names = tuple(options)
     if len(names) < 2:
         raise InputError("a poll needs at least 2 options, got " + str(len(names)))
-    twice = sorted({name for name in names if names.count(name) > 1}) if _repeated(names) else []
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
-        raise InputError(f"the option {twice[0]!r} is named twice")
+        raise InputError(f"the option {shown(twice[0])} is named twice")
     seen = _Names()
     voters, emptied = 0, 0
     by_size: dict[int, Any] = {}
     for block in _blocks(seen.watched(rows()), len(names)):
+        voters += int(block.times.sum())
+        if voters > MOST:  # before anything is multiplied by it
+            raise BallotError(f"a poll must have at most {MOST:,} voters")
         kept = rule.kept(block)
         emptied += int(block.times[~kept].sum())
         block.votes[~kept] = 0
-        voters += int(block.times.sum())
         sizes = (block.votes > 0).sum(axis=1)
         for size in np.unique(sizes).tolist():
             here = sizes == size
@@ -209,10 +223,6 @@ def counted(
     seen.check(rows)
     tally = PollTally(voters, by_size, len(names))
     return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, rows=rows, **facts)
-
-
-def _repeated(names: Sequence[str]) -> bool:
-    return len(set(names)) < len(names)
 
 
 def _blocks(rows: Iterable[Row], options: int) -> Iterator[Block]:
@@ -240,7 +250,7 @@ def _block(rows: Sequence[Row], options: int) -> Block:
                 if votes[place, option]:
                     raise BallotError(f"line {row.line}: the ballot names an option twice")
                 # Beyond any rule either way: a number that does not fit is not cut to one that does
-                votes[place, option] = min(points, _MOST_POINTS)
+                votes[place, option] = min(points, _MOST_POINTS + 1)
     return Block(
         np.array([row.line for row in rows], np.int64),
         np.array([row.times for row in rows], np.int64),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..errors import BallotError, InputError, UnavailableError, whole
+from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import cells, delimiter_of, lines
+from .texts import cells, delimiter_of, integer, lines
 
 _SECTIONS = ("META", "PROJECTS", "VOTES")
+# Digits enough for any money, and no exponent that makes a number of a million digits.
+_AMOUNT = re.compile(r"[+-]?\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
 _TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
 
 
@@ -46,8 +50,9 @@ def read_pabulib(
     )
     for key, value in (("num_votes", found.voters), ("num_projects", len(file.projects))):
         said = file.meta.get(key, "")
-        if said.isdecimal() and int(said) != value:
-            raise BallotError(f"the file says {key} {said} and has {value}")
+        number = integer(said, key) if said.isdecimal() else value
+        if number != value:
+            raise BallotError(f"the file says {key} {number} and has {value}")
     return found
 
 
@@ -99,9 +104,11 @@ def _ballot(
     points = [1] * len(options)
     if kind in ("cumulative", "scoring"):
         given = [part.strip() for part in record.get("points", "").split(",") if part.strip()]
-        if len(given) != len(options) or not all(part.isdecimal() for part in given):
+        if len(given) != len(options):
             raise BallotError(f"line {line}: needs whole points, one for each project it names")
-        points = [int(part) if rule.each > 1 else min(int(part), 1) for part in given]
+        points = [integer(part, f"line {line}: points") for part in given]
+        if rule.each == 1:
+            points = [min(value, 1) for value in points]
     return Row(line, record["voter_id"], 1, list(zip(options, points, strict=True))[:places])
 
 
@@ -127,9 +134,9 @@ class _File:
         meta = {row["key"]: row.get("value", "").strip() for _, row in bare.section("META")}
         listed = list(bare.section("PROJECTS"))
         ids = [row["project_id"] for _, row in listed]
-        twice = next((project for project in ids if ids.count(project) > 1), None)
-        if twice is not None:
-            raise InputError(f"the project {twice!r} is listed twice")
+        often, times = Counter(ids).most_common(1)[0] if ids else ("", 0)
+        if times > 1:
+            raise InputError(f"the project {shown(often)} is listed twice")
         costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
         return cls(
             path,
@@ -144,11 +151,7 @@ class _File:
     def number(self, key: str) -> int | None:
         """Return a whole number that the file says about itself."""
         said = self.meta.get(key, "")
-        if not said:
-            return None
-        if not said.isdecimal() or int(said) < 1:
-            raise InputError(f"{key} must be a whole number of at least 1, got {said!r}")
-        return int(said)
+        return integer(said, key, 1) if said else None
 
     def section(self, wanted: str) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the rows of a section by the names of its columns, with their lines."""
@@ -183,8 +186,9 @@ class _File:
 def _named(rows: list[dict[str, str]]) -> list[str]:
     """Return what projects are called; those that share a name are told apart by their id."""
     names = [row.get("name", "").strip() or row["project_id"] for row in rows]
+    times = Counter(names)
     return [
-        name if names.count(name) == 1 else f"{name} [{row['project_id']}]"
+        name if times[name] == 1 else f"{name} [{row['project_id']}]"
         for name, row in zip(names, rows, strict=True)
     ]
 
@@ -192,10 +196,13 @@ def _named(rows: list[dict[str, str]]) -> list[str]:
 def _amount(text: Any, what: str) -> Fraction | None:
     if text is None or not text.strip():
         return None
+    plain = text.strip().replace(" ", "").replace(",", ".")
     try:
-        amount = Fraction(text.strip().replace(" ", "").replace(",", "."))
+        amount = Fraction(plain) if _AMOUNT.fullmatch(plain) else None
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"{what} must be an amount of money, got {text!r}") from None
+        amount = None
+    if amount is None:
+        raise InputError(f"{what} must be an amount of money, got {shown(text)}")
     if amount < 0:
         raise InputError(f"{what} must not be negative, got {text!r}")
     return amount

@@ -7,18 +7,18 @@ category, or in its first place; ``top`` says how many categories or places inst
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..errors import BallotError, InputError, whole
+from ..errors import BallotError, InputError, shown, whole
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import lines
+from .texts import integer, lines
 
 ENDINGS = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
-_LINE = re.compile(r"\s*(\d+)\s*:\s*(.*?)\s*$")
 _GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
 _GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
 
@@ -30,7 +30,7 @@ def read_preflib(
     meta, names = _head(path, encoding)
     kind = meta.get("DATA TYPE", path.suffix[1:]).casefold()
     if f".{kind}" not in ENDINGS:
-        raise InputError(f"data type {kind!r} is none of {', '.join(ENDINGS)}")
+        raise InputError(f"data type {shown(kind)} is none of {', '.join(ENDINGS)}")
     places = 1 if top is None else whole("top", top)
     what = "categories" if kind == "cat" else "places"
     if rule.each != 1:
@@ -51,8 +51,9 @@ def read_preflib(
         ),
     )
     said = meta.get("NUMBER VOTERS", "")
-    if said.isdecimal() and int(said) != found.voters:
-        raise BallotError(f"the file says {said} voters and has {found.voters} ballots")
+    voters = integer(said, "NUMBER VOTERS") if said.isdecimal() else found.voters
+    if voters != found.voters:
+        raise BallotError(f"the file says {voters} voters and has {found.voters} ballots")
     return found
 
 
@@ -65,13 +66,15 @@ def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
         key, _, value = line[1:].strip().partition(":")
         found = _NAME.fullmatch(key.strip())
         if found:
-            known[int(found[1])] = value.strip()
+            known[integer(found[1], "the number of an ALTERNATIVE NAME")] = value.strip()
         else:
             meta[key.strip()] = value.strip()
     said = meta.get("NUMBER ALTERNATIVES", "")
-    if not said.isdecimal() or sorted(known) != list(range(1, int(said) + 1)):
+    number = integer(said, "NUMBER ALTERNATIVES", 1) if said else None
+    # So many different numbers from 1 on: no list is made as long as the file says.
+    if len(known) != number or (min(known), max(known)) != (1, number):
         raise InputError(
-            f"the header must say NUMBER ALTERNATIVES and name each: it says {said or 'nothing'} "
+            f"the header must say NUMBER ALTERNATIVES and name each: it says {number or 'nothing'} "
             f"and names {len(known)}"
         )
     return meta, _unlike([known[number] for number in sorted(known)])
@@ -79,9 +82,9 @@ def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
 
 def _unlike(names: list[str]) -> list[str]:
     """Tell options of the same name apart by their number."""
+    times = Counter(names)
     return [
-        name if names.count(name) == 1 else f"{name} [{place}]"
-        for place, name in enumerate(names, 1)
+        name if times[name] == 1 else f"{name} [{place}]" for place, name in enumerate(names, 1)
     ]
 
 
@@ -89,19 +92,21 @@ def _rows(path: Path, encoding: str | None, options: int, top: int) -> Iterator[
     for number, line in enumerate(lines(path, encoding), 1):
         if line.startswith("#") or not line.strip():
             continue
-        found = _LINE.match(line)
-        if not found or not _GROUPS.fullmatch(found[2]):
+        voters, _, ballot = line.partition(":")
+        if not voters.strip().isdecimal() or not _GROUPS.fullmatch(ballot.strip()):
             raise BallotError(
                 f"line {number}: must be a number of voters, a colon and options: 13: {{1,2}},3"
             )
         groups = [
-            [int(part) for part in (several or one).split(",") if part.strip()]
-            for several, one in _GROUP.findall(found[2])
+            [
+                integer(part, f"line {number}: an option", 1, options)
+                for part in (several or one).split(",")
+                if part.strip()
+            ]
+            for several, one in _GROUP.findall(ballot)
         ]
         every = [option for group in groups for option in group]
         if len(set(every)) < len(every):
             raise BallotError(f"line {number}: the ballot names an option twice")
-        if any(not 1 <= option <= options for option in every):
-            raise BallotError(f"line {number}: options are numbered from 1 to {options}")
         given = [(option - 1, 1) for group in groups[:top] for option in group]
-        yield Row(number, None, int(found[1]), given)
+        yield Row(number, None, integer(voters, f"line {number}: the voters"), given)

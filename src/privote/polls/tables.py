@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..ballots import MOST
 from ..errors import BallotError, InputError, shown, whole
 from ..sheets import columns_in_words, is_header
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import cells, delimiter_of, lines
+from .texts import cells, delimiter_of, integer, lines
 
 FORMS = ("wide", "list", "long")
 _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")
@@ -67,7 +68,7 @@ class TableFormat:
         if self.form not in (None, *FORMS):
             raise InputError("form", f"must be one of {', '.join(FORMS)}", self.form)
         if self.voters is not None:
-            whole("voters", self.voters)
+            whole("voters", self.voters, most=MOST)
         if isinstance(self.options, str):
             raise InputError("options", "must be a list of names, not one text", self.options)
         if self.delimiter is not None and len(self.delimiter) != 1:
@@ -338,10 +339,8 @@ def _long(
                 )
             value = 1
             if points is not None:
-                text = record[points].strip()
-                if not text.isdecimal():
-                    raise BallotError(f"line {line}: points must be a whole number")
-                value = int(text) if rule.each > 1 else min(int(text), 1)
+                value = integer(record[points], f"line {line}: points")
+                value = value if rule.each > 1 else min(value, 1)
             if any(option_ == at[option] for option_, _ in ballot):
                 raise BallotError(f"line {line}: the voter names an option twice")
             ballot.append((at[option], value))

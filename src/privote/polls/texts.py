@@ -1,4 +1,4 @@
-"""Text files as spreadsheets and archives write them: encodings, delimiters, quoted cells."""
+"""Text files as spreadsheets and archives write them: encodings, delimiters, cells, integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import InputError
+from ..ballots import MOST
+from ..errors import BallotError, InputError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -22,7 +23,7 @@ def encoding_of(path: Path, encoding: str | None) -> str:
     if encoding is not None:
         try:
             "a".encode(encoding)
-        except LookupError:  # also what Python knows, but not for text
+        except (LookupError, ValueError):  # also what Python knows, but not for text
             raise InputError(
                 "encoding", "must be one that Python knows, e.g. cp1252", encoding
             ) from None
@@ -41,7 +42,9 @@ def lines(path: Path, encoding: str | None) -> Iterator[str]:
     try:
         with path.open(encoding=name, newline="") as file:
             yield from file
-    except (UnicodeDecodeError, UnicodeError):
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    except UnicodeError:
         raise InputError(
             f"line {_undecodable(path, name)} is not {name}: say what `encoding` the file has, "
             "e.g. cp1252 for older spreadsheets"
@@ -68,6 +71,19 @@ def delimiter_of(header: str) -> str:
 
 def _outside_quotes(text: str, mark: str) -> int:
     return sum(part.count(mark) for part in text.split('"')[::2])
+
+
+def integer(text: str, what: str, least: int = 0, most: int = MOST) -> int:
+    """Return an integer of a file, bounded before it counts or sizes anything.
+
+    The message does not repeat it: in a private file it tells of ballots.
+    """
+    digits = text.strip().lstrip("0") or "0"
+    # Not even converted if it is too long: Python refuses thousands of digits, and is slow before.
+    short = text.strip().isdecimal() and len(digits) <= len(str(most))
+    if not short or not least <= int(digits) <= most:
+        raise BallotError(f"{what} must be a whole number from {least} to {most}")
+    return int(digits)
 
 
 def cells(

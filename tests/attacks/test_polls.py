@@ -1,0 +1,171 @@
+"""Files of ballots whose numbers lie: refused before a number counts or sizes anything."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.attacks.conftest import Outcome, scaled
+from tests.attacks.test_files import got_through, time_limit
+
+from privote.ballots import MOST
+from privote.errors import PrivoteError
+from privote.polls import read
+
+_MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
+OPTIONS = ["Ada", "Bo", "Cy"]
+CAT = """# DATA TYPE: cat
+# NUMBER ALTERNATIVES: 3
+# NUMBER VOTERS: 16
+# ALTERNATIVE NAME 1: Ada
+# ALTERNATIVE NAME 2: Bo
+# ALTERNATIVE NAME 3: Cy
+13: {1,2},{3}
+2: 3,{1, 2}
+1: {},{1,2,3}
+"""
+PB = """META
+key;value
+num_projects;3
+num_votes;2
+budget;10
+vote_type;cumulative
+max_points;3
+max_sum_points;4
+PROJECTS
+project_id;cost;name
+p1;6;Trees
+p2;5.5;Bench
+p3;4;Lamp
+VOTES
+voter_id;vote;points
+a;p1,p2;3,1
+b;p1;2
+"""
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "x.cat": (CAT, {}),
+    "x.soi": ("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: A\n# ALTERNATIVE NAME 2: B\n"
+              "13: 1,2\n2: 2\n", {"top": 2}),
+    "x.pb": (PB, {}),
+    "y.pb": (PB.replace("cumulative", "approval\nmax_length;2"), {}),
+    "wide.csv": ("voter,Ada,Bo,Cy\nann,1,0,1\nben,x,,no\n", {}),
+    "points.csv": ("voter,Ada,Bo,Cy\nann,3,0,1\nben,2,,1\n", {"each": 3, "most": 5}),
+    "list.csv": ("voter;approved\nann;Ada|Cy\nben;Ada\n", {"options": OPTIONS}),
+    "long.csv": ("voter\toption\tpoints\nann\tAda\t2\nben\tBo\t1\n",
+                 {"options": OPTIONS, "voters": 3, "each": 3}),
+}  # fmt: skip
+NUMBERS = (
+    *(
+        "0",
+        "00",
+        "-1",
+        "+2",
+        "1.5",
+        "1e3",
+        "1e999999999",
+        "1e-999999999",
+        "1/3",
+        "1/0",
+        "nan",
+        "inf",
+    ),
+    *(str(2**63 - 1), str(2**63), str(2**64 - 8), str(2**64 + 3), str(10**12), str(10**12 + 1)),
+    *("20000000", str(10**21), "9" * 400, "9" * 5000, "0" * 5000 + "1", "١٢", "²", "1 2", "1_0"),
+    *("40000", "32767", "32768", "99999999999", ""),
+)
+
+
+def _checked(path: Path, more: dict[str, Any]) -> Any:
+    """Read ballots, and judge what was accepted: nothing negative, nothing beyond its bound."""
+    found = read(path, **more)
+    counts, voters = found.tally.counts, found.voters
+    assert 0 < voters <= MOST, f"{voters} voters"
+    assert (counts >= 0).all(), f"counts {counts}"
+    assert (counts <= voters * found.rule.each).all(), f"counts {counts} of {voters} voters"
+    return found.size
+
+
+def _lied(text: str, rng: np.random.Generator) -> str:
+    """Return the text with some numbers replaced, or lines and letters moved about."""
+    kind = rng.integers(3)
+    if kind == 0:
+        several = 2 / max(1, len(re.findall(r"\d+", text)))
+        return re.sub(
+            r"\d+", lambda it: str(rng.choice(NUMBERS)) if rng.random() < several else it[0], text
+        )
+    if kind == 1:
+        lines = text.splitlines(keepends=True)
+        return "".join(lines[at] for at in rng.integers(len(lines), size=len(lines)))
+    letters = list(text)
+    for at in rng.integers(len(letters), size=3):
+        letters[at] = str(rng.choice(list('{},:;"\t\n #\x00é0193-')))
+    return "".join(letters)
+
+
+def _attempt(path: Path, text: str, more: dict[str, Any]) -> str | None:
+    """Return what got through, if anything did: no refusal, too much memory, or other errors."""
+    path.write_bytes(text.encode())
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    with time_limit():
+        what = got_through(lambda place: _checked(place, more), path)
+    used = tracemalloc.get_traced_memory()[1] - before
+    return what or (f"{used >> 20} MB" if used > _MEMORY else None)
+
+
+def test_numbers_of_a_poll_are_bounded(tmp_path: Path, outcome: Outcome) -> None:
+    """Each number in each file, replaced by each of the strange ones."""
+    wrong, tried = [], 0
+    tracemalloc.start()
+    try:
+        for name, (text, more) in FORMS.items():
+            places = enumerate(re.finditer(r"\d+", text))
+            for (at, match), (which, value) in itertools.product(places, enumerate(NUMBERS)):
+                if (at + which) % scaled(7, 1):
+                    continue
+                lie = text[: match.start()] + value + text[match.end() :]
+                what = _attempt(tmp_path / name, lie, more)
+                tried += 1
+                wrong += [f"{name} at {match.start()}, {value[:24]}: {what:.200}"] if what else []
+    finally:
+        tracemalloc.stop()
+    print(*wrong[:20], sep="\n")
+    outcome("a number in a file of ballots", tried, len(wrong))
+
+
+def test_damaged_files_of_ballots_are_one_sentence(tmp_path: Path, outcome: Outcome) -> None:
+    rng, wrong, tried = np.random.default_rng(5), [], 0
+    tracemalloc.start()
+    try:
+        for _ in range(scaled(60, 4000)):
+            for name, (text, more) in FORMS.items():
+                lie = _lied(text, rng)
+                what = _attempt(tmp_path / name, lie, more)
+                tried += 1
+                wrong += [f"{name}: {what:.200}\n{lie[:400]}"] if what else []
+    finally:
+        tracemalloc.stop()
+    print(*wrong[:5], sep="\n")
+    outcome("a damaged file of ballots", tried, len(wrong))
+
+
+def test_voters_add_up_or_are_refused(tmp_path: Path, outcome: Outcome) -> None:
+    """Many lines, each within the bound; and lines over which a pattern could go back and forth."""
+    head = CAT[: CAT.index("13:")].replace("# NUMBER VOTERS: 16\n", "")
+    lies = [head + f"{MOST}: {{1,2}},{{3}}\n" * lines for lines in (2, 20_000)]
+    lies += [head + "1:" + " " * 200_000 + "x\n", head + "1: " + "{1} " * 50_000 + "\n"]
+    wrong = []
+    for lie in lies:
+        path = tmp_path / "x.cat"
+        path.write_text(lie)
+        try:
+            with time_limit():
+                read(path)
+        except PrivoteError:
+            continue
+        wrong.append(lie[-60:])
+    outcome("voters beyond all bounds, line by line", len(lies), len(wrong))
