@@ -48,14 +48,18 @@ pytest: $(STAMP) ## the tests alone, short profile, in parallel
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" \
 	  -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
-wheel: $(STAMP) ## build the wheel and try it in a new environment, without pins
-	@echo "Building the wheel and trying it in a new environment (about a minute) ..."
-	@rm -rf build/dist build/wheel-venv && mkdir -p build
+wheel: $(STAMP) ## build the wheel and try it in new environments: without pins, and with the oldest readers of files
+	@echo "Building the wheel and trying it in two new environments (about two minutes) ..."
+	@rm -rf build/dist build/wheel-venv build/oldest-venv && mkdir -p build
 	@$(BIN)/python -m build --wheel --outdir build/dist . >build/wheel.log 2>&1 \
 	  || { cat build/wheel.log >&2; exit 1; }
 	@$(BIN)/python -m venv build/wheel-venv
 	@build/wheel-venv/bin/python $(PIP) build/dist/privote-*.whl
 	build/wheel-venv/bin/python -I tests/wheel_smoke.py
+	@$(BIN)/python tests/wheel_smoke.py bounds >build/oldest.txt
+	@$(BIN)/python -m venv build/oldest-venv
+	@build/oldest-venv/bin/python $(PIP) --no-compile -c build/oldest.txt "$$(ls build/dist/privote-*.whl)[files]" pillow
+	build/oldest-venv/bin/python -I tests/wheel_smoke.py oldest
 
 audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 	$(call keep,benchmarks/audit_full.py)

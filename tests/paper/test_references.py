@@ -17,7 +17,8 @@ ORDERS = pv.DEFAULT_ORDERS
 
 def test_flat_curve_converts_as_in_dp_accounting() -> None:
     orders = np.arange(2.0, 33.0)
-    assert pv.epsilon(np.full(31, 1.1), orders, 1e-5) == pytest.approx(1.32783806176, rel=1e-10)
+    rounded_up = 1.32783806176 * renyi.UPWARDS
+    assert pv.epsilon(np.full(31, 1.1), orders, 1e-5) == pytest.approx(rounded_up, rel=1e-10)
     assert renyi.best_order(np.full(31, 1.1), orders, 1e-5) == 32
 
 
