@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 import tracemalloc
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_files import got_through, time_limit
+from tests.polls.test_reading import CAT
 
 from privote.ballots import MOST
 from privote.errors import PrivoteError
@@ -18,16 +20,6 @@ from privote.polls import read
 
 _MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
 OPTIONS = ["Ada", "Bo", "Cy"]
-CAT = """# DATA TYPE: cat
-# NUMBER ALTERNATIVES: 3
-# NUMBER VOTERS: 16
-# ALTERNATIVE NAME 1: Ada
-# ALTERNATIVE NAME 2: Bo
-# ALTERNATIVE NAME 3: Cy
-13: {1,2},{3}
-2: 3,{1, 2}
-1: {},{1,2,3}
-"""
 PB = """META
 key;value
 num_projects;3
@@ -106,50 +98,44 @@ def _lied(text: str, rng: np.random.Generator) -> str:
     return "".join(letters)
 
 
-def _attempt(path: Path, text: str, more: dict[str, Any]) -> str | None:
-    """Return what got through, if anything did: no refusal, too much memory, or other errors."""
-    path.write_bytes(text.encode())
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    with time_limit():
-        what = got_through(lambda place: _checked(place, more), path)
-    used = tracemalloc.get_traced_memory()[1] - before
-    return what or (f"{used >> 20} MB" if used > _MEMORY else None)
+def _judged(lies: Iterable[tuple[str, str]], folder: Path) -> tuple[int, list[str]]:
+    """Return how many were tried, and what got through: other errors, or too much memory."""
+    tried, wrong = 0, []
+    tracemalloc.start()
+    try:
+        for name, lie in lies:
+            (folder / name).write_bytes(lie.encode())
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            what = got_through(lambda path: _checked(path, FORMS[path.name][1]), folder / name)
+            used = tracemalloc.get_traced_memory()[1] - before
+            what = what or (f"{used >> 20} MB" if used > _MEMORY else None)
+            tried += 1
+            wrong += [f"{name}: {what:.200}\n{lie[:400]}"] if what else []
+    finally:
+        tracemalloc.stop()
+    print(*wrong[:5], sep="\n")
+    return tried, wrong
+
+
+def _one_by_one() -> Iterator[tuple[str, str]]:
+    """Yield each file with each of its numbers replaced by each of the strange ones."""
+    for name, (text, _) in FORMS.items():
+        places = enumerate(re.finditer(r"\d+", text))
+        for (at, match), (which, value) in itertools.product(places, enumerate(NUMBERS)):
+            if (at + which) % scaled(7, 1) == 0:
+                yield name, text[: match.start()] + value + text[match.end() :]
 
 
 def test_numbers_of_a_poll_are_bounded(tmp_path: Path, outcome: Outcome) -> None:
-    """Each number in each file, replaced by each of the strange ones."""
-    wrong, tried = [], 0
-    tracemalloc.start()
-    try:
-        for name, (text, more) in FORMS.items():
-            places = enumerate(re.finditer(r"\d+", text))
-            for (at, match), (which, value) in itertools.product(places, enumerate(NUMBERS)):
-                if (at + which) % scaled(7, 1):
-                    continue
-                lie = text[: match.start()] + value + text[match.end() :]
-                what = _attempt(tmp_path / name, lie, more)
-                tried += 1
-                wrong += [f"{name} at {match.start()}, {value[:24]}: {what:.200}"] if what else []
-    finally:
-        tracemalloc.stop()
-    print(*wrong[:20], sep="\n")
+    tried, wrong = _judged(_one_by_one(), tmp_path)
     outcome("a number in a file of ballots", tried, len(wrong))
 
 
 def test_damaged_files_of_ballots_are_one_sentence(tmp_path: Path, outcome: Outcome) -> None:
-    rng, wrong, tried = np.random.default_rng(5), [], 0
-    tracemalloc.start()
-    try:
-        for _ in range(scaled(60, 4000)):
-            for name, (text, more) in FORMS.items():
-                lie = _lied(text, rng)
-                what = _attempt(tmp_path / name, lie, more)
-                tried += 1
-                wrong += [f"{name}: {what:.200}\n{lie[:400]}"] if what else []
-    finally:
-        tracemalloc.stop()
-    print(*wrong[:5], sep="\n")
+    rng = np.random.default_rng(5)
+    lies = ((name, _lied(FORMS[name][0], rng)) for _ in range(scaled(60, 4000)) for name in FORMS)
+    tried, wrong = _judged(lies, tmp_path)
     outcome("a damaged file of ballots", tried, len(wrong))
 
 
