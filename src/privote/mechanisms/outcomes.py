@@ -47,8 +47,7 @@ class PollSize:
     def __post_init__(self) -> None:
         for name in ("voters", "options", "each"):
             object.__setattr__(self, name, whole(name, getattr(self, name), most=MOST))
-        object.__setattr__(self, "most", whole("most", self.most))
-        object.__setattr__(self, "most", min(self.most, self.each * self.options))
+        object.__setattr__(self, "most", min(whole("most", self.most), self.each * self.options))
 
     @property
     def squared_shift(self) -> int:

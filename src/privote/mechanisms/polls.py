@@ -130,11 +130,8 @@ class NoisyCounts(PollMechanism):
         if isinstance(outcome, Quota):
             bar = math.floor(outcome.share * voters)
             # Where a made-up count is no integer, the next one towards the bar.
-            above, below = (
-                self.noise.above(bar - np.floor(at)),
-                self.noise.at_most(bar - np.ceil(at)),
-            )
-            right = np.where(at > bar, above, below)
+            above = self.noise.above(bar - np.floor(at))
+            right = np.where(at > bar, above, self.noise.at_most(bar - np.ceil(at)))
             return float(np.prod(right**times))
         seats = _number(outcome)
         win, lose = _split(at, times, seats)

@@ -16,7 +16,7 @@ from .texts import cells, delimiter_of, integer, lines
 
 _SECTIONS = ("META", "PROJECTS", "VOTES")
 # Digits enough for any money, and no exponent that makes a number of a million digits.
-_AMOUNT = re.compile(r"[+-]?\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
+_AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
 _TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
 
 
