@@ -57,7 +57,7 @@ def count_with_numpy(path: Path) -> dict[str, Any]:
     """Read the file and add up its bits, label by label."""
     with np.load(path) as arrays:
         queries = int(arrays["shape"][0])
-    bits, ballot = ArrayFile(path).read("votes", mapped=True), VOTERS * LABELS // 8
+    bits, ballot = ArrayFile(path).open("votes"), VOTERS * LABELS // 8
     yes = np.empty((queries, LABELS), np.uint8)
     for start in range(0, queries, STEP):
         part = np.unpackbits(bits[start * ballot : (start + STEP) * ballot])

@@ -17,7 +17,7 @@ import zarr
 
 import privote as pv
 from privote import streamed, votefiles
-from privote.arrayfiles import ArrayFile, NpyStream
+from privote.arrayfiles import ArrayFile, StoredArray, open_npy, stream_npy
 from privote.storage import open_binary, size_of
 
 
@@ -118,9 +118,13 @@ def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: n
     np.testing.assert_array_equal(read[rows], votes.reshape(-1, 3)[rows])
 
 
-def test_mapped_npz_is_not_loaded(tmp_path: Path, votes: np.ndarray) -> None:
+def test_an_array_in_a_file_is_not_loaded(tmp_path: Path, votes: np.ndarray) -> None:
     votefiles.write_packed(tmp_path / "v.npz", votes)
-    assert isinstance(ArrayFile(tmp_path / "v.npz").read("votes", mapped=True), np.memmap)
+    assert isinstance(ArrayFile(tmp_path / "v.npz").open("votes"), StoredArray)
+    np.save(tmp_path / "v.npy", votes)
+    assert isinstance(open_npy(tmp_path / "v.npy"), StoredArray)
+    np.save(tmp_path / "f.npy", np.asfortranarray(votes))
+    assert isinstance(open_npy(tmp_path / "f.npy"), np.ndarray)
 
 
 def test_packed_cannot_hold_missing(tmp_path: Path) -> None:
@@ -433,7 +437,7 @@ def test_votes_that_are_not_all_collected_are_refused(tmp_path: Path, votes: np.
 def test_rows_of_a_stream(shape: tuple[int, ...], tmp_path: Path) -> None:
     array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     np.save(tmp_path / "a.npy", array)
-    rows = NpyStream(partial(open_binary, str(tmp_path / "a.npy")), "a.npy")
+    rows = stream_npy(partial(open_binary, str(tmp_path / "a.npy")), "a.npy")
     assert rows.shape == shape
     assert rows.dtype == np.float32
     assert np.array_equal(rows[2:5], array[2:5])
@@ -444,17 +448,17 @@ def test_a_stream_that_breaks_off_says_where(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((7, 3)))
     place = "https://host/a.npy?key=hunter2"
     at = partial(open_binary, str(tmp_path / "a.npy"))
-    rows = NpyStream(at, "a.npy", place)
+    rows = stream_npy(at, "a.npy", place)
 
-    def broken() -> Any:
+    def broken(*_: Any) -> Any:
         raise ConnectionResetError(f"reset: {place}")
 
-    rows._opened = broken
+    rows._read = broken
     with pytest.raises(pv.InputError, match=r"a\.npy cannot be read at rows 2 to 4: ") as refused:
         rows[2:5]
     assert "hunter2" not in str(refused.value)
     with pytest.raises(pv.InputError, match=r"a\.npy is not a readable .npy file") as refused:
-        NpyStream(broken, "a.npy", place)
+        stream_npy(broken, "a.npy", place)
     assert "hunter2" not in str(refused.value)
 
 
@@ -463,7 +467,7 @@ def test_a_stream_that_is_no_array_is_refused(tmp_path: Path) -> None:
     (tmp_path / "n.npy").write_bytes(b"nothing")
     for name, message in (("f.npy", "rows do not lie together"), ("n.npy", "does not begin as")):
         with pytest.raises(pv.InputError, match=f"{name} is not a readable .npy file.*{message}"):
-            NpyStream(partial(open_binary, str(tmp_path / name)), name)
+            stream_npy(partial(open_binary, str(tmp_path / name)), name)
 
 
 @pytest.mark.parametrize("kind", ["zarr-group", "parquet"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -16,7 +19,7 @@ import pytest
 from joblib.parallel import get_active_backend
 
 from privote.errors import InputError
-from privote.workers import WorkerLostError, each, on_workers, one_thread
+from privote.workers import WorkerLostError, each, keep_memory, on_workers, one_thread
 
 
 def square(number: int) -> int:
@@ -159,3 +162,47 @@ def test_linear_algebra_is_held_to_one_thread() -> None:
         pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
         assert pools
         assert all(pool["num_threads"] == 1 for pool in pools)
+
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from privote.workers import keep_memory
+if sys.argv[1] == "kept":
+    keep_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        np.ones(int(sys.argv[2]), np.uint8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_memory_of_a_block_is_kept_for_the_next() -> None:
+    """Without, every array of some megabytes comes in pages that are not there yet."""
+    plain = os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"}  # as Dask has it
+    found = []
+    for how in ("not", "kept"):
+        command = [sys.executable, "-c", FAULTS, how, str(1 << 21)]
+        found.append(
+            int(subprocess.run(command, env=plain, check=True, capture_output=True).stdout)
+        )
+    assert found[1] < 1024 < found[0]  # pages of two arrays, of twenty
+
+
+@pytest.mark.parametrize("said", [{}, {"TRIM": 1 << 16}, {"TRIM": 1 << 34, "MMAP": 1 << 33}])
+def test_what_the_environment_says_of_memory_stays_if_it_is_more(
+    said: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TRIM", "MMAP"):
+        monkeypatch.delenv(f"MALLOC_{name}_THRESHOLD_", raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(f"MALLOC_{name}_THRESHOLD_", str(value))
+    told: list[int] = []
+    library = SimpleNamespace(mallopt=lambda option, value: told.append(option))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    keep_memory.__wrapped__()
+    assert told == ([] if "MMAP" in said else [-1, -3])

@@ -8,10 +8,10 @@ file leads to is an :class:`InputError` of one sentence.
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import stat
 import struct
+import weakref
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -80,48 +80,111 @@ def why(error: Exception, place: str = "") -> str:
 
 
 def read_npy(path: str | os.PathLike[str]) -> Array:
-    """Return the array of an ``.npy`` file, memory-mapped."""
+    """Return the array of an ``.npy`` file, in memory."""
+    array = open_npy(path, whole=True)
+    assert isinstance(array, np.ndarray)
+    return array
+
+
+def open_npy(path: str | os.PathLike[str], *, whole: bool = False) -> Array | StoredArray:
+    """Return the array of an ``.npy`` file: read where it is sliced, or as a whole, in memory.
+
+    In memory too, where it is in Fortran order: its rows do not lie together.
+    """
     file = check_file(path)
     try:
-        with file.open("rb") as stream:
-            shape, order, dtype, start = _header(stream, file.stat().st_size)
-        return _mapped(file, shape, order, dtype, start)
+        held = _Held(file)
+        with held.stream() as stream:
+            shape, order, dtype, start = _header(stream, os.fstat(stream.fileno()).st_size)
+            if whole or order == "F":
+                return _filled(stream, shape, order, dtype)
+        return StoredArray(held.read, shape, dtype, start, file.name)
     except Exception as error:  # whatever a damaged header leads to
         raise InputError(f"{file.name} is not a readable .npy file: {why(error)}") from None
 
 
-class NpyStream:
-    """The array of an ``.npy`` file that can only be read as a stream: rows when asked for."""
+def stream_npy(opened: Callable[[], IO[bytes]], name: str, place: str = "") -> StoredArray:
+    """Return the array of an ``.npy`` file that can only be read as a stream."""
 
-    def __init__(self, opened: Callable[[], IO[bytes]], name: str, place: str = "") -> None:
-        self._opened, self._name, self._place = opened, name, place
-        try:
-            with opened() as stream:
-                size = stream.seek(0, os.SEEK_END)
-                stream.seek(0)
-                self.shape, order, self.dtype, self._start = _header(stream, size)
-                if order == "F" and len(self.shape) > 1:
-                    raise ValueError("its rows do not lie together: save it in C order")
-        except InputError:  # it could not be opened
-            raise
-        except Exception as error:
-            raise InputError(f"{name} is not a readable .npy file: {why(error, place)}") from None
+    def read(start: int, size: int) -> bytes:
+        with opened() as stream:
+            stream.seek(start)
+            return stream.read(size)
+
+    try:
+        with opened() as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            shape, order, dtype, start = _header(stream, size)
+            if order == "F":
+                raise ValueError("its rows do not lie together: save it in C order")
+    except InputError:  # it could not be opened
+        raise
+    except Exception as error:
+        raise InputError(f"{name} is not a readable .npy file: {why(error, place)}") from None
+    return StoredArray(read, shape, dtype, start, name, place)
+
+
+class StoredArray:
+    """An array that stays in its file: rows are read when they are asked for.
+
+    Read, not mapped: a process that maps a file dies when somebody else makes the file shorter.
+
+    Parameters
+    ----------
+    read
+        Returns bytes of the file, from a place on; fewer only at its end.
+    start
+        Where the array begins in the file.
+    name, place
+        What errors call the file, and the URL whose secrets they leave out.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        start: int,
+        name: str,
+        place: str = "",
+    ) -> None:
+        self.shape, self.dtype, self.ndim, self.size = shape, dtype, len(shape), math.prod(shape)
+        self._read, self._start, self._name, self._place = read, start, name, place
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
-        width = math.prod(self.shape[1:]) * self.dtype.itemsize
+        count, width = max(0, stop - start), math.prod(self.shape[1:]) * self.dtype.itemsize
         try:
-            with self._opened() as stream:
-                stream.seek(self._start + start * width)
-                data = stream.read((stop - start) * width)
+            data = self._read(self._start + start * width, count * width)
         except (InputError, MemoryError):
             raise
         except Exception as error:  # a connection that breaks off has errors of its own
             rule = f"cannot be read at rows {start} to {stop - 1}: {why(error, self._place)}"
             raise InputError(self._name, rule) from None
-        if len(data) < (stop - start) * width:
+        if len(data) < count * width:
             raise InputError(f"{self._name} changed while it was read")
-        return np.frombuffer(data, self.dtype).reshape(-1, *self.shape[1:])
+        return np.ndarray((count, *self.shape[1:]), self.dtype, data)
+
+
+class _Held:
+    """A file that stays open, the same one whatever its name leads to by then."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = os.open(file, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        weakref.finalize(self, os.close, self._file)
+
+    def stream(self) -> IO[bytes]:
+        """Return the file as a stream of its own."""
+        return os.fdopen(os.dup(self._file), "rb")
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return bytes from a place on."""
+        parts: list[bytes] = []  # the system gives at most two gigabytes at once
+        while size and (part := os.pread(self._file, size, start)):
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class ArrayFile:
@@ -144,32 +207,35 @@ class ArrayFile:
     def __getitem__(self, name: str) -> Array:
         return self.read(name)
 
-    def read(self, name: str, *, mapped: bool = False) -> Array:
-        """Return an array, its checksum verified; memory-mapped if it lies there as it is."""
+    def read(self, name: str) -> Array:
+        """Return an array, its checksum verified."""
+        array = self.open(name, whole=True)
+        assert isinstance(array, np.ndarray)
+        return array
+
+    def open(self, name: str, *, whole: bool = False) -> Array | StoredArray:
+        """Return an array, its checksum verified: read where it is sliced if it is not packed."""
         try:
-            with zipfile.ZipFile(self._file) as archive:
+            held = _Held(self._file)
+            with held.stream() as source, zipfile.ZipFile(source) as archive:
                 entry = archive.getinfo(f"{name}.npy")
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise ValueError(f"array {name!r} is packed in a way that numpy never does")
-                if entry.compress_type == zipfile.ZIP_DEFLATED or not mapped:
+                whole = whole or entry.compress_type == zipfile.ZIP_DEFLATED
+                if whole:
                     check_unpacked(f"array {name!r}", entry.compress_size, entry.file_size)
                 with archive.open(entry) as stream:
                     shape, order, dtype, start = _header(stream, entry.file_size)
-                    if not mapped or entry.compress_type != zipfile.ZIP_STORED:
+                    if whole or order == "F":
                         return _filled(stream, shape, order, dtype)
                     while stream.read(_STEP):
                         pass  # the end of the stream is where the checksum is compared
-            return _mapped(self._file, shape, order, dtype, self._offset(entry) + start)
+                # The local header's name and extra field may be longer than the directory's.
+                lengths = struct.unpack("<HH", held.read(entry.header_offset + 26, 4))
+                start += entry.header_offset + 30 + sum(lengths)
+            return StoredArray(held.read, shape, dtype, start, self._file.name)
         except Exception as error:
             raise self._unreadable(error) from None
-
-    def _offset(self, entry: zipfile.ZipInfo) -> int:
-        """Return where a member's bytes begin."""
-        with self._file.open("rb") as stream:
-            # The local header's name and extra field may be longer than the central directory's.
-            stream.seek(entry.header_offset + 26)
-            name, extra = struct.unpack("<HH", stream.read(4))
-        return int(entry.header_offset + 30 + name + extra)
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(f"{self._file.name} is not a readable .npz file: {why(error)}")
@@ -225,15 +291,6 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], str, np.dtyp
     return shape, "F" if fortran else "C", dtype, start
 
 
-def _mapped(
-    file: Path, shape: tuple[int, ...], order: str, dtype: np.dtype[Any], start: int
-) -> Array:
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    kind: Any = order
-    return np.memmap(file, dtype=dtype, mode="r", offset=start, shape=shape, order=kind)
-
-
 def _filled(stream: IO[bytes], shape: tuple[int, ...], order: str, dtype: np.dtype[Any]) -> Array:
     kind: Any = order
     array: Array = np.empty(shape, dtype, order=kind)
@@ -246,13 +303,3 @@ def _filled(stream: IO[bytes], shape: tuple[int, ...], order: str, dtype: np.dty
         place += len(part)
     stream.read(1)  # the checksum is compared at the end
     return array
-
-
-def forget(array: Array) -> None:
-    """Let go of the pages of a mapped file that were read; they are read again where needed.
-
-    Else what was read counts as memory in use until there is none left.
-    """
-    pages = getattr(array, "_mmap", None)
-    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
-        pages.madvise(mmap.MADV_DONTNEED)

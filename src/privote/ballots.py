@@ -2,7 +2,7 @@
 
 A vote is 1, 0 or missing (-1). A cube that was made is a cube that was checked: mechanisms and
 accountants never meet a NaN, a 2 or a missing axis. Cubes larger than memory stay where they are
-(memory-mapped, Zarr, Parquet) and come in blocks of a few megabytes.
+(arrays in files, Zarr, Parquet) and come in blocks of a few megabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import forget
+from .arrayfiles import StoredArray
 from .bits import Bits, Bytes
 from .blocks import MISSING, Block, DenseBlock, Floats, PackedBlock, SparseBlock, Votes
 from .errors import BallotError, InputError, numbers, shown, whole
@@ -21,6 +21,7 @@ from .names import Names
 from .sheets import is_frame, open_frame
 
 Threshold = float | npt.ArrayLike | None
+Cells = npt.NDArray[Any] | StoredArray
 
 MOST = 10**12  # of queries, voters or labels: sums and squares of sizes stay exact
 _BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
@@ -122,7 +123,7 @@ class Ballots:
     @classmethod
     def from_array(
         cls,
-        votes: npt.ArrayLike,
+        votes: npt.ArrayLike | StoredArray,
         *,
         threshold: Threshold = None,
         may_be_missing: bool | None = None,
@@ -146,16 +147,15 @@ class Ballots:
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
-            return cls(shape, _rows_of(array, lambda slab: np.asarray(slab >= bar)), missing=False)
+            return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
         seen = check_votes(array)
         missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
         if seen and not missing:
             raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
-        rows = _rows_of(array, lambda slab: as_votes(slab, missing))
-        return cls(shape, rows, missing=missing)
+        return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
 
     @classmethod
-    def from_packed(cls, bits: npt.NDArray[np.uint8], shape: npt.ArrayLike) -> Ballots:
+    def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
         """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
         sizes, bits = _array("shape", shape), _array("votes", bits)
         if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
@@ -177,9 +177,7 @@ class Ballots:
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
         def packed(start: int, stop: int) -> Bytes:
-            held = np.array(bits[start * ballot // 8 : stop * ballot // 8])
-            forget(bits)
-            return held.reshape(stop - start, -1)
+            return bits[start * ballot // 8 : stop * ballot // 8].reshape(stop - start, -1)
 
         shape = queries, voters, labels
         return cls(shape, rows, missing=False, packed=None if ballot % 8 else packed)
@@ -314,12 +312,12 @@ class SparseBallots:
         )
 
 
-def _array(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+def _array(name: str, values: Any) -> Any:
     """Return values as an array; refuse what is ragged, and masks, which would be lost."""
     if isinstance(values, np.ma.MaskedArray):
         raise BallotError(name, "must be a plain array: a mask says nothing here, -1 is missing")
     try:
-        return values if isinstance(values, np.ndarray) else np.asarray(values)
+        return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
     except ValueError:
         raise BallotError(name, "must be one array, its rows of one length") from None
 
@@ -395,24 +393,10 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     return bar
 
 
-def _rows_of(
-    array: npt.NDArray[Any], votes_of: Callable[[npt.NDArray[Any]], Votes]
-) -> Callable[[int, int], Votes]:
-    """Return what gives a run of queries as votes, which must be a copy."""
-
-    def rows(start: int, stop: int) -> Votes:
-        votes = votes_of(array[start:stop])
-        forget(array)
-        return votes
-
-    return rows
-
-
-def _slabs(array: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def _slabs(array: Cells) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     step = max(1, _BLOCK_CELLS // max(1, array.shape[1] * array.shape[2]))
     for start in range(0, array.shape[0], step):
         yield start, array[start : start + step]
-        forget(array)
 
 
 def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:
@@ -424,7 +408,7 @@ def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: i
     )
 
 
-def check_probabilities(array: npt.NDArray[Any]) -> None:
+def check_probabilities(array: Cells) -> None:
     """Refuse anything but numbers in [0, 1]; the message names the first bad cell."""
     if array.dtype.kind not in "fiub":
         raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
@@ -434,7 +418,7 @@ def check_probabilities(array: npt.NDArray[Any]) -> None:
             raise _odd("must be a probability in [0, 1]", bad, slab, start)
 
 
-def check_votes(array: npt.NDArray[Any]) -> bool:
+def check_votes(array: Cells) -> bool:
     """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")

@@ -204,8 +204,9 @@ class Release:
     @property
     def digest(self) -> str:
         """SHA-256 of shape and labels, by which a statement names what it is about."""
-        labels = np.ascontiguousarray(self.labels, np.int8)
-        return sha256(repr(labels.shape).encode() + labels.tobytes()).hexdigest()
+        digest = sha256(repr(self.labels.shape).encode())
+        digest.update(np.ascontiguousarray(self.labels, np.int8))
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon, 4)}"

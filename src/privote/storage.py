@@ -226,7 +226,7 @@ def fetched(place: str, what: str) -> Iterator[Path]:
     """Yield a file of this machine: the one that is named, or a copy of what a URL names.
 
     The copy is for its owner's eyes, and its name is gone when the block ends, or with the process:
-    whoever has mapped it by then keeps it.
+    whoever has opened it by then keeps it.
     """
     if not is_url(place):
         yield check_file(place, what)

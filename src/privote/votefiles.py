@@ -1,7 +1,7 @@
 """Votes files: CSV, ``.npy``, ``.npz`` (plain or packed bits), Zarr, Parquet; checked on reading.
 
-What need not be in memory is not: ``.npy`` and uncompressed ``.npz`` are memory-mapped, Zarr and
-Parquet are read block by block. :mod:`privote.votesheets` reads CSV files and data frames.
+What need not be in memory is not: arrays are read block by block, but for compressed ``.npz`` files
+and arrays in Fortran order. :mod:`privote.votesheets` reads CSV files and data frames.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import ArrayFile, read_npy
-from .ballots import Ballots, Threshold, as_votes, block_queries, check_shape, check_threshold
+from .arrayfiles import ArrayFile, open_npy
+from .ballots import (
+    Ballots,
+    Cells,
+    Threshold,
+    as_votes,
+    block_queries,
+    check_shape,
+    check_threshold,
+)
 from .blocks import Votes
 from .errors import BallotError, InputError, masked_url
 from .names import Listed, Names, listed
@@ -77,7 +85,7 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
         raise BallotError(str(error)) from None
 
 
-def read_probabilities(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], Listed]:
+def read_probabilities(path: str | os.PathLike[str]) -> tuple[Cells, Listed]:
     """Read a votes file that holds probabilities: (queries, voters, labels), and query names."""
     from .sheets import SUFFIXES, open_csv
     from .votesheets import cube_of
@@ -91,13 +99,13 @@ def read_probabilities(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], 
             raise InputError(
                 f"probabilities must be in a file that ends in {known}, got {file.name!r}"
             )
-        array = read_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
+        array = open_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
         check_shape(array.shape)
         return array, None
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
-    """Write complete votes as packed bits: an eighth of the size, and memory-mapped on reading."""
+    """Write complete votes as packed bits: an eighth of the size, read block by block."""
     ballots = Ballots.from_array(votes)
     if ballots.missing:
         raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
@@ -117,7 +125,7 @@ def _place(path: Any) -> str:
 
 
 def _read_npy(file: Path, threshold: Threshold) -> Ballots:
-    return Ballots.from_array(read_npy(file), threshold=threshold)
+    return Ballots.from_array(open_npy(file), threshold=threshold)
 
 
 def _read_npz(file: Path, threshold: Threshold) -> Ballots:
@@ -140,10 +148,10 @@ def _read_npz(file: Path, threshold: Threshold) -> Ballots:
     return ballots.named(Names(**found), file.name)
 
 
-def _votes_of(file: Path, arrays: ArrayFile) -> npt.NDArray[Any]:
+def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
     if "votes" not in arrays:
         raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
-    return arrays.read("votes", mapped=True)
+    return arrays.open("votes")
 
 
 def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:

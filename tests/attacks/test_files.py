@@ -9,11 +9,13 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -626,3 +628,59 @@ def test_a_file_that_changes_after_it_was_checked(
     assert sum(map(len, counted)) >= 1
     through = sum(int((margins != 2 - 20).sum()) for margins in counted)
     outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)
+
+
+CUT_OFF = """
+import os, sys
+from pathlib import Path
+import privote.ballots
+from privote import ledger, mechanisms
+from privote.cli import main
+
+votes, when = sys.argv.pop(1), sys.argv.pop(1)
+privote.ballots._BLOCK_CELLS = 8192
+kind, name = (mechanisms.BinaryVoting, "draw") if when == "charged" else (ledger.Ledger, "open")
+before = getattr(kind, name)
+
+def cut_off(*given, **more):
+    os.truncate(votes, 256)
+    return before(*given, **more)
+
+setattr(kind, name, cut_off)
+main()
+"""
+
+
+@pytest.mark.parametrize("when", ["checked", "charged"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "packed"])
+def test_a_file_that_is_cut_off_after_it_was_checked(
+    kind: str, when: str, tmp_path: Path, outcome: Outcome
+) -> None:
+    """A process that maps a file dies when the file becomes shorter, by SIGBUS."""
+    votes = np.random.default_rng(0).random((2048, 4, 8)) < 0.1
+    votes &= np.cumsum(votes, axis=2) <= 1
+    path = tmp_path / f"votes.{'npy' if kind == 'npy' else 'npz'}"
+    if kind == "packed":
+        votefiles.write_packed(path, votes)
+    elif kind == "npz":
+        np.savez(path, votes=votes)
+    else:
+        np.save(path, votes)
+    # Of ballots for plurality the form is checked, too, just before the charge.
+    name = "binary" if when == "charged" else "plurality"
+    asked = ["label", str(path), "--mechanism", name, "--sigma", "5", "--epsilon", "8"]
+    asked += ["--delta", "1e-5", "--queries", "all", "--guarantee", "allowance"]
+    asked += ["--ledger", str(tmp_path / "ledger.db"), "--output", str(tmp_path / "labels.npz")]
+    command = [sys.executable, "-c", CUT_OFF, str(path), when, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with closing(pv.Ledger.open(tmp_path / "ledger.db")) as ledger:
+        charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
+    wanted = (2, 0) if when == "checked" else (6, 1)
+    good = (done.returncode, len(charges)) == wanted and "changed while it was read" in done.stderr
+    if when == "charged" and good:  # what was drawn is safe
+        rest = [sys.executable, "-m", "privote", *asked, "--resume"]
+        again = subprocess.run(rest, capture_output=True, text=True, check=False)
+        drawn = pv.Release.load(tmp_path / "labels.npz") if not again.returncode else None
+        good = drawn is not None and 0 < drawn.answered < len(votes)
+    print(done.returncode, done.stderr[-500:])
+    outcome(f"{when}: votes that are cut off in .{kind}", 1, int(not good))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -432,3 +434,30 @@ def test_where_all_is_well_there_are_only_labels(
     assert json.loads(done.stdout)["expected_poor_from_row"] is None
     head = (tmp_path / "labels.csv").read_text().splitlines()[0]
     assert head == "query,label_0,label_1,label_2,label_3"
+
+
+GROWS = """
+import resource, sys
+from privote.cli import app
+for votes in sys.argv[1:]:
+    try:
+        app(["label", votes, "--mechanism", "binary", "--sigma", "12", "--epsilon", "8", "--delta",
+             "1e-5", "--queries", "all", "--output", votes + ".csv", "--json"])
+    except SystemExit as done:
+        assert not done.code, done.code
+    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a peak in kilobytes is Linux's")
+def test_memory_grows_by_the_labels_only(tmp_path: Path) -> None:
+    """The result is one byte a label; neither votes nor what is written of them add up."""
+    sizes, labels = (150_000, 600_000), 12
+    for queries in sizes:
+        np.save(tmp_path / f"{queries}.npy", np.zeros((queries, 10, labels), bool))
+    files = [str(tmp_path / f"{queries}.npy") for queries in sizes]
+    command = [sys.executable, "-W", "ignore", "-c", GROWS, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stderr.splitlines() if line.startswith("peak ")]
+    few, many = (1024 * int(peak) for _, peak in lines)
+    assert many - few < 3 * labels * (sizes[1] - sizes[0])

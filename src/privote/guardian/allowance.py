@@ -102,7 +102,7 @@ def release(
         allowance=plain(allowance.each),
     )
     labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0  # once, not in pieces
-    blocks = registered_blocks(ballots, places, voters)
+    blocks, departed = registered_blocks(ballots, places, voters), 0
     if pace is not None:
         pace.start(voters, int(allowance.each.min()), allowance.earlier)
         blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
@@ -122,13 +122,13 @@ def release(
             tally = allowance.answer(block.queries, partial(weigh, block))
             now = slice(start, start + block.queries)
             labels[now], start = mechanism.draw(tally, issuer.entropy), now.stop
+            departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
             if keep is not None:
                 keep(publish(labels[now], so_far=allowance.answered))
     labels = labels[:start]
     if pace is not None and not pace.through:
         if not start:
             raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-        departed = int((guess[:start] != labels).sum()) - int((labels == ABSTAIN).sum())
         allowance.note(start, departed, out=pace.out)
     return publish(labels, so_far=allowance.answered, sealed=allowance.spending())
 

@@ -19,6 +19,7 @@ from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES, VOTER, Release, check_protects
+from ..workers import keep_memory
 from . import allowance, data_dependent, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer, Pacer
@@ -161,6 +162,7 @@ class Guardian:
         wants it can make it durable before the next part is charged or drawn. ``pace`` says under
         an allowance how many queries to answer next; without one all are answered.
         """
+        keep_memory()
         ballots = Ballots.of(votes)
         self.budget.warn(ballots.voters)
         if bound != "exact" and self.guarantee != "data-dependent":

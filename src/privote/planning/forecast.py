@@ -244,16 +244,16 @@ def _check_released(released: npt.ArrayLike, labels: int) -> Labels:
         )
     if array.dtype.kind not in "biu" or array.min() < -1 or array.max() > 1:
         raise InputError("released", "must hold 1, 0 and -1 (held back) only")
-    return array.astype(np.int8)
+    return array.astype(np.int8, copy=False)
 
 
 def _check_baseline(baseline: Any, released: Labels) -> Bools:
     if baseline is None:
-        return np.zeros(released.shape, np.bool_)
+        return np.broadcast_to(np.False_, released.shape)
     array = np.asarray(baseline)
     if array.shape != released.shape:
         raise InputError(
             "baseline",
             f"must have the shape of what was released, {released.shape}, got {array.shape}",
         )
-    return array.astype(np.bool_)
+    return array.astype(np.bool_, copy=False)

@@ -31,6 +31,7 @@ UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
 OWNER_ONLY = "for the owner's eyes"
 #: The column of a labels' CSV that says so of rows expected to be poor; the first that is no label.
+_ROWS = 1 << 12  # of labels that are written at a time
 EXPECTED, POOR = ("expected", "expected of the row", "what to expect of the row"), "poor"
 NOTHING = "–"
 #: What the figures of merit are, for who meets them for the first time.
@@ -257,12 +258,13 @@ def write_label_csv(
     """
     heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else list(names)
     called = range(len(labels)) if queries is None else map(cell_of, queries)
-    marks: list[list[str]] = [[]] * len(labels)
+    starts = range(0, len(labels), _ROWS)  # as lists, all labels would take 20 times as much memory
+    rows = (row for start in starts for row in labels[start : start + _ROWS].tolist())
     if poor_from is not None:
         heads = [*heads, next(name for name in EXPECTED if name not in heads)]
-        marks = [[POOR if row >= poor_from else ""] for row in range(len(labels))]
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["query", *heads])
         writer = csv.writer(stream, lineterminator="\n")
-        rows = zip(called, labels.tolist(), marks, strict=True)
-        writer.writerows([query, *row, *mark] for query, row, mark in rows)
+        for place, (query, row) in enumerate(zip(called, rows, strict=True)):
+            mark = [] if poor_from is None else [POOR if place >= poor_from else ""]
+            writer.writerow([query, *row, *mark])

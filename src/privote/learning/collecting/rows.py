@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...arrayfiles import ArrayFile, NpyStream, check_file, check_tree, read_npy, why
+from ...arrayfiles import ArrayFile, check_file, check_tree, open_npy, stream_npy, why
 from ...datasets.records import RawTable
 from ...datasets.tables import columns_of
 from ...errors import InputError, missing_extra
@@ -270,21 +270,20 @@ def _array(place: str, digest: str) -> Any:
             raise InputError(
                 f"{name_of(place)} must have the array 'X', it has {', '.join(arrays.names)}"
             )
-        array: Any = arrays.read("X", mapped=True)
+        array: Any = arrays.open("X")
     elif suffix == ".zarr":
         array = open_array(place, "rows", "X")
+    elif is_url(place):
+        array = stream_npy(partial(open_binary, place, "rows"), name_of(place), place)
     else:
-        far = is_url(place)
-        array = None if far else read_npy(place)
-        if far or array.flags.c_contiguous:  # read, not mapped: pages that were seen would stay
-            array = NpyStream(partial(open_binary, place, "rows"), name_of(place), place)
+        array = open_npy(place)
     if not array.shape:
         raise InputError(f"{name_of(place)} must have rows, and is one number")
     return array
 
 
 def _array_part(part: _Stored) -> Any:
-    # A copy: a file that is only mapped would be read after it was looked at.
+    # A copy, which a model may write to.
     return np.array(_array(part.place, part.digest)[part.start : part.stop])
 
 
