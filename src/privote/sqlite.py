@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -109,9 +110,11 @@ class SQLiteFile:
         if not create and not self._path.exists():
             raise LedgerError(f"{self._form.name} {str(self._path)!r} does not exist")
         if str(self._path) != ":memory:":
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            at_once = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for ever
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | at_once, 0o600)
             self._opened = os.fstat(file)
             os.close(file)
+            self._check_in_place()
         self._connect(str(self._path), timeout=patience)
         connection, found = self._connection, self._check(create)
         # SQLite itself does not wait for others who switch to a write-ahead log, too.
@@ -135,6 +138,8 @@ class SQLiteFile:
                     connection.execute(f"PRAGMA user_version={self._form.number}")
 
     def _open_reader(self) -> None:
+        self._opened = os.stat(self._path)
+        self._check_in_place()
         try:
             self._connect(f"file:{quote(str(self._path.absolute()))}?mode=ro", uri=True)
             self._check(create=False)
@@ -196,16 +201,28 @@ class SQLiteFile:
             raise
 
     def _check_in_place(self) -> None:
-        """Raise unless the file at the path is still the one that was opened.
+        """Raise unless the file at the path is still the one that was opened, under one name.
 
-        What is written to one that was moved away or replaced is seen by nobody else, ever.
+        What is written to one that was moved away or replaced is seen by nobody else, ever. Nor is
+        what is written under another name, until a checkpoint: SQLite's log has the name it was
+        opened by.
         """
         if self._opened is None:
             return
-        try:
-            same = os.path.samestat(self._opened, os.stat(self._path))
-        except OSError:
-            same = False
+        names, same = 1, False
+        with suppress(OSError):
+            now = os.stat(self._path)
+            names, same = now.st_nlink, os.path.samestat(self._opened, now)
+        if not stat.S_ISREG(self._opened.st_mode):
+            raise LedgerError(
+                f"{self._form.name} {str(self._path)!r} must be a regular file, and is a pipe, a "
+                "device or a folder"
+            )
+        if names > 1:
+            raise LedgerError(
+                f"{self._form.name} {str(self._path)!r} has {names} names (hard links), and what "
+                "is written under one is missing under the other: remove the others, or copy it"
+            )
         if not same:
             raise LedgerError(
                 f"{self._form.name} {str(self._path)!r} was moved or replaced while it was open: "

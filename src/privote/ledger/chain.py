@@ -13,16 +13,19 @@ import hmac
 import json
 import os
 import secrets
+import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
-from ..errors import LedgerError
+from ..errors import LedgerError, PrivoteWarning
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 START = "0" * 64
 Head = tuple[int, str]  # number and digest of the last entry
 _SHORTEST = 16  # bytes of a key
-_LONGEST = 4096  # bytes of an anchor
+_LONGEST = 4096  # bytes of a key, or of an anchor
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # a named pipe in the place of a file would wait for ever
 
 
 def canonical(value: Any) -> str:
@@ -54,11 +57,19 @@ class Chain:
     def read(cls, path: Path) -> Chain:
         """Take the key from its file."""
         try:
-            key = bytes.fromhex(path.read_text().strip())
+            text, mode = _content(path)
+            key = bytes.fromhex(text.decode().strip())
         except (ValueError, OSError) as error:
             raise LedgerError(f"the ledger's key {path.name!r} cannot be read: {error}") from None
         if len(key) < _SHORTEST:
             raise LedgerError(f"the ledger's key {path.name!r} is too short: restore it")
+        if os.name == "posix" and mode & 0o077:
+            warnings.warn(
+                f"the ledger's key {path.name!r} is open to others (mode {mode & 0o777:o}), who "
+                "could edit the ledger unnoticed: chmod 600 it",
+                PrivoteWarning,
+                stacklevel=1,
+            )
         return cls(key)
 
     @classmethod
@@ -93,12 +104,21 @@ def _durable(path: Path, content: bytes) -> Path:
     writer left is overwritten by the next.
     """
     draft = path.with_name(path.name + ".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | _AT_ONCE
     with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     return draft
+
+
+def _content(path: Path) -> tuple[bytes, int]:
+    """Return what a small file holds, and its mode; refuse what is no file, without waiting."""
+    with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
+        mode = os.fstat(stream.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError("it must be a regular file, and is a pipe, a device or a folder")
+        return stream.read(_LONGEST), mode
 
 
 class Anchor:
@@ -157,7 +177,7 @@ def _record(path: Path) -> dict[str, Any] | None:
     try:
         if not path.exists():
             return None
-        record = json.loads(path.read_bytes()[:_LONGEST])
+        record = json.loads(_content(path)[0])
         if not isinstance(record, dict):
             raise ValueError("it holds no record")
     except (ValueError, OSError, RecursionError) as error:

@@ -1,0 +1,210 @@
+"""Whoever operates a ledger: odd files in its place, a server turned against it, its backups."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.attacks.conftest import Outcome
+
+import privote as pv
+
+VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def label(ledger: Any, dataset: str = "d") -> pv.Release:
+    mechanism = pv.BinaryVoting(sigma=5.0)
+    kind: dict[str, Any] = {"guarantee": "worst-case", "queries": 1, "dataset": dataset}
+    return pv.label(VOTES, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, **kind)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+# -- files in the place of a ledger's --------------------------------------------------------------
+
+FLEETING = [
+    ":memory:",
+    "file::memory:",
+    "file:ledger.db?mode=memory",
+    "FILE:ledger.db?cache=shared&mode=memory",
+    "ledger.db?mode=memory",
+    "./:memory:",
+]
+
+
+def test_a_ledger_that_is_not_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    """Each call would have a fresh budget, though a ledger was named."""
+    monkeypatch.chdir(tmp_path)
+    through = 0
+    for name in FLEETING:
+        with suppress(pv.InputError):
+            label(name)
+            through += 1
+    assert os.listdir(tmp_path) == []
+    outcome("a ledger in memory", len(FLEETING), through)
+
+
+def test_a_process_that_goes_elsewhere_writes_to_the_same_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    ledger = pv.Ledger.open("ledger.db")
+    label(ledger)
+    monkeypatch.chdir(tmp_path / "there")
+    label(ledger)
+    ledger.close()
+    assert os.listdir(tmp_path / "there") == []
+    assert pv.Ledger.open(tmp_path / "here" / "ledger.db", readonly=True).verify().entries == 3
+
+
+def _label_or_say(path: str, readonly: bool, said: Any) -> None:
+    try:
+        if readonly:
+            pv.Ledger.open(path, readonly=True).close()
+        else:
+            label(path)
+        said.put("through")
+    except pv.LedgerError as error:
+        said.put(str(error))
+
+
+ODD = [
+    *(
+        (end, kind, look)
+        for end in ("", ".head", ".key")
+        for kind in ("pipe", "device")
+        for look in (False, True)
+    ),
+    (".head.new", "pipe", False),
+]
+
+
+@pytest.mark.parametrize(("end", "kind", "readonly"), ODD)
+def test_a_pipe_or_a_device_in_the_place_of_a_file(
+    path: Path, end: str, kind: str, readonly: bool, outcome: Outcome
+) -> None:
+    """It waited for ever, or read a device without end."""
+    label(path)
+    place = path.with_name(path.name + end)
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    said = SPAWN.Queue()
+    process = SPAWN.Process(target=_label_or_say, args=(str(path), readonly, said))
+    process.start()
+    process.join(20)
+    hung = process.is_alive()
+    process.kill()
+    process.join()
+    outcome(f"a {kind} as {end or 'database'}", 1, int(hung or said.get(timeout=5) == "through"))
+
+
+def test_a_database_with_two_names(path: Path, outcome: Outcome) -> None:
+    """SQLite's log has the name it was opened by: a charge under one is missing under the other."""
+    label(path)
+    other = path.with_name("other.db")
+    os.link(path, other)
+    for end in (".key", ".head"):
+        other.with_name(other.name + end).write_bytes(path.with_name(path.name + end).read_bytes())
+        other.with_name(other.name + end).chmod(0o600)
+    through = 0
+    for name in (path, other):
+        for readonly in (False, True):
+            with suppress(pv.LedgerError):
+                pv.Ledger.open(name, readonly=readonly).close()
+                through += 1
+    outcome("a database with two names", 4, through)
+    other.unlink()
+    label(path)
+
+
+def test_another_name_while_it_is_open(path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    label(ledger)
+    os.link(path, path.with_name("other.db"))
+    with pytest.raises(pv.LedgerError, match="hard links"):
+        label(ledger)
+
+
+def test_a_key_that_others_can_read_is_said(path: Path) -> None:
+    label(path)
+    key = path.with_name(path.name + ".key")
+    for mode in (0o640, 0o604, 0o602):
+        key.chmod(mode)
+        with pytest.warns(pv.errors.PrivoteWarning, match="chmod 600"):
+            pv.Ledger.open(path).close()
+
+
+# -- a PostgreSQL server that was turned against its ledger ----------------------------------------
+
+_STAY = "CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE ON entries FOR EACH ROW "
+TURNED = {
+    "unlogged entries": ["DROP TABLE sealed", "ALTER TABLE entries SET UNLOGGED"],
+    "unlogged sealed": ["ALTER TABLE sealed SET UNLOGGED"],
+    "unlogged meta": ["ALTER TABLE meta SET UNLOGGED"],
+    "a trigger with a condition": [
+        "DROP TRIGGER entries_stay ON entries",
+        _STAY + "WHEN (false) EXECUTE FUNCTION stay()",
+    ],
+    "a trigger of one column": [
+        "DROP TRIGGER entries_stay ON entries",
+        _STAY.replace("UPDATE", "UPDATE OF at") + "EXECUTE FUNCTION stay()",
+    ],
+    "no trigger": ["ALTER TABLE entries DISABLE TRIGGER entries_remain"],
+    "no internal triggers": ["ALTER TABLE sealed DISABLE TRIGGER ALL"],
+    "no primary key": ["ALTER TABLE entries DROP CONSTRAINT entries_pkey CASCADE"],
+    "no primary key of what is sealed": ["ALTER TABLE sealed DROP CONSTRAINT sealed_pkey"],
+    "no foreign key": ["ALTER TABLE sealed DROP CONSTRAINT sealed_number_fkey"],
+    "a foreign key that holds for new rows": [
+        "ALTER TABLE sealed DROP CONSTRAINT sealed_number_fkey",
+        "ALTER TABLE sealed ADD FOREIGN KEY (number) REFERENCES entries (number) NOT VALID",
+    ],
+    "no check": ["ALTER TABLE entries DROP CONSTRAINT entries_number_check"],
+    "sessions of this database": ["ALTER DATABASE {name} SET session_replication_role = replica"],
+    "sessions of another role": [
+        "ALTER ROLE clerk_{name} IN DATABASE {name} SET session_replication_role = replica"
+    ],
+}
+
+
+@pytest.mark.parametrize("turn", TURNED)
+def test_a_server_that_was_turned(
+    database: str, tmp_path: Path, turn: str, outcome: Outcome
+) -> None:
+    import psycopg
+
+    place, name = tmp_path / "site", database.rpartition("/")[2]
+    ledger = pv.Ledger.open(database, beside=place)
+    label(ledger)
+    assert ledger.verify().problems == ()
+    ledger.close()
+    statements = [text.format(name=name) for text in TURNED[turn]]
+    with psycopg.connect(database, autocommit=True) as connection:
+        if "clerk" in statements[0]:
+            connection.execute(f"CREATE ROLE clerk_{name}")
+        for statement in statements:
+            connection.execute(statement)
+    if "DROP TABLE" in statements[0]:  # what is referred to cannot be unlogged alone
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(
+                "CREATE UNLOGGED TABLE sealed (number BIGINT PRIMARY KEY REFERENCES entries "
+                "(number), body TEXT NOT NULL)"
+            )
+    found = pv.Ledger.open(database, beside=place, readonly=True).verify()
+    outcome(f"PostgreSQL with {turn}", 1, int(found.ok))
+    assert all("is gone" in text or "does not belong" in text for text in found.problems)
