@@ -13,13 +13,14 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ._version import check_written
 from .errors import LedgerError
 
 
@@ -37,6 +38,8 @@ class Format:
         The statement that makes each table, by name.
     triggers
         The same for triggers.
+    writer
+        The query that says which version of privote wrote to such a file last.
     earlier
         What to say of a file of an earlier format.
     """
@@ -45,17 +48,22 @@ class Format:
     number: int
     tables: Mapping[str, str]
     triggers: Mapping[str, str] = field(default_factory=dict)
+    writer: str = ""
     earlier: str
 
-    def check(self, found: int) -> None:
-        """Refuse a file with another number than this version writes; 0 is none yet."""
-        if found > self.number:
-            raise LedgerError(
-                f"the {self.name} has format {found}, this privote knows {self.number}: use a "
-                "newer privote"
-            )
-        if 0 < found < self.number:
-            raise LedgerError(f"the {self.name} is of an earlier format, {self.earlier}")
+    def check(self, found: int, ask: Callable[[str], Any]) -> None:
+        """Refuse a file with another number than this version writes; 0 is none yet.
+
+        ``ask`` runs a query on it and returns the first row, or None.
+        """
+        if found not in (0, self.number):
+            try:
+                version = (ask(self.writer) or [None])[0]
+            except Exception:  # its tables are of another format, too
+                version = None
+            hint = "use a newer privote" if found > self.number else self.earlier
+            facts = {"format": found, "version": version}
+            check_written(f"the {self.name}", facts, self.number, LedgerError, hint)
 
 
 class SQLiteFile:
@@ -171,7 +179,7 @@ class SQLiteFile:
             raise LedgerError(f"{name} {path!r} does not exist: the file is empty")
         if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
             raise LedgerError(f"{path!r} is a database, but not a {name}")
-        self._form.check(found)
+        self._form.check(found, lambda query: run(query).fetchone())
         return found
 
     def close(self) -> None:

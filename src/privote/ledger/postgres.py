@@ -11,12 +11,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
 from .chain import START, Head
-from .store import FORMAT, LostError, Row, SQLiteStore, UnsettledError, row_of
+from .store import FORMAT, LostError, Row, UnsettledError, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -100,6 +99,10 @@ _LINE = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5}
 _LINE |= {"keepalives_count": 3, "tcp_user_timeout": 30_000}
 _SERVERS_LINE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; " + (
     "SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
+)
+_WRITER = (
+    "SELECT body::json->>'version' FROM entries WHERE body::json->>'version' IS NOT NULL "
+    "ORDER BY number DESC LIMIT 1"
 )
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
@@ -263,7 +266,7 @@ class PostgresStore:
                 raise LedgerError("the database holds no ledger")
             self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
         found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-        FORMAT.check(found)
+        FORMAT.check(found, lambda _: self._run(_WRITER).fetchone())
         return found
 
     # -- the contract ------------------------------------------------------------------------------
@@ -367,14 +370,6 @@ class PostgresStore:
             return list(run(statement, *values).fetchall())
         except self._error as error:
             raise self._failed("read", error) from None
-
-    def backup(self, path: Path) -> None:
-        """Write the entries to a SQLite file, consistent while the ledger is in use."""
-        copied = SQLiteStore(path)
-        with copied.transaction():
-            for row in self.rows():
-                copied.append(row)
-        copied.close()
 
     def close(self) -> None:
         """Let go of the database."""
