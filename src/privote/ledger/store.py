@@ -171,7 +171,8 @@ class SQLiteStore(SQLiteFile):
 
     def packed(self) -> bytes:
         """Return a copy in memory as the bytes of its file."""
-        return self._connection.serialize()
+        content: bytes = self._connection.serialize()
+        return content
 
     @classmethod
     def unpacked(cls, data: bytes) -> SQLiteStore:
