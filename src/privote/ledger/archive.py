@@ -90,14 +90,14 @@ class Archive:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Archive:
         """Read what :func:`write` wrote. Nothing in it is run or unpacked."""
-        file = check_file(path, "archive")
+        file = check_file(path, "backup")
         try:
             members = _members(file)
         except InputError:
             raise
         except Exception as error:  # whatever a damaged or hostile file leads to
-            why = f"{str(path)!r} is no backup of a ledger: {error!s:.200}"
-            raise InputError("archive", why) from None
+            why = f"{str(path)!r} was not written by `privote ledger backup`: {error!s:.200}"
+            raise InputError("backup", why) from None
         own_key, chain = _KEY in members, Chain.from_environment()
         if own_key:
             inside = Chain.parse(members[_KEY], _KEY)
@@ -195,7 +195,7 @@ def _members(path: Path) -> dict[str, bytes]:
                 raise ValueError(f"{name!r} is not stored as it is, or larger than it can be")
             return file.read(info)
 
-        check_written(f"archive {path.name!r}", dict(json.loads(content(_MANIFEST))), _FORMAT)
+        check_written(f"backup {path.name!r}", dict(json.loads(content(_MANIFEST))), _FORMAT)
         whole = [_ENTRIES, _ANCHOR, _KEY, _MANIFEST]
         if names not in (sorted(whole), sorted({*whole} - {_KEY})):
             raise ValueError(f"it holds other files than a backup does: {names!r:.100}")
