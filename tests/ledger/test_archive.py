@@ -259,3 +259,25 @@ def test_an_anchor_of_another_format_says_so(path: Path) -> None:
     head.write_text(json.dumps({**json.loads(head.read_text()), "format": 5, "version": "9.1"}))
     with pytest.raises(pv.LedgerError, match=r"has format 5, written by privote 9\.1; this is"):
         pv.Ledger.open(path)
+
+
+def test_a_restore_that_was_killed_still_knows_what_it_put_back(path: Path, backup: Path) -> None:
+    """Its anchor is there without entries: an older backup, or a fork, is refused as before."""
+    ledger = pv.Ledger.open(path)
+    label(ledger)
+    ledger.backup(later := path.with_name("later.backup"))
+    ledger.close()
+    lose(path)
+    pv.Ledger.restore(later, path)
+    fork = path.with_name("fork.db")
+    pv.Ledger.restore(backup, fork)
+    label(fork)
+    other = pv.Ledger.open(fork)
+    other.backup(forked := path.with_name("forked.backup"))
+    other.close()
+    lose(path, "")  # as if it had been killed just before
+    for file in (backup, forked):
+        with pytest.raises(pv.LedgerError):
+            pv.Ledger.restore(file, path)
+        assert not path.exists()
+    assert pv.Ledger.restore(later, path).entries == 4

@@ -27,7 +27,7 @@ from .chain import KEY_VARIABLE, START, Anchor, Chain, record_of
 from .location import Location
 from .postgres import PostgresStore
 from .store import Row, SQLiteStore
-from .verification import holds, verify
+from .verification import verify
 
 _FORMAT = 1
 _MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
@@ -67,6 +67,7 @@ def write(path: Path, rows: Sequence[Row], chain: Chain) -> bool:
     except FileExistsError:
         raise InputError(f"backup {str(path)!r} exists already") from None
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise LedgerError(f"backup {str(path)!r} cannot be written: {error}") from None
     return own_key
 
@@ -130,7 +131,7 @@ class Archive:
             with closing(PostgresStore(place.address)) as store, store.transaction():
                 if store.head() != (0, START):
                     raise LedgerError(f"{place.shown!r} holds entries: nothing is replaced")
-                self._put_beside(place, rows[-1])
+                self._put_beside(place, rows)
                 for row in rows:
                     store.append(row)
             return
@@ -141,38 +142,37 @@ class Archive:
             stream.write(copy.packed())
             stream.flush()
             os.fsync(stream.fileno())
-            self._put_beside(place, rows[-1])
+            self._put_beside(place, rows)
             os.replace(draft, place.file)
             folder = os.open(place.file.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
 
-    def _put_beside(self, place: Location, last: Row) -> None:
+    def _put_beside(self, place: Location, rows: Sequence[Row]) -> None:
+        """Put key and anchor; until the entries are there, these say that a ledger is missing."""
         if self.own_key and not place.key.exists():
             self.chain.keep(place.key)
-        Anchor(place.head, self.chain).write((last.number, last.digest), restoring=True)
+        *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
+        Anchor(place.head, self.chain).write(last, added, restoring=True)
 
     def _check_place(self, place: Location) -> None:
         """Refuse a place where anything would be replaced, or that knows of later charges."""
         if place.key.exists() and Chain.read(place.key).text != self.chain.text:
             raise LedgerError(f"{place.key.name!r} is the key of another ledger: move it away")
         anchor = Anchor(place.head, self.chain)
-        known, again = anchor.read(), anchor.restoring  # by a restore that was killed
-        if known:
-            # That one had announced an entry of its own.
-            newest, last = max(known)[0] - again, self.rows[-1].number if self.rows else 0
-            if newest > last:
-                raise LedgerError(
-                    f"the anchor {place.head.name!r} knows of entry {newest}, and the archive ends "
-                    f"at entry {last}: charges would be forgotten. Restore a later backup; if "
-                    "there is none, consider the budget of every data set used up"
-                )
-            with closing(SQLiteStore.of(self.rows)) as copy:
-                if not again and not holds(copy, known[0]):
-                    raise LedgerError(
-                        f"the anchor {place.head.name!r} knows of entry {known[0][0]}, and the "
-                        "archive has another in its place: it is of another ledger"
-                    )
+        known = anchor.read()[: 1 if anchor.restoring else 2]  # killed, it had announced its own
+        heads = [(0, START), *((row.number, row.digest) for row in self.rows)]
+        if known and max(known)[0] > heads[-1][0]:
+            raise LedgerError(
+                f"the anchor {place.head.name!r} knows of entry {max(known)[0]}, and the archive "
+                f"ends at entry {heads[-1][0]}: charges would be forgotten. Restore a later "
+                "backup; if there is none, consider the budget of every data set used up"
+            )
+        if known and known[0] not in heads:
+            raise LedgerError(
+                f"the anchor {place.head.name!r} knows of entry {known[0][0]}, and the archive has "
+                "another in its place: it is of another ledger"
+            )
         if place.address is None:
             for end in ("", "-wal", "-shm", "-journal"):
                 file = place.file.with_name(place.file.name + end)

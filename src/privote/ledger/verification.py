@@ -36,7 +36,7 @@ def misplaced(store: Store, anchor: Anchor, head: Head) -> str | None:
     known = anchor.read()
     if not known:
         return anchor.missing
-    if head in known or (store.shared and holds(store, known[0])):
+    if head in known or (store.shared and _holds(store, known[0])):
         return None
     return anchor.rolled_back(head, known)
 
@@ -51,15 +51,14 @@ def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | Non
     if not first:
         return anchor.missing
     head = store.head()
-    if not holds(store, first[0]):
+    if not _holds(store, first[0]):
         return anchor.rolled_back(head, first)
     if head in first or store.shared or any(later[0] >= head[0] for later in anchor.read()):
         return None
     return anchor.rolled_back(head, first)
 
 
-def holds(store: Store, head: Head) -> bool:
-    """Return whether the entries had this head once."""
+def _holds(store: Store, head: Head) -> bool:
     number = head[0]
     return number == 0 or [(row.number, row.digest) for row in store.rows(number - 1, number)] == [
         head
