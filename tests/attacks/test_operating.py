@@ -49,7 +49,7 @@ FLEETING = [
 def test_a_ledger_that_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
-    """Each call would have a fresh budget, though a ledger was named."""
+    """It released labels, and forgot the charge, though a ledger was named."""
     monkeypatch.chdir(tmp_path)
     through = 0
     for name in FLEETING:
