@@ -29,6 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ._version import written
 from .errors import ChargedError, ChargedInterruptError, InputError
 from .release import Release
 
@@ -303,7 +304,7 @@ class Promise(Protocol):
 
 def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
     """Write a guarantee in plain words, and the same for machines beside it, as ``.json``."""
-    facts = json.dumps(promise.facts(), indent=2, default=str)
+    facts = json.dumps({**written(1), **promise.facts()}, indent=2, default=str)
     for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
         with complete(file, force=force) as part:
             part.write_text(text + "\n", encoding="utf-8")

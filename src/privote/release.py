@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._version import __version__
+from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
 from .errors import InputError
@@ -308,9 +308,7 @@ class Release:
         query_names: Sequence[str] | None = None,
     ) -> Release:
         """Return the release that :meth:`facts` is about."""
-        if facts.get("format") != FORMAT:
-            found = facts.get("format")
-            raise ValueError(f"its format is {found}, and this privote reads {FORMAT}")
+        check_written("it", facts, FORMAT)
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         own["reasons"] = tuple(map(str, own["reasons"]))
         if own["forecast"] is not None:

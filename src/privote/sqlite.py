@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ._version import check_written
 from .errors import LedgerError
 
 
@@ -36,6 +38,8 @@ class Format:
         The statement that makes each table, by name.
     triggers
         The same for triggers.
+    writer
+        The query that says which version of privote wrote to such a file last.
     earlier
         What to say of a file of an earlier format.
     """
@@ -44,17 +48,22 @@ class Format:
     number: int
     tables: Mapping[str, str]
     triggers: Mapping[str, str] = field(default_factory=dict)
+    writer: str = ""
     earlier: str
 
-    def check(self, found: int) -> None:
-        """Refuse a file with another number than this version writes; 0 is none yet."""
-        if found > self.number:
-            raise LedgerError(
-                f"the {self.name} has format {found}, this privote knows {self.number}: use a "
-                "newer privote"
-            )
-        if 0 < found < self.number:
-            raise LedgerError(f"the {self.name} is of an earlier format, {self.earlier}")
+    def check(self, found: int, ask: Callable[[str], Any]) -> None:
+        """Refuse a file with another number than this version writes; 0 is none yet.
+
+        ``ask`` runs a query on it and returns the first row, or None.
+        """
+        if found not in (0, self.number):
+            try:
+                version = (ask(self.writer) or [None])[0]
+            except Exception:  # its tables are of another format, too
+                version = None
+            hint = "use a newer privote" if found > self.number else self.earlier
+            facts = {"format": found, "version": version}
+            check_written(f"the {self.name}", facts, self.number, LedgerError, hint)
 
 
 class SQLiteFile:
@@ -109,9 +118,11 @@ class SQLiteFile:
         if not create and not self._path.exists():
             raise LedgerError(f"{self._form.name} {str(self._path)!r} does not exist")
         if str(self._path) != ":memory:":
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            at_once = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for ever
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | at_once, 0o600)
             self._opened = os.fstat(file)
             os.close(file)
+            self._check_in_place()
         self._connect(str(self._path), timeout=patience)
         connection, found = self._connection, self._check(create)
         # SQLite itself does not wait for others who switch to a write-ahead log, too.
@@ -135,6 +146,8 @@ class SQLiteFile:
                     connection.execute(f"PRAGMA user_version={self._form.number}")
 
     def _open_reader(self) -> None:
+        self._opened = os.stat(self._path)
+        self._check_in_place()
         try:
             self._connect(f"file:{quote(str(self._path.absolute()))}?mode=ro", uri=True)
             self._check(create=False)
@@ -166,7 +179,7 @@ class SQLiteFile:
             raise LedgerError(f"{name} {path!r} does not exist: the file is empty")
         if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
             raise LedgerError(f"{path!r} is a database, but not a {name}")
-        self._form.check(found)
+        self._form.check(found, lambda query: run(query).fetchone())
         return found
 
     def close(self) -> None:
@@ -196,16 +209,28 @@ class SQLiteFile:
             raise
 
     def _check_in_place(self) -> None:
-        """Raise unless the file at the path is still the one that was opened.
+        """Raise unless the file at the path is still the one that was opened, under one name.
 
-        What is written to one that was moved away or replaced is seen by nobody else, ever.
+        What is written to one that was moved away or replaced is seen by nobody else, ever. Nor is
+        what is written under another name, until a checkpoint: SQLite's log has the name it was
+        opened by.
         """
         if self._opened is None:
             return
-        try:
-            same = os.path.samestat(self._opened, os.stat(self._path))
-        except OSError:
-            same = False
+        names, same = 1, False
+        with suppress(OSError):
+            now = os.stat(self._path)
+            names, same = now.st_nlink, os.path.samestat(self._opened, now)
+        if not stat.S_ISREG(self._opened.st_mode):
+            raise LedgerError(
+                f"{self._form.name} {str(self._path)!r} must be a regular file, and is a pipe, a "
+                "device or a folder"
+            )
+        if names > 1:
+            raise LedgerError(
+                f"{self._form.name} {str(self._path)!r} has {names} names (hard links), and what "
+                "is written under one is missing under the other: remove the others, or copy it"
+            )
         if not same:
             raise LedgerError(
                 f"{self._form.name} {str(self._path)!r} was moved or replaced while it was open: "

@@ -6,6 +6,7 @@ and arrays in Fortran order. :mod:`privote.votesheets` reads CSV files and data 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ._version import check_written, written
 from .arrayfiles import ArrayFile, open_npy
 from .ballots import (
     Ballots,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from .streamed import LazyCube
 
 _FILE = "votes file"
+_FORMAT = 1  # of packed bits
 
 
 def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballots:
@@ -111,7 +114,7 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
         raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
     bits, shape = np.packbits(ballots.to_array()), np.array(ballots.shape)
     try:
-        np.savez(_place(path), votes=bits, shape=shape)
+        np.savez(_place(path), votes=bits, shape=shape, written=json.dumps(written(_FORMAT)))
     except OSError as error:
         raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
 
@@ -151,6 +154,8 @@ def _read_npz(file: Path, threshold: Threshold) -> Ballots:
 def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
     if "votes" not in arrays:
         raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
+    if "written" in arrays:  # by privote
+        check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
     return arrays.open("votes")
 
 

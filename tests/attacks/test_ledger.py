@@ -386,7 +386,7 @@ def test_a_ledger_of_the_format_before(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version=1")
     for readonly in (False, True):
-        with pytest.raises(pv.LedgerError, match="of an earlier format"):
+        with pytest.raises(pv.LedgerError, match="has format 1, written by privote"):
             pv.Ledger.open(path, readonly=readonly)
 
 
@@ -396,7 +396,8 @@ def test_a_file_in_the_place_of_an_open_one(path: Path, opened: str, outcome: Ou
     rich = pv.Budget(epsilon=8.0, delta=1e-5)
     first = pv.Ledger.open(path)
     first.set_budget(rich, dataset="default")
-    first.backup(path.with_name("copy.db"))
+    with sqlite3.connect(path) as here, sqlite3.connect(path.with_name("copy.db")) as there:
+        here.backup(there)
     os.replace(path.with_name("copy.db"), path)
     for end in ("-wal", "-shm"):
         path.with_name(path.name + end).unlink()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,34 @@ def test_export_and_backup_write_new_files_only(run: Run, ledger: Path, tmp_path
     assert json.loads((tmp_path / "view.json").read_text()) == view
     copy = tmp_path / "copy.db"
     assert copy.stat().st_mode & 0o077 == 0  # it holds sealed parts
-    with sqlite3.connect(copy) as connection:
-        assert connection.execute("SELECT count(*) FROM entries").fetchone() == (3,)
+    with zipfile.ZipFile(copy) as archive:
+        assert "ledger.db.key" in archive.namelist()
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_backup_and_restore_on_the_command_line(
+    run: Run, ledger: Path, votes_file: Path, tmp_path: Path
+) -> None:
+    told = run("ledger", "backup", ledger, "--output", "safe")
+    assert told.exit_code == 0
+    assert "keep this file secret" in told.stdout
+    more = (*LABEL, *EVERY, "--output", "more.csv", "--ledger", ledger)
+    assert run("label", votes_file, *more).exit_code == 0
+    assert run("ledger", "restore", "safe", ledger).exit_code == 4
+    ledger.unlink()
+    assert run("ledger", "restore", "safe", ledger).exit_code == 4
+    assert not ledger.exists()
+    (tmp_path / "fresh").mkdir()
+    done = run("ledger", "restore", "safe", "fresh/ledger.db", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["entries"] == 4
+    again = (*LABEL, *EVERY, "--output", "again.csv", "--ledger", "fresh/ledger.db")
+    assert run("label", votes_file, *again).exit_code == 0
+    shown = run("ledger", "show", "fresh/ledger.db")
+    assert "Charges made after that backup are not in this ledger" in shown.stdout
+    facts = json.loads(run("ledger", "show", "fresh/ledger.db", "--json").stdout)
+    assert [each["entry"] for each in facts["restored"]] == [4]
+    assert run("ledger", "restore", "nothing", "else.db").exit_code == 2
 
 
 @pytest.mark.parametrize("verb", ["export", "backup"])

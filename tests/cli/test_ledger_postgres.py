@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -41,15 +40,15 @@ def test_every_verb_takes_an_address(
         written = run("ledger", verb, address, *beside, "--output", name, "--json")
         assert written.exit_code == 0, written.stderr
         assert json.loads(written.stdout)["entries"] == 4
-    with sqlite3.connect(tmp_path / "copy.db") as copied:
-        assert copied.execute("SELECT count(*) FROM entries").fetchone() == (4,)
     said += shown.stdout + checked.stdout + (tmp_path / "view.json").read_text()
     assert SECRET not in said
     assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0
-    # The copy opens with the same key and anchor, as a file.
-    for end in (".key", ".head"):
-        (tmp_path / f"site{end}").rename(tmp_path / f"copy.db{end}")
-    assert run("ledger", "verify", "copy.db").exit_code == 0
+    refused = run("ledger", "restore", "copy.db", address, "--beside", "else")
+    assert refused.exit_code == 4
+    assert SECRET not in refused.stderr
+    # It may go on as a file.
+    assert run("ledger", "restore", "copy.db", "file.db").exit_code == 0
+    assert run("ledger", "verify", "file.db").exit_code == 0
 
 
 def test_bad_input_leaves_the_database_as_it_was(

@@ -448,7 +448,7 @@ def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> No
     program, *options = server["command"]
     assert program == "postgres"
     assert options[::2] == ["-c"] * (len(options) // 2)
-    page = (REPOSITORY / "docs" / "ledger.md").read_text()
+    page = (REPOSITORY / "docs" / "operate.md").read_text()
     asked = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
     assert len(asked) == 3
     assert dict(option.split("=") for option in options[1::2]) == asked

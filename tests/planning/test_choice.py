@@ -123,7 +123,7 @@ def test_what_is_to_be_expected_is_saved_and_said(tmp_path: Path) -> None:
     for text in (release.summary(), release.statement()):
         assert "every voter wants is missed with probability" in text
     facts = {**release.facts(), "format": 1}
-    with pytest.raises(ValueError, match="its format is 1"):
+    with pytest.raises(ValueError, match="has format 1"):
         pv.Release.of_facts(release.labels, facts)
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from .._version import __version__
 from ..errors import InputError, PeerError, PrivoteError
 from ..sqlite import Format, SQLiteFile
 from .messages import IntArray
@@ -33,7 +34,8 @@ def _form(name: str, tables: Mapping[str, str]) -> Format:
         name=name,
         number=3,
         tables={"facts": facts, **tables},
-        earlier="which this privote does not go on with: keep it as a record",
+        writer="SELECT value FROM facts WHERE name = 'version'",
+        earlier="keep it as a record",
     )
 
 
@@ -78,6 +80,7 @@ class _Journal:
                 self._run("INSERT OR IGNORE INTO facts VALUES (?, ?)", name, value)
             self.identity = str(known.get("identity") or secrets.token_hex(8))
             self._run("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", self.identity)
+            self._run("INSERT OR REPLACE INTO facts VALUES ('version', ?)", __version__)
 
     def _row(self, statement: str, *values: Any) -> Any:
         """Return the one row of a statement; None if there is none."""

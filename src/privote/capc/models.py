@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
+from .._version import check_written, written
 from ..arrayfiles import ArrayFile
 from ..drafts import complete
 from ..errors import InputError
@@ -19,6 +21,7 @@ from ..errors import InputError
 Floats = npt.NDArray[np.float64]
 Layer = tuple[Floats, Floats]
 
+_FORMAT = 1  # of a saved model
 _SURE = 1e6  # the score of a label that a model answers with a constant
 _MOST = 1 << 28  # numbers of a model: a file may claim to unpack to anything
 
@@ -104,6 +107,7 @@ class SiteModel:
         if not target.parent.is_dir():
             raise InputError(f"path {str(path)!r}: there is no folder {str(target.parent)!r}")
         arrays: dict[str, Any] = {"labels": np.array(self.labels), "thresholds": self.thresholds}
+        arrays["written"] = json.dumps(written(_FORMAT))
         for index, (weights, bias) in enumerate(self.layers):
             arrays[f"weights{index}"], arrays[f"bias{index}"] = weights, bias
         with complete(target, force=True, owner_only=True) as part, part.open("wb") as file:
@@ -114,11 +118,13 @@ class SiteModel:
         """Read a model that :meth:`save` wrote; nothing in the file is run."""
         try:
             file = ArrayFile(path)
+            if "written" in file:  # models of others, and those before this, do not say
+                check_written("it", json.loads(str(file["written"])), _FORMAT)
             layers = 1 + ("weights1" in file)
             wanted = {"labels", "thresholds"} | {
                 f"{kind}{index}" for kind in ("weights", "bias") for index in range(layers)
             }
-            if set(file.names) != wanted:
+            if {*file.names} - {"written"} != wanted:
                 raise InputError(f"it must hold {sorted(wanted)}, got {sorted(file.names)!r:.80}")
             arrays = {name: file[name] for name in wanted}
         except InputError as error:

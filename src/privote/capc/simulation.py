@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._version import written
 from ..arrayfiles import ArrayFile
 from ..datasets.scenes import load_scenes
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
@@ -93,7 +94,7 @@ def simulate(
     facts = run(folder, terms, scenes, seed, telling)
     labels = ArrayFile(folder / "answers" / "labels.npz")["labels"]
     facts = {**facts, "figures": scenes.figures(labels)}
-    summary = json.dumps(facts, indent=2, allow_nan=False)
+    summary = json.dumps({**written(1), **facts}, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
     return facts
 

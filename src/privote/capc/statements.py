@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._version import written
 from ..accounting.renyi import rounded_up
 from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
@@ -207,5 +209,10 @@ class _Stated:
 def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
     """Write ``labels.npz``, ``statement.txt`` and the same as ``statement.json``."""
     with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
-        np.savez_compressed(stream, labels=answers.labels, label_names=np.array(terms.labels))
+        np.savez_compressed(
+            stream,
+            labels=answers.labels,
+            label_names=np.array(terms.labels),
+            written=json.dumps(written(1)),
+        )
     write_statement(_Stated(facts), folder / "statement.txt")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privote._version import written
 from privote.errors import LedgerError
 
 from . import options
@@ -80,15 +81,16 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
 
     with _opened(path, beside) as (ledger, name):
         entries, budgets = ledger.published(), ledger.standing()
+        restored = ledger.restored
     if json:
-        print_json({"entries": entries, "budgets": budgets})
+        print_json({"entries": entries, "budgets": budgets, "restored": restored})
         return
     rows = [
         {
             "entry": entry["number"],
             "at": entry["at"][:19].replace("T", " "),  # which a narrow column breaks in two
             "kind": entry["kind"],
-            "data set": entry["dataset"],
+            "data set": entry["dataset"] or "",
             "for": entry.get("consumer") or "",
             "guarantee": entry.get("guarantee", ""),
             "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
@@ -99,6 +101,11 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     ]
     print_table(rows, title=f"{name}: {len(entries)} entries")
     print_table(budgets, title="Budgets")
+    for each in restored:
+        say(
+            f"Entry {each['entry']}: restored {each['at'][:19]} UTC from the backup of "
+            f"{each['backup'][:19]}. Charges made after that backup are not in this ledger."
+        )
 
 
 def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
@@ -159,8 +166,10 @@ def export(
     with _claimed(path, beside, output, force=force) as (ledger, draft):
         found = ledger.verify()
         payload = {
+            **written(1),
             "entries": ledger.published(),
             "budgets": ledger.standing(),
+            "restored": ledger.restored,
             "verified": found.ok,
             "head": found.head,
         }
@@ -177,14 +186,45 @@ def backup(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Write a consistent copy while the ledger is in use: entries and sealed parts, not the key.
+    """Write entries, key and anchor to one file, while the ledger is in use.
 
     Example:
 
-        privote ledger backup ledger.db --output copy.db
+        privote ledger backup ledger.db --output ledger.backup
+
+    The file is readable by its owner only, and secret: it holds the key. A ledger that is broken
+    is not copied (exit code 4).
     """
     with _claimed(path, beside, output, force=force, owner_only=True) as (ledger, draft):
-        draft.unlink()  # a copy is a file of its own making
-        ledger.backup(draft)
+        draft.unlink()  # a backup is a file of its own making
+        own_key = ledger.backup(draft)
         entries = ledger.verify().entries
-    print_result({"output": str(output), "entries": entries}, json=json, title="Written")
+    key = "inside: keep this file secret" if own_key else "not inside: the environment has it"
+    facts = {"output": str(output), "entries": entries, "key": key}
+    print_result(facts, json=json, title="Written")
+
+
+@app.command()
+def restore(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", show_default=False, help="The file.")],
+    path: LedgerPlace,
+    beside: Beside = None,
+    json: options.Json = False,
+) -> None:
+    """Put a backup back where no ledger is, verify it, and enter that it was restored.
+
+    Example:
+
+        privote ledger restore ledger.backup ledger.db
+
+    Nothing is replaced. Refused (exit code 4) where the anchor of a lost ledger knows of charges
+    that the backup lacks.
+    """
+    from privote.ledger import Ledger, Location
+
+    place = Location.of(path, beside)
+    found = Ledger.restore(backup, place)
+    if not found.ok:
+        raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(found.problems)}")
+    facts = {"ledger": place.shown, "entries": found.entries, "head": found.head}
+    print_result(facts, json=json, title="Restored: what was charged since the backup is missing")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from privote._version import written
 from privote.errors import InputError
 
 from . import options
@@ -110,6 +112,7 @@ def predict(
         if output.suffix == ".npz":
             names = np.array(saved.label_names)
             found = {"probabilities": chance, "labels": answers, "label_names": names}
+            found["written"] = np.array(jsonlib.dumps(written(1)))
             if named:  # (rows,), or (rows, columns) where several were asked for
                 ids = np.array([*named.values()])
                 found |= {"ids": ids[0] if len(named) == 1 else ids.T}

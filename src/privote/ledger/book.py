@@ -1,29 +1,34 @@
 """The ledger: who was charged what, within which budget; append-only, keyed, anchored.
 
-Entries are of three kinds: a *budget* is set, a *charge* enters against it, an *answer* continues a
-charged allowance. What depends on the votes (voters' spending, data-dependent curves) goes to the
-sealed table, bound to its entry by a keyed digest; the published view never reads it.
+A *budget* is set, a *charge* enters against it, an *answer* continues a charged allowance, an
+*outcome* says what a run released; *restored* says that all before comes from a backup. What
+depends on the votes (voters' spending, data-dependent curves) goes to the sealed table, bound to
+its entry by a keyed digest; the published view never reads it.
 """
 
 from __future__ import annotations
 
 import datetime
+import getpass
 import json
 import os
+import platform
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from .._version import written
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
+from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
-from .store import LostError, Row, SQLiteStore, Store, UnsettledError
+from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
 from .totals import Budget, Scope, Totals, check_name
 from .verification import Verification, against_anchor, misplaced, verify
 
@@ -239,6 +244,13 @@ class Ledger:
         for name in ("allowance", "queries", "voters", "labels"):
             if np.min(body.get(name) or 0) < 0:
                 raise InputError(name, "of an entry must not be negative", body[name])
+        if body["kind"] == "charge":
+            # Who runs it may be one of the voters: where those have names, these go with them.
+            body = {**body, **written(FORMAT.number)}
+            if sealed is None:
+                body |= _operator()
+            else:
+                sealed = {**sealed, **_operator()}
         hidden = None if sealed is None else canonical(sealed)
         if hidden is not None:
             body = {**body, "seal": self._chain.seal(hidden)}
@@ -363,15 +375,49 @@ class Ledger:
         with self._turn():
             return verify(self._store, self._chain, self._anchor)
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the entries while the ledger is in use; without the key."""
+    def backup(self, path: str | os.PathLike[str]) -> bool:
+        """Write entries, key and anchor to one new file while the ledger is in use.
+
+        It is readable by its owner only. Returns whether the key is inside: not where the
+        environment has it. A ledger that :meth:`verify` finds broken is not copied.
+        """
         target = Location.of(path).file
-        if target.exists():
-            raise InputError(f"backup {str(path)!r} exists already")
         if not target.parent.is_dir():
             raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
         with self._turn():
-            self._store.backup(target)
+            found = self.verify()
+            if not found.ok:
+                raise LedgerError(f"the ledger is broken: {'; '.join(found.problems)}")
+            return archive.write(target, self._store.rows(), self._chain)
+
+    @classmethod
+    def restore(
+        cls,
+        backup: str | os.PathLike[str],
+        path: Location | str | os.PathLike[str],
+        *,
+        beside: str | os.PathLike[str] | None = None,
+    ) -> Verification:
+        """Put back what :meth:`backup` wrote, where no ledger is, and verify it.
+
+        Refused where an anchor knows of entries that the backup lacks. An entry says that it was
+        restored: what was charged after the backup is not in it (:attr:`restored`).
+        """
+        location = path if isinstance(path, Location) else Location.of(path, beside)
+        held = archive.Archive.read(backup)
+        copy = cls(SQLiteStore.of(held.rows), held.chain, None)
+        with closing(copy):
+            with copy.writing():
+                body = {"kind": "restored", "dataset": None, "consumer": None, "backup": held.at}
+                copy.append({**body, **written(FORMAT.number), **_operator()})
+            held.put(location, copy._store.rows())
+        with closing(cls.open(location, readonly=True)) as ledger:
+            return ledger.verify()
+
+    @property
+    def restored(self) -> list[dict[str, Any]]:
+        """When it was restored, by which entry, and from a backup of when; mostly never."""
+        return list(self.reading().restored)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -387,6 +433,15 @@ def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
         return budget.epsilon
     known = totals.filters.get(scope)
     return 0.0 if known is None else known.epsilon()
+
+
+def _operator() -> dict[str, str]:
+    """Return who runs this, and where: for the record, and no proof."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a user without a name, as in a container
+        user = str(os.getuid())
+    return {"user": user, "host": platform.node()}
 
 
 def _name(scope: Scope) -> str:

@@ -13,16 +13,21 @@ import hmac
 import json
 import os
 import secrets
+import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
-from ..errors import LedgerError
+from .._version import check_written, written
+from ..errors import LedgerError, PrivoteWarning
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 START = "0" * 64
 Head = tuple[int, str]  # number and digest of the last entry
 _SHORTEST = 16  # bytes of a key
-_LONGEST = 4096  # bytes of an anchor
+_FORMAT = 1  # of an anchor
+_LONGEST = 4096  # bytes of a key, or of an anchor
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # a named pipe in the place of a file would wait for ever
 
 
 def canonical(value: Any) -> str:
@@ -54,12 +59,34 @@ class Chain:
     def read(cls, path: Path) -> Chain:
         """Take the key from its file."""
         try:
-            key = bytes.fromhex(path.read_text().strip())
-        except (ValueError, OSError) as error:
+            text, mode = _content(path)
+        except OSError as error:
             raise LedgerError(f"the ledger's key {path.name!r} cannot be read: {error}") from None
+        chain = cls.parse(text, path.name)
+        if os.name == "posix" and mode & 0o077:
+            warnings.warn(
+                f"the ledger's key {path.name!r} is open to others (mode {mode & 0o777:o}), who "
+                "could edit the ledger unnoticed: chmod 600 it",
+                PrivoteWarning,
+                stacklevel=1,
+            )
+        return chain
+
+    @classmethod
+    def parse(cls, text: bytes, name: str) -> Chain:
+        """Take the key from what its file holds."""
+        try:
+            key = bytes.fromhex(text.decode().strip())
+        except ValueError as error:
+            raise LedgerError(f"the ledger's key {name!r} cannot be read: {error}") from None
         if len(key) < _SHORTEST:
-            raise LedgerError(f"the ledger's key {path.name!r} is too short: restore it")
+            raise LedgerError(f"the ledger's key {name!r} is too short: restore it")
         return cls(key)
+
+    @property
+    def text(self) -> bytes:
+        """The key as its file holds it: secret."""
+        return self._key.hex().encode()
 
     @classmethod
     def new(cls) -> Chain:
@@ -69,7 +96,7 @@ class Chain:
     def keep(self, path: Path) -> None:
         """Write the key to a file that is not there yet, readable by its owner only."""
         try:
-            draft = _durable(path, self._key.hex().encode())
+            draft = _durable(path, self.text)
             try:
                 os.link(draft, path)  # whole from the first moment it is there
             finally:
@@ -93,12 +120,21 @@ def _durable(path: Path, content: bytes) -> Path:
     writer left is overwritten by the next.
     """
     draft = path.with_name(path.name + ".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | _AT_ONCE
     with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     return draft
+
+
+def _content(path: Path) -> tuple[bytes, int]:
+    """Return what a small file holds, and its mode; refuse what is no file, without waiting."""
+    with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
+        mode = os.fstat(stream.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError("it must be a regular file, and is a pipe, a device or a folder")
+        return stream.read(_LONGEST), mode
 
 
 class Anchor:
@@ -110,8 +146,10 @@ class Anchor:
     def read(self) -> list[Head]:
         """Return the anchored head and, if one is announced, the pending one; none if never set."""
         record = _record(self._path)
-        if record is None:
-            return []
+        return [] if record is None else self.heads(record)
+
+    def heads(self, record: dict[str, Any]) -> list[Head]:
+        """Return the heads in an anchor's record, if this key has marked it."""
         mark = record.pop("mark", None)
         if not isinstance(mark, str) or not hmac.compare_digest(
             mark.encode(), self._chain.seal(canonical(record)).encode()
@@ -119,12 +157,22 @@ class Anchor:
             raise LedgerError(f"the anchor {self._path.name!r} was edited: its mark does not fit")
         return _heads(self._path, record)
 
-    def write(self, head: Head, pending: Head | None = None) -> None:
+    @property
+    def restoring(self) -> bool:
+        """Whether it was written ahead of a database that is being restored."""
+        record = _record(self._path)
+        return record is not None and bool(record.get("restoring"))
+
+    def text(self, head: Head, pending: Head | None = None, **more: Any) -> bytes:
+        """Return what the file of an anchor holds."""
+        record = {**written(_FORMAT), "head": list(head), "pending": pending and list(pending)}
+        record |= more
+        return canonical({**record, "mark": self._chain.seal(canonical(record))}).encode()
+
+    def write(self, head: Head, pending: Head | None = None, **more: Any) -> None:
         """Replace the anchor as a whole, durably."""
-        record: dict[str, Any] = {"head": list(head), "pending": pending and list(pending)}
-        text = canonical({**record, "mark": self._chain.seal(canonical(record))})
         try:
-            os.replace(_durable(self._path, text.encode()), self._path)
+            os.replace(_durable(self._path, self.text(head, pending, **more)), self._path)
             folder = os.open(self._path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -155,13 +203,21 @@ class Anchor:
 def _record(path: Path) -> dict[str, Any] | None:
     """Return what an anchor's file holds; None if there is no such file."""
     try:
-        if not path.exists():
-            return None
-        record = json.loads(path.read_bytes()[:_LONGEST])
+        return record_of(_content(path)[0], path.name) if path.exists() else None
+    except OSError as error:
+        raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
+
+
+def record_of(content: bytes, name: str) -> dict[str, Any]:
+    """Return what the text of an anchor says."""
+    try:
+        record = json.loads(content)
         if not isinstance(record, dict):
             raise ValueError("it holds no record")
-    except (ValueError, OSError, RecursionError) as error:
-        raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
+    # The first anchors had this format, and did not say so.
+    check_written(f"the anchor {name!r}", {"format": _FORMAT, **record}, _FORMAT, LedgerError)
     return record
 
 

@@ -23,13 +23,16 @@ from .verification import misplaced
 
 _REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
+# What SQLite may take for a database that is gone with its process, by name or by its own URLs.
+_FLEETING = re.compile(r"file:|.*:memory:|.*[?&](mode=memory|vfs=)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Location:
     """A ledger's address: a file, or a PostgreSQL database with a local name for key and anchor.
 
-    Make one with :meth:`of`. Its ``repr`` and :attr:`shown` hold no password.
+    Make one with :meth:`of`, which makes paths absolute: a process may go elsewhere while the
+    ledger is open. Its ``repr`` and :attr:`shown` hold no password.
     """
 
     shown: str
@@ -51,7 +54,7 @@ class Location:
                     "must name a local file for a ledger in PostgreSQL: its key and its anchor "
                     "lie there, as NAME.key and NAME.head",
                 )
-            return cls(_shown(text), Path(_text("beside", beside)), text)
+            return cls(_shown(text), Path(_text("beside", beside)).absolute(), text)
         scheme = _SCHEME.match(text)
         if scheme is not None:  # the text may hold a password: it is not repeated
             raise InputError(
@@ -63,7 +66,14 @@ class Location:
             raise InputError(
                 "beside", "goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
             )
-        return cls(Path(text).name, Path(text))
+        if _FLEETING.match(text):
+            raise InputError(
+                "ledger",
+                "must be a file on disk: one in memory forgets what was spent. Leave it out for a "
+                "budget of one call",
+                text,
+            )
+        return cls(Path(text).name, Path(text).absolute())
 
     def __repr__(self) -> str:
         return f"Location({self.shown!r})"
@@ -101,7 +111,7 @@ class Location:
 
     def open_reader(self) -> tuple[Store, Chain, Anchor]:
         """Open entries, key and anchor without writing anything, also on read-only media."""
-        if self.address is None and not self.file.is_file():
+        if self.address is None and not self.file.exists():
             raise LedgerError(f"ledger {str(self.file)!r} does not exist")
         chain = Chain.from_environment()
         if chain is None and not self.key.exists():

@@ -11,12 +11,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
 from .chain import START, Head
-from .store import FORMAT, LostError, Row, SQLiteStore, UnsettledError, row_of
+from .store import FORMAT, LostError, Row, UnsettledError, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -31,8 +30,9 @@ _TABLES = (
     "FOR EACH STATEMENT EXECUTE FUNCTION stay()",
 )
 # What belongs to the two tables, as the catalogue has it: triggers that are on, with their kind
-# (before each row an update or delete; before a truncation), and columns; no rule, no policy, no
-# table that inherits.
+# (before each row an update or delete; before a truncation) and neither condition nor columns;
+# keys; columns; tables that survive a crash; no rule, no policy, no table that inherits, and no
+# sessions in which triggers and keys do not hold.
 _BELONGS = {
     ("trigger", "entries", "entries_stay 27 O stay"),
     ("trigger", "entries", "entries_remain 34 O stay"),
@@ -41,13 +41,20 @@ _BELONGS = {
     ("column", "entries", "number bigint NO"),
     ("column", "sealed", "number bigint NO"),
     ("column", "sealed", "body text NO"),
-    ("table", "entries", "r false"),
-    ("table", "sealed", "r false"),
+    *(("key", table, "PRIMARY KEY (number)") for table in ("entries", "sealed")),
+    ("key", "entries", "CHECK ((number > 0))"),
+    ("key", "sealed", "FOREIGN KEY (number) REFERENCES entries(number)"),
+    *(("table", table, "r false p") for table in ("entries", "sealed", "meta")),
+    ("setting", "this session", "session_replication_role=origin"),
 }
 _CATALOGUE = """
-SELECT 'trigger', c.relname, concat_ws(' ', t.tgname, t.tgtype, t.tgenabled, p.proname)
+SELECT 'trigger', c.relname, concat_ws(' ', t.tgname, t.tgtype, t.tgenabled, p.proname,
+    CASE WHEN t.tgqual IS NOT NULL THEN 'WHEN' END, 'OF ' || nullif(t.tgattr::text, ''))
   FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
-  WHERE t.tgrelid IN ('entries'::regclass, 'sealed'::regclass) AND NOT t.tgisinternal
+  WHERE t.tgrelid IN ('entries'::regclass, 'sealed'::regclass)
+    AND (NOT t.tgisinternal OR t.tgenabled <> 'O')
+UNION ALL SELECT 'key', conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint
+  WHERE conrelid IN ('entries'::regclass, 'sealed'::regclass) AND contype <> 'n'
 UNION ALL SELECT 'function', proname, btrim(prosrc) FROM pg_proc
   WHERE oid IN (SELECT tgfoid FROM pg_trigger WHERE NOT tgisinternal
     AND tgrelid IN ('entries'::regclass, 'sealed'::regclass))
@@ -60,8 +67,15 @@ UNION ALL SELECT 'column', table_name, concat_ws(' ', column_name, data_type, is
     column_default, generation_expression)
   FROM information_schema.columns WHERE table_name IN ('entries', 'sealed')
     AND table_schema = current_schema()
-UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text) FROM pg_class
-  WHERE oid IN ('entries'::regclass, 'sealed'::regclass)
+UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text, relpersistence)
+  FROM pg_class WHERE oid IN ('entries'::regclass, 'sealed'::regclass, 'meta'::regclass)
+UNION ALL SELECT 'setting', 'this session',
+    'session_replication_role=' || current_setting('session_replication_role')
+UNION ALL SELECT 'setting', coalesce('role ' || r.rolname, 'every role'), chosen
+  FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) chosen
+    LEFT JOIN pg_roles r ON r.oid = s.setrole
+  WHERE chosen LIKE 'session_replication_role=%' AND chosen NOT LIKE '%=origin'
+    AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
 # Taken by every writer for the length of its transaction. At other levels of isolation what is read
 # inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
@@ -85,6 +99,10 @@ _LINE = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5}
 _LINE |= {"keepalives_count": 3, "tcp_user_timeout": 30_000}
 _SERVERS_LINE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; " + (
     "SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000"
+)
+_WRITER = (
+    "SELECT body::json->>'version' FROM entries WHERE body::json->>'version' IS NOT NULL "
+    "ORDER BY number DESC LIMIT 1"
 )
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
@@ -248,7 +266,7 @@ class PostgresStore:
                 raise LedgerError("the database holds no ledger")
             self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
         found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-        FORMAT.check(found)
+        FORMAT.check(found, lambda _: self._run(_WRITER).fetchone())
         return found
 
     # -- the contract ------------------------------------------------------------------------------
@@ -352,14 +370,6 @@ class PostgresStore:
             return list(run(statement, *values).fetchall())
         except self._error as error:
             raise self._failed("read", error) from None
-
-    def backup(self, path: Path) -> None:
-        """Write the entries to a SQLite file, consistent while the ledger is in use."""
-        copied = SQLiteStore(path)
-        with copied.transaction():
-            for row in self.rows():
-                copied.append(row)
-        copied.close()
 
     def close(self) -> None:
         """Let go of the database."""

@@ -6,7 +6,6 @@ budgets; that is :mod:`privote.ledger.book`.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -63,9 +62,6 @@ class Store(Protocol):
     def problems(self) -> list[str]:
         """Return what is wrong with the database: its own check, and what does not belong in it."""
 
-    def backup(self, path: Path) -> None:
-        """Write a consistent copy while the ledger is in use."""
-
     def close(self) -> None:
         """Let go of the database."""
 
@@ -85,7 +81,9 @@ FORMAT = Format(
         "entries_remain": "CREATE TRIGGER entries_remain BEFORE DELETE ON entries "
         "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
     },
-    earlier="whose budgets did not fix the Rényi order that charges are counted at: keep it as a "
+    writer="SELECT json_extract(body, '$.version') FROM entries "
+    "WHERE json_extract(body, '$.version') IS NOT NULL ORDER BY number DESC",
+    earlier="its budgets did not fix the Rényi order that charges are counted at: keep it as a "
     "record, and begin a new one with budgets that leave out what the old one has spent",
 )
 
@@ -162,14 +160,31 @@ class SQLiteStore(SQLiteFile):
             *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
         ]
 
-    def backup(self, path: Path) -> None:
-        """Write a consistent copy while the ledger is in use."""
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> SQLiteStore:
+        """Return a copy in memory."""
+        copy = cls(Path(":memory:"))
+        with copy.transaction():
+            for row in rows:
+                copy.append(row)
+        return copy
+
+    def packed(self) -> bytes:
+        """Return a copy in memory as the bytes of its file."""
+        content: bytes = self._connection.serialize()
+        return content
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> SQLiteStore:
+        """Return what :meth:`packed` was called on; refuse what is no ledger."""
+        copy = cls(Path(":memory:"))
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # sealed parts too
-            target = sqlite3.connect(path)
-            try:
-                self._connection.backup(target)
-            finally:
-                target.close()
-        except (sqlite3.Error, OSError) as error:
-            raise LedgerError(f"backup {str(path)!r} cannot be written: {error}") from None
+            copy._connection.deserialize(data)
+            copy._check(create=False)
+        except sqlite3.Error as error:
+            copy.close()
+            raise copy._failed("read", error) from None
+        except BaseException:
+            copy.close()
+            raise
+        return copy

@@ -238,6 +238,7 @@ class Totals:
     charged: set[Scope] = field(default_factory=set)
     spent_whole: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
+    restored: list[dict[str, Any]] = field(default_factory=list)
 
     def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
         """Return what a scope's budget has admitted so far."""
@@ -272,6 +273,10 @@ class Totals:
         """Add one entry."""
         body = json.loads(row.body)
         self.head = row.number, row.digest
+        if body["kind"] == "restored":
+            told = {"entry": row.number, "at": row.at, "backup": body["backup"]}
+            self.restored.append(told)
+            return
         scope = (body["dataset"], body.get("consumer"))
         if body["kind"] == "budget":
             pinned = body["orders"]

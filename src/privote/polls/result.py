@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._version import written
 from ..accounting.renyi import rounded_up
 from ..planning.polls import PollPlan
 
@@ -115,7 +116,7 @@ class PollResult:
         """Return all that is public as plain values, with a digest over the rest of them."""
         plan = self.plan
         made: dict[str, Any] = {
-            "format": FORMAT,
+            **written(FORMAT),
             "title": self.title,
             "outcome": plan.outcome.describe(),
             "winners": list(self.winners),

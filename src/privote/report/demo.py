@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from privote._version import written
 from privote.accounting.renyi import rounded_up
 from privote.datasets.tables import write_table
 from privote.learning.demo import Outcome
@@ -91,6 +92,7 @@ def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
     )
     summary = plain(
         {
+            **written(1),
             "command": command,
             "simulated": request.seed is not None,
             "advice": outcome.advice.facts(),

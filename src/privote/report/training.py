@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from privote._version import written
 from privote.accounting.renyi import rounded_up
 from privote.drafts import complete, sync_files, write_statement
 from privote.learning import save_student
@@ -62,6 +63,7 @@ def write_run(folder: Path, outcome: Outcome) -> list[str]:
 def _write_sealed(folder: Path, found: Judgement) -> list[str]:
     """Write figures on private test rows: values, and a page; for the owner alone."""
     sealed = {
+        **written(1),
         "note": f"{OWNER_ONLY}: {UNCOVERED}",
         "test": [found.figures],
         "labels": found.by_label,

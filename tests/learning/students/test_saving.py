@@ -147,5 +147,5 @@ def test_another_format_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "a.student"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("facts.json", json.dumps({**FACTS, "format": 1}))
-    with pytest.raises(InputError, match="its format is not 2, which this version reads"):
+    with pytest.raises(InputError, match=r"has format 1, written by privote 0; .* reads format 2"):
         load_student(path)

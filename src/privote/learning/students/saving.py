@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._version import __version__
+from ..._version import __version__, check_written, written
 from ...errors import InputError
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
@@ -109,8 +109,7 @@ def save_student(
     bars = getattr(model, "thresholds_", 0.5) if thresholds is None else thresholds
     name = next((name for name, kind in _NETWORKS.items() if type(model) is kind), None)
     facts = {
-        "format": _FORMAT,
-        "version": __version__,
+        **written(_FORMAT),
         "label_names": [str(label) for label in label_names],
         "feature_names": None if feature_names is None else [str(name) for name in feature_names],
         "privacy": privacy or {},
@@ -155,8 +154,7 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
     try:
         with zipfile.ZipFile(target) as file:
             facts = json.loads(_read(file, _FACTS, _FEW))
-            if facts.get("format") != _FORMAT:
-                raise ValueError(f"its format is not {_FORMAT}, which this version reads")
+            check_written(f"student {target.name!r}", facts, _FORMAT)
             content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
             table = json.loads(_read(file, _TABLE, _WORDS)) if facts["table"] else None
         _check_size(content)

@@ -1,0 +1,283 @@
+"""The drill: a ledger is backed up while it is charged, lost, put back, and charged again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.ledger import Location
+from privote.ledger.chain import KEY_VARIABLE
+
+VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
+SPAWN = multiprocessing.get_context("spawn")
+RICH = pv.Budget(epsilon=1e6, delta=1e-5)
+
+
+def label(ledger: Any, **changes: Any) -> pv.Release:
+    kind: dict[str, Any] = {"guarantee": "worst-case", "queries": 1, "dataset": "d", **changes}
+    return pv.label(
+        VOTES, mechanism=pv.BinaryVoting(sigma=5.0), epsilon=8.0, delta=1e-5, ledger=ledger, **kind
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def backup(path: Path) -> Path:
+    """Return the backup of a ledger with two entries."""
+    label(path)
+    file = path.with_name("ledger.backup")
+    ledger = pv.Ledger.open(path)
+    ledger.backup(file)
+    ledger.close()
+    return file
+
+
+def lose(path: Path, *ends: str) -> None:
+    for end in ends or ("", ".key", ".head"):
+        path.with_name(path.name + end).unlink()
+
+
+def _charge_for_good(path: str, began: Any) -> None:
+    ledger = pv.Ledger.open(path)
+    began.set()
+    while True:
+        ledger.set_budget(RICH, dataset=f"d{time.monotonic_ns()}")
+
+
+def test_the_drill(path: Path, tmp_path: Path) -> None:
+    label(path)
+    began = SPAWN.Event()
+    other = SPAWN.Process(target=_charge_for_good, args=(str(path), began))
+    other.start()
+    try:
+        assert began.wait(60)
+        backups = [tmp_path / f"{number}.backup" for number in range(3)]
+        for file in backups:
+            ledger = pv.Ledger.open(path, readonly=True)
+            assert ledger.backup(file)
+            ledger.close()
+            assert file.stat().st_mode & 0o077 == 0
+    finally:
+        other.kill()
+        other.join()
+    standing = pv.Ledger.open(path).standing()[0]
+    sizes = []
+    for number, file in enumerate(backups):
+        fresh = tmp_path / f"fresh{number}"
+        fresh.mkdir()
+        found = pv.Ledger.restore(file, fresh / "ledger.db")
+        assert found.ok
+        sizes.append(found.entries)
+        assert sorted(os.listdir(fresh)) == ["ledger.db", "ledger.db.head", "ledger.db.key"]
+        for each in fresh.iterdir():
+            assert each.stat().st_mode & 0o077 == 0
+        ledger = pv.Ledger.open(fresh / "ledger.db")
+        assert ledger.standing()[0] == standing  # what was spent is spent
+        assert [each["entry"] for each in ledger.restored] == [found.entries]
+        label(ledger)
+        assert ledger.verify().entries == found.entries + 1
+        assert len(ledger.restored) == 1  # for good
+        ledger.close()
+    assert sizes == sorted(sizes)
+
+
+def test_a_restore_over_a_ledger_that_knows_more_is_refused(path: Path, backup: Path) -> None:
+    label(path)
+    lose(path, "")
+    left = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    for ends in ((), (".key",)):
+        if ends:
+            lose(path, *ends)
+            left.pop("ledger.db.key")
+        with pytest.raises(pv.LedgerError, match="knows of entry 3"):
+            pv.Ledger.restore(backup, path)
+        assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == left
+
+
+def test_a_pending_charge_counts_as_known(path: Path, backup: Path) -> None:
+    """A crash between anchor and commit: whether it was charged, nobody knows any more."""
+    ledger = pv.Ledger.open(path)
+    anchor, head = ledger._anchor, ledger.reading().head
+    assert anchor is not None
+    anchor.write(head, (head[0] + 1, "0" * 64))
+    ledger.close()
+    lose(path, "")
+    with pytest.raises(pv.LedgerError, match="knows of entry 3"):
+        pv.Ledger.restore(backup, path)
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-journal"])
+def test_nothing_is_replaced(path: Path, backup: Path, end: str) -> None:
+    lose(path)
+    path.with_name(path.name + end).write_bytes(b"theirs")
+    with pytest.raises(pv.LedgerError, match="is not replaced"):
+        pv.Ledger.restore(backup, path)
+    assert path.with_name(path.name + end).read_bytes() == b"theirs"
+    assert not path.with_name("ledger.db.key").exists()
+
+
+@pytest.mark.parametrize("left", [(), (".key",), (".head",), (".key", ".head")])
+def test_what_is_left_of_the_same_ledger_fits(
+    path: Path, backup: Path, left: tuple[str, ...]
+) -> None:
+    lose(path, *({"", ".key", ".head"} - {*left}))
+    assert pv.Ledger.restore(backup, path).ok
+    label(path)
+    assert pv.Ledger.open(path).verify().ok
+
+
+@pytest.mark.parametrize("end", [".key", ".head"])
+def test_what_is_left_of_another_ledger_does_not(path: Path, backup: Path, end: str) -> None:
+    other = path.with_name("other.db")
+    label(other)
+    lose(path)
+    path.with_name(path.name + end).write_bytes(other.with_name(other.name + end).read_bytes())
+    path.with_name(path.name + end).chmod(0o600)
+    with pytest.raises(pv.LedgerError):
+        pv.Ledger.restore(backup, path)
+    assert not path.exists()
+
+
+def test_another_history_under_the_same_key_is_refused(path: Path, backup: Path) -> None:
+    """Two ledgers went on from one backup: the anchor of one is not that of the other."""
+    fork = path.with_name("fork.db")
+    pv.Ledger.restore(backup, fork)
+    label(path)
+    label(fork)
+    ledger = pv.Ledger.open(fork)
+    ledger.backup(later := path.with_name("later.backup"))
+    ledger.close()
+    lose(path, "")
+    with pytest.raises(pv.LedgerError, match="another in its place"):
+        pv.Ledger.restore(later, path)
+
+
+def test_a_key_of_the_environment_is_not_in_the_archive(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
+    label(path)
+    ledger = pv.Ledger.open(path)
+    assert not ledger.backup(tmp_path / "a.backup")
+    assert b"ab" * 32 not in (tmp_path / "a.backup").read_bytes()
+    monkeypatch.setenv(KEY_VARIABLE, "cd" * 32)
+    with pytest.raises(pv.LedgerError):
+        pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db")
+    monkeypatch.delenv(KEY_VARIABLE)
+    with pytest.raises(pv.LedgerError, match="holds no key"):
+        pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db")
+    monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
+    assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db").ok
+    assert not (tmp_path / "again.db.key").exists()
+
+
+def test_the_archive_says_what_it_is(backup: Path) -> None:
+    with zipfile.ZipFile(backup) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["version"] == pv.__version__
+    assert manifest["entries"] == 2
+    assert "holds the ledger's key" in manifest["note"]
+
+
+def test_postgresql_goes_to_a_file_and_back(database: str, server: Any, tmp_path: Path) -> None:
+    place = tmp_path / "site"
+    ledger = pv.Ledger.open(database, beside=place)
+    label(ledger)
+    ledger.backup(tmp_path / "a.backup")
+    with pytest.raises(pv.LedgerError):  # its own database has entries
+        pv.Ledger.restore(tmp_path / "a.backup", database, beside=tmp_path / "else")
+    assert not (tmp_path / "else.key").exists()
+    assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "file.db").ok
+    name = f"again_{os.urandom(4).hex()}"
+    server.execute(f"CREATE DATABASE {name}")
+    again = Location.of(f"{server.address}/{name}", tmp_path / "again")
+    assert pv.Ledger.restore(tmp_path / "a.backup", again).ok
+    label(pv.Ledger.open(again))
+    assert pv.Ledger.open(again, readonly=True).verify().entries == 4
+
+
+# -- who charged, with which version ---------------------------------------------------------------
+
+
+def test_a_charge_says_who_and_with_what(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "clerk")
+    label(path)
+    names = [f"voter {i}" for i in range(10)]
+    label(path, dataset="named", guarantee="allowance", queries="all", voter_ids=names)
+    ledger = pv.Ledger.open(path)
+    plain, named = (e for e in ledger.published() if e["kind"] == "charge")
+    assert (plain["version"], plain["user"]) == (pv.__version__, "clerk")
+    assert plain["host"]
+    assert named["version"] == pv.__version__
+    assert not {"user", "host"} & named.keys()  # whoever runs it may be a voter with a name
+    sealed = [json.loads(row.sealed) for row in ledger._store.rows() if row.sealed]
+    assert [each["user"] for each in sealed if "roll" in each] == ["clerk"]
+
+
+def test_a_user_without_a_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise OSError("no such user")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    label(path)
+    assert pv.Ledger.open(path).published()[-1]["user"] == str(os.getuid())
+
+
+def test_a_ledger_from_before_entries_said_who_wrote_them(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        for name in ("ledger.book.written", "ledger.chain.written"):
+            before.setattr(f"privote.{name}", lambda _: {})
+        before.setattr("privote.ledger.book._operator", dict)
+        label(path)
+    assert "version" not in path.with_name("ledger.db.head").read_text()
+    label(path)
+    ledger = pv.Ledger.open(path)
+    assert ledger.verify().ok
+    assert ["version" in e for e in ledger.published()] == [False, False, True]
+    ledger.backup(tmp_path / "a.backup")
+    assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db").ok
+
+
+def test_an_anchor_of_another_format_says_so(path: Path) -> None:
+    label(path)
+    head = path.with_name("ledger.db.head")
+    head.write_text(json.dumps({**json.loads(head.read_text()), "format": 5, "version": "9.1"}))
+    with pytest.raises(pv.LedgerError, match=r"has format 5, written by privote 9\.1; this is"):
+        pv.Ledger.open(path)
+
+
+def test_a_restore_that_was_killed_still_knows_what_it_put_back(path: Path, backup: Path) -> None:
+    """Its anchor is there without entries: an older backup, or a fork, is refused as before."""
+    ledger = pv.Ledger.open(path)
+    label(ledger)
+    ledger.backup(later := path.with_name("later.backup"))
+    ledger.close()
+    lose(path)
+    pv.Ledger.restore(later, path)
+    fork = path.with_name("fork.db")
+    pv.Ledger.restore(backup, fork)
+    label(fork)
+    other = pv.Ledger.open(fork)
+    other.backup(forked := path.with_name("forked.backup"))
+    other.close()
+    lose(path, "")  # as if it had been killed just before
+    for file in (backup, forked):
+        with pytest.raises(pv.LedgerError):
+            pv.Ledger.restore(file, path)
+        assert not path.exists()
+    assert pv.Ledger.restore(later, path).entries == 4
