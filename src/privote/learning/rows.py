@@ -22,7 +22,7 @@ Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
-BLOCK = 512  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
+BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
 
 
 class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):

@@ -162,9 +162,7 @@ class PrivateLinear(PrivateTraining):
 
     def _read(self, X: Any, reset: bool = True) -> Any:
         # In one order: a row's sum over features may be rounded by it.
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset
-        )
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
 
     def _power(self) -> float:
         """Return to which power features are divided by their public deviations."""

@@ -114,7 +114,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     frozen: bool = False
     normalise: str = "none"
     initial_share: float = 0.1
-    chunk: int = 256
+    chunk: int = 64
     random_state: Any = None
     seed: int | None = None
     progress: Progress | None = None
@@ -130,8 +130,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         if X_public is not None and self.normalise == "none":
             scaling = Scaling.of([Rows(X_public)])
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
-            network = self._start(seen.shape, Y.shape[1])
-            return network, self._chunk(network, seen, Y.shape[1]), seen, Y, scaling
+            return *self._start(seen.shape, Y.shape[1]), seen, Y, scaling
 
     def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
         network, chunk, rows, labels, scaling = given
@@ -163,10 +162,9 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             return without_mixing(network)
         return network
 
-    def _start(self, shape: tuple[int, ...], labels: int) -> Any:
-        """Return a network that keeps nothing of a row, and does not mix rows."""
-        from .private_optimizer import check_network as check_private
-        from .private_optimizer import without_mixing
+    def _start(self, shape: tuple[int, ...], labels: int) -> tuple[Any, int]:
+        """Return a network that keeps nothing of a row and mixes none, and the size of chunks."""
+        from .private_optimizer import check_memory, chunk_size, without_mixing
 
         torch = require_torch("DPSGD")
         network = build_network(
@@ -178,19 +176,11 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             last_layer(network).bias.fill_(float(logit(self.initial_share)))
         # In use, batch normalisation goes by numbers of old: only training has to replace it.
         network = network.eval() if self.frozen else without_mixing(network).train()
-        check_private(network, shape)
-        return network
-
-    def _chunk(self, network: Any, rows: Rows, labels: int) -> int:
-        """Return how many records are worked out together, each as if it were alone."""
-        from .private_optimizer import chunk_size, even_size
-
-        size = chunk_size(self.chunk, self.sample_rate * len(rows))
+        check_memory(network, shape)
+        learns = last_layer(network) if self.frozen else network
+        seen = (learns.in_features,) if self.frozen else shape
         with one_torch_thread():
-            if self.frozen:
-                head = last_layer(network)
-                return even_size(head, (head.in_features,), labels, size)
-            return even_size(network, rows.shape, labels, size)
+            return network, chunk_size(learns, seen, labels, self.chunk)
 
     def _descend(
         self, network: Any, chunk: int, rows: Rows, labels: Labels, scaling: Scaling, noise: Noise

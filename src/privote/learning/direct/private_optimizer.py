@@ -32,7 +32,7 @@ from ..networks.architectures import last_layer, seeded
 from .base import SUM_HAIR
 from .noise import Noise, next_clip, split_for_clipping
 
-_EVEN = 32  # places of a chunk are alike if their number is a multiple: torch works in pairs of 16
+_EVEN = 32  # torch computes so many numbers at once, and rounds the rest of a chunk otherwise
 _PASSES = 3  # after which a network must be what it was
 _MIXES = (
     "must answer about each row by itself, but one row of a batch changes what it says about "
@@ -134,16 +134,7 @@ def gradients(network: Any, rows: Any, truth: Any) -> list[Any]:
     ]
 
 
-def chunk_size(chunk: int, batch: float) -> int:
-    """Return how many records are worked out together, from public numbers.
-
-    A multiple of 32, or 1: in other sizes some places of a chunk are rounded differently.
-    """
-    usual = batch + 2 * batch**0.5  # hardly more are sampled
-    return 1 if chunk < _EVEN else _EVEN * min(chunk // _EVEN, int(usual // _EVEN) + 1)
-
-
-def check_network(network: Any, shape: tuple[int, ...]) -> None:
+def check_memory(network: Any, shape: tuple[int, ...]) -> None:
     """Refuse a network that remembers rows, or whose answer about one depends on another.
 
     Then clipping a record's gradient would not bound what that record does. Made-up rows are asked
@@ -168,12 +159,14 @@ def check_network(network: Any, shape: tuple[int, ...]) -> None:
     _check_apart(kept, shape)
 
 
-def even_size(network: Any, shape: tuple[int, ...], labels: int, size: int) -> int:
-    """Return ``size``, or 1 if a row's gradient hangs on its place in a chunk of that size.
+def chunk_size(network: Any, shape: tuple[int, ...], labels: int, most: int) -> int:
+    """Return how many rows to work out together, so that each comes out as any other place would.
 
-    A network that mixes the rows of a chunk, or has no gradient for each, is refused. Made-up rows
-    are asked about.
+    A multiple of 32; or 1, if that does not help, or ``most`` is less. How many records there are
+    has no say. A network that mixes the rows of a chunk, or has no gradient for each, is refused.
+    Made-up rows are asked about.
     """
+    size = max(1, most // _EVEN * _EVEN)
     rows, others = torch.rand((2, size, *shape))
     truth = torch.randint(-1, 2, (size, labels)).float()
     others[0] = rows[0]
