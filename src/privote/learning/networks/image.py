@@ -253,23 +253,28 @@ def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np
     """Return what goes into a network's last layer: (rows, features).
 
     Each row is seen as if it were alone: in batches of one fixed, padded shape, each by one thread
-    (see :func:`privote.learning.rows.padded_blocks`), and by a copy that is thrown away.
+    (see :func:`privote.learning.rows.padded_blocks`), and by a copy that is thrown away. A caller
+    who gives one row at a time gets it in a batch of one, from the network itself.
     """
     torch = require_torch("image features")
-    size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1])
+    size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
+    size = size if len(rows) > 1 else 1
 
     def batch(block: tuple[Any, slice]) -> Any:
         some, place = block
         seen: list[Any] = []
-        copy = deepcopy(network).eval()
-        last_layer(copy).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-        with torch.no_grad():
-            copy(torch.tensor(scaling(rows[some])))
+        copy = (network if size == 1 else deepcopy(network)).eval()
+        hook = last_layer(copy).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            with torch.no_grad():
+                copy(torch.tensor(scaling(rows[some])))
+        finally:
+            hook.remove()
         return seen[0][: place.stop - place.start]
 
     threads = torch.get_num_threads()
     with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(batch, padded_blocks(np.arange(len(rows)), size // 32 * 32)))
+        parts = list(pool.map(batch, padded_blocks(np.arange(len(rows)), size)))
     return np.asarray(torch.cat(parts).numpy(), np.float32)
 
 
