@@ -205,9 +205,8 @@ def test_what_passes_the_trial_and_remembers_later_is_not_released(
             first = Late(2)
         kept = model.network_
         # Steps without a gradient leave the first weights, which are public.
-        through += not torch.equal(kept.head.weight, first.head.weight)
-        through += bool(kept.mean.any()) or hasattr(kept, "last")
-        through += hasattr(kept.head.weight, "last") or b"last" in pickle.dumps(kept)
+        clean = torch.equal(kept.head.weight, first.head.weight) and not kept.mean.any()
+        through += not clean or b"last" in pickle.dumps(kept)
     outcome("rows that a network remembers once it is trusted", tries, through)
 
 
