@@ -1,4 +1,4 @@
-"""Attacks on a public embedding: functions whose place for a row depends on other rows."""
+"""Attacks on what maps private rows: a row's place, vote or gradient that hangs on other rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.preprocessing import FunctionTransformer
-from tests.attacks.conftest import Outcome
+from tests.attacks.conftest import Outcome, scaled
 
 from privote.errors import InputError
+from privote.learning.direct.base import PrivateLinear
+from privote.learning.direct.gradients import DPLinear, clipped_sum
+from privote.learning.direct.moments import DPMoments
 from privote.learning.embedding import embed, fit_embedding
+from privote.learning.neighbours.ballots import NeighbourBallots
+from privote.learning.tables import TableEncoder
 
 Floats = npt.NDArray[np.float64]
 Function = Callable[[Any], Any]
@@ -118,3 +124,106 @@ def test_what_maps_each_row_by_itself_is_taken() -> None:
     for function in (lambda rows: rows * 2, lambda rows: np.sign(rows), lambda rows: rows[:, :2]):
         mapping = fit_embedding(function, PUBLIC)
         np.testing.assert_allclose(embed(mapping, PRIVATE), function(PRIVATE), rtol=1e-6)
+
+
+#: Rows that rounding shows in: many features, in single precision.
+POOL, ROWS = (RNG.normal(size=(many, 61)).astype(np.float32) for many in (200, 420))
+WORDS = [sp.random(many, 61, 0.2, "csr", np.float32, RNG) for many in (200, 420)]
+
+
+def sizes() -> Iterator[tuple[int, int]]:
+    """Yield numbers of private rows, and at which place one more is put in."""
+    for size in np.unique(np.linspace(1, 418, scaled(24, 418)).astype(int)):
+        yield int(size), int(RNG.integers(0, size + 1))
+
+
+def moved(mapping: Function, rows: Any) -> int:
+    """Return at how many sizes one more row changes a bit of the others."""
+    through = 0
+    for size, place in sizes():
+        others = np.delete(np.arange(size + 1), place)
+        alone, together = (mapping(part) for part in (rows[others], rows[: size + 1]))
+        alone, kept = (
+            part.toarray() if sp.issparse(part) else np.asarray(part)
+            for part in (alone, together[others])
+        )
+        through += alone.tobytes() != kept.tobytes()
+    return through
+
+
+def test_one_more_row_changes_no_bit_of_the_others(outcome: Outcome) -> None:
+    tried = through = 0
+    maps: list[tuple[str, Any, Any]] = [
+        *(("pca:40", POOL, ROWS), ("std:17", POOL, ROWS), ("pca:9", POOL.astype(float), ROWS)),
+        *(("lsa:20", *WORDS), ("tfidf", *WORDS)),
+    ]
+    for rule, public, rows in maps:
+        mapping = fit_embedding(rule, public)
+        through += moved(lambda part, mapping=mapping: embed(mapping, part), rows)
+        tried += len(list(sizes()))
+    outcome("rows that another row moves in an embedding", tried, through)
+
+
+def test_nor_of_their_design(outcome: Outcome) -> None:
+    tried = through = 0
+    models: list[PrivateLinear] = [
+        *(DPLinear(embedding="pca:40"), DPLinear(embedding=None, normalise=False), DPMoments()),
+    ]
+    for model in models:
+        model.n_features_in_ = POOL.shape[1]
+        model._look(POOL, len(ROWS), 4)
+        for rows in (ROWS, np.asfortranarray(ROWS)):
+            through += moved(lambda part, own=model: own._design(own._read(part)), rows)
+            tried += len(list(sizes()))
+    outcome("rows that another row moves in a linear model's design", tried, through)
+
+
+def test_nor_of_their_gradients(outcome: Outcome) -> None:
+    tried = through = 0
+    design = np.hstack([ROWS.astype(np.float64), np.ones((len(ROWS), 1))])
+    weights = RNG.normal(size=(62, 5)) / 8
+    for size, place in sizes():
+        labels = np.full((size + 1, 5), -1, np.int8)  # which add nothing
+        others = np.delete(np.arange(size + 1), place)
+        labels[others[-1]] = RNG.integers(0, 2, 5)  # at an edge, where a product is cut
+        alone, together = (
+            clipped_sum(design[some], labels[some], weights, -1.0, 1.0)[0]
+            for some in (others, np.arange(size + 1))
+        )
+        assert alone.any()
+        tried, through = tried + 1, through + (alone.tobytes() != together.tobytes())
+    outcome("gradients of a linear model that another record moves", tried, through)
+
+
+def test_nor_of_their_ballots(outcome: Outcome) -> None:
+    labels, tried, through = RNG.random((420, 3)) < 0.4, 0, 0
+    for size, place in list(sizes())[:: scaled(4, 8)]:
+        for metric in ("cosine", "euclidean"):
+            others = np.delete(np.arange(size + 1), place)
+            cast = []
+            for some in (others, np.arange(size + 1)):
+                ballots = NeighbourBallots(
+                    ROWS[some], labels[some], POOL, 0.2, metric, embedding="pca:40"
+                )
+                (block,) = ballots.blocks()
+                who = zip(block.query, some[block.voter], block.votes.tolist(), strict=True)
+                cast.append({(query, voter): votes for query, voter, votes in who})
+            cast[1] = {key: votes for key, votes in cast[1].items() if key[1] != place}
+            tried, through = tried + 1, through + (cast[0] != cast[1])
+    outcome("ballots of neighbours that another record moves", tried, through)
+
+
+def test_nor_of_a_table(outcome: Outcome) -> None:
+    words = np.array(["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"])
+    table = {
+        "age": RNG.normal(50, 20, 420),
+        "when": np.array(RNG.integers(0, 20_000, 420), "M8[D]").astype(str),
+        "said": np.array([" ".join(RNG.choice(words, 6)) for _ in range(420)]),
+    }
+    encoder = TableEncoder().fit({name: cells[:200].tolist() for name, cells in table.items()})
+    rows = np.arange(420)
+
+    def encoded(part: Any) -> Any:
+        return encoder.numbers({name: cells[part].tolist() for name, cells in table.items()})
+
+    outcome("rows of a table that another row moves", len(list(sizes())), moved(encoded, rows))

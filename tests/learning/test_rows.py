@@ -14,6 +14,7 @@ from privote.learning.rows import (
     count_rows,
     deviations,
     fraction,
+    padded_blocks,
     row_size,
     take_rows,
 )
@@ -105,3 +106,14 @@ def test_names_must_be_there_for_every_row() -> None:
         check_groups([1, 2], 3, "ids")
     with pytest.raises(InputError, match="ids must be texts or integers"):
         check_groups([1.5, 2.5], 2, "ids")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 6])
+def test_blocks_have_one_shape_and_start_with_their_rows(kind: Any, rows: int) -> None:
+    seen = []
+    for block, place in padded_blocks(kind(TABLE[:rows]), 4):
+        assert block.shape == (4, TABLE.shape[1])
+        whole = block.toarray() if sp.issparse(block) else block
+        seen.append(whole[: place.stop - place.start])
+    np.testing.assert_array_equal(np.concatenate(seen), TABLE[:rows])

@@ -5,8 +5,9 @@ and fitted on the public pool, and a function is taken as it is and must be publ
 
 A function that looked at the rows that come with a row would let one record move others. Comparing
 a few rows cannot rule that out, so a function gets one row at a time and never two private rows
-together; only what is known to map each row by itself gets more. What a comparison of public rows
-does show (rows that are mixed, a memory of earlier rows) is refused, because it would be of no use.
+together; only what is known to map each row by itself gets more, in blocks of one fixed shape (see
+:func:`privote.learning.rows.padded_blocks`). What a comparison of public rows does show (rows that
+are mixed, a memory of earlier rows) is refused, because it would be of no use.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from ..errors import InputError
-from .rows import Floats, deviations
+from ..workers import one_thread
+from .rows import Floats, deviations, padded_blocks
 
 Map = Callable[[Any], Any]
 
-_ROWS = 4096  # embedded at once: a public size
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
 # Dimensions of an embedding that public numbers choose; tried on five public data sets.
 _PACE, _LEAST, _MOST = 0.9, 5, 200
@@ -148,11 +149,16 @@ def embed(mapping: Embedding | None, X: Any) -> Any:
     """Return rows in the embedding, in single precision: (rows, features)."""
     if mapping is None:
         return X
-    starts = range(0, X.shape[0], _ROWS)
-    return _stacked([_single(mapping(_some(X, start, start + _ROWS))) for start in starts])
+    if mapping.apart:
+        return mapping(X)
+    with one_thread():
+        blocks = ((_some(block, 0, None), place) for block, place in padded_blocks(X))
+        return _stacked(
+            [_single(mapping(block))[: place.stop - place.start] for block, place in blocks]
+        )
 
 
-def _some(X: Any, start: int, stop: int) -> Any:
+def _some(X: Any, start: int, stop: int | None) -> Any:
     """Return some rows by themselves: a view would lead to all the others."""
     rows = X[start:stop]
     return rows.copy() if isinstance(rows, np.ndarray) else rows

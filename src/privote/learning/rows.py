@@ -6,7 +6,7 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -21,6 +21,8 @@ from ..errors import InputError, finite
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
+
+BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
 
 
 class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
@@ -92,6 +94,22 @@ def take_rows(X: Any, rows: npt.NDArray[np.intp] | slice) -> Any:
     if hasattr(X, "take"):  # reads nothing yet, where rows are on disk
         return X.take(rows)
     return [X[row] for row in rows]
+
+
+def padded_blocks(X: Any, size: int = BLOCK) -> Iterator[tuple[Any, slice]]:
+    """Yield blocks of exactly ``size`` rows, and the places in ``X`` that they start with.
+
+    Linear algebra rounds by the shape of a block, so a block whose size is private would let one
+    record change the last bits of others. The last block is filled up with the last row; what comes
+    of those is to be dropped. With one thread, a row of such a block is mapped by itself.
+    """
+    rows = count_rows(X)
+    for start in range(0, rows, size):
+        stop = min(start + size, rows)
+        if stop - start == size:
+            yield X[start:stop], slice(start, stop)
+        else:
+            yield X[np.minimum(np.arange(start, start + size), rows - 1)], slice(start, stop)
 
 
 def targets(model: Any, Y: Labels) -> npt.NDArray[Any]:

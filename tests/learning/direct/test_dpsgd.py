@@ -18,8 +18,7 @@ pytest.importorskip("opacus")
 from privote.learning.direct.dpsgd import DPSGDClassifier  # noqa: E402
 from privote.learning.direct.private_optimizer import (  # noqa: E402
     PrivateOptimizer,
-    add_gradients,
-    private_module,
+    gradients,
 )
 from privote.learning.networks.architectures import build_network, seeded  # noqa: E402
 
@@ -51,17 +50,18 @@ def test_each_record_is_clipped_over_all_its_labels():
     clip = 0.05
     with seeded(0):
         network = build_network("mlp", (6,), 3, hidden=8, dropout=0.0)
-    module = private_module(network)
     optimizer = PrivateOptimizer(
-        torch.optim.SGD(module.parameters(), lr=1.0),
+        torch.optim.SGD(network.parameters(), lr=1.0),
         noise=Noise(0),
         noise_multiplier=1.0,
         clip=clip,
         batch=20,
         quantile=0.5,
     )
-    add_gradients(module, optimizer, torch.as_tensor(X[:20]), torch.as_tensor(Y[:20]).float())
-    ours = [weight.summed_grad.clone() for weight in optimizer.params]
+    # The last 4 only fill the chunk.
+    each = gradients(network, torch.as_tensor(X[:24]), torch.as_tensor(Y[:24]).float())
+    optimizer.add(each, 20)
+    ours = [total.clone() for total in optimizer.sums]
     wanted = [torch.zeros_like(part) for part in ours]
     below = 0.0
     for x, y in zip(X[:20], torch.as_tensor(Y[:20]).float(), strict=True):

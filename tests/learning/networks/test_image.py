@@ -160,6 +160,14 @@ def test_features_are_computed_once_for_linear_teachers(tmp_path):
     assert roc_auc_score(SCENES.Y_test, teacher.predict_proba(TEST)) > 0.6
 
 
+def test_features_of_an_image_know_no_others():
+    images = np.random.default_rng(0).random((70, 1, 16, 16)).astype(np.float32)
+    maker = ImageFeatures("smallcnn").fit(images)
+    every = maker.transform(images)
+    for some in (np.arange(2), np.arange(31), np.delete(np.arange(70), 7), np.arange(33)[::-1]):
+        assert maker.transform(images[some]).tobytes() == every[some].tobytes()
+
+
 @pytest.mark.parametrize(
     ("architecture", "channels"),
     [("densenet121", 1), ("densenet121", 3), ("resnet50", 1), ("resnet50", 3)],

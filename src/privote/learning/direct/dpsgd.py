@@ -18,12 +18,13 @@ from ..networks.architectures import (
     check_network,
     last_layer,
     load_weights,
+    one_torch_thread,
     require_torch,
     seeded,
 )
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
-from ..rows import Labels, Progress
+from ..rows import Labels, Progress, padded_blocks
 from .base import Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
 
@@ -46,7 +47,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     network
         ``"linear"``, ``"mlp"``, ``"smallcnn"``, ``"densenet121"``, ``"resnet50"``, or a function of
         (shape, labels). Batch normalisation mixes records and is replaced by group normalisation;
-        a network that mixes them in another way is refused.
+        a network that mixes them in another way is refused, and so is one that keeps something of
+        what it is shown, such as running statistics.
         For a linear model :class:`privote.learning.direct.gradients.DPLinear` does the same in a
         fraction of the time.
     adaptive
@@ -73,7 +75,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     initial_share
         Public guess at how often a label is present.
     chunk
-        Records whose gradients are in memory at once.
+        Records whose gradients are in memory at once, rounded down to a multiple of 32; below that,
+        and for a network that rounds differently at different places of a batch, one at a time.
     random_state
         Seeds the first weights. Not the noise.
     seed
@@ -111,7 +114,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     frozen: bool = False
     normalise: str = "none"
     initial_share: float = 0.1
-    chunk: int = 256
+    chunk: int = 64
     random_state: Any = None
     seed: int | None = None
     progress: Progress | None = None
@@ -127,10 +130,10 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         if X_public is not None and self.normalise == "none":
             scaling = Scaling.of([Rows(X_public)])
         with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
-            return self._start(seen.shape, Y.shape[1]), seen, Y, scaling
+            return *self._start(seen.shape, Y.shape[1]), seen, Y, scaling
 
     def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
-        network, rows, labels, scaling = given
+        network, chunk, rows, labels, scaling = given
         rate = affordable_rate(plan, self.privacy_.noise_multiplier, len(rows), self.momentum)
         usual = 0.01 if self.optimizer == "adam" else min(3.0, rate)
         if self.optimizer == "sgd" and not self.frozen and _layers(network) > 1:
@@ -140,14 +143,15 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         self.learning_rate_ = float(self.learning_rate or usual)
         # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
         # masks would see more than the price of sampling allows for.
-        with seeded(noise.secret()):
+        with seeded(noise.secret()), one_torch_thread():
             if self.frozen:
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling)))
                 head = last_layer(network)
-                trained = self._descend(head, seen, labels, Scaling.none(seen.shape), noise)
+                plain = Scaling.none(seen.shape)
+                trained = self._descend(head, chunk, seen, labels, plain, noise)
                 head.load_state_dict(trained.state_dict())
             else:
-                network = self._descend(network, rows, labels, scaling, noise)
+                network = self._descend(network, chunk, rows, labels, scaling, noise)
         self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     @classmethod
@@ -158,9 +162,9 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             return without_mixing(network)
         return network
 
-    def _start(self, shape: tuple[int, ...], labels: int) -> Any:
-        """Return a network of which no layer that is trained, or trained on, mixes records."""
-        from .private_optimizer import check_apart, without_mixing
+    def _start(self, shape: tuple[int, ...], labels: int) -> tuple[Any, int]:
+        """Return a network that keeps nothing of a row and mixes none, and the size of chunks."""
+        from .private_optimizer import check_memory, chunk_size, without_mixing
 
         torch = require_torch("DPSGD")
         network = build_network(
@@ -172,19 +176,21 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             last_layer(network).bias.fill_(float(logit(self.initial_share)))
         # In use, batch normalisation goes by numbers of old: only training has to replace it.
         network = network.eval() if self.frozen else without_mixing(network).train()
-        check_apart(network, shape)
-        return network
+        check_memory(network, shape)
+        learns = last_layer(network) if self.frozen else network
+        seen = (learns.in_features,) if self.frozen else shape
+        with one_torch_thread():
+            return network, chunk_size(learns, seen, labels, self.chunk)
 
     def _descend(
-        self, network: Any, rows: Rows, labels: Labels, scaling: Scaling, noise: Noise
+        self, network: Any, chunk: int, rows: Rows, labels: Labels, scaling: Scaling, noise: Noise
     ) -> Any:
-        from .private_optimizer import PrivateOptimizer, add_gradients, private_module
+        from .private_optimizer import PrivateOptimizer, gradients
 
         torch = require_torch("DPSGD")
-        mean = torch.optim.swa_utils.AveragedModel(network)
-        module = private_module(network.train())
+        mean = torch.optim.swa_utils.AveragedModel(network.train())
         optimizer = PrivateOptimizer(
-            self._steps_of(torch, module.parameters()),
+            self._steps_of(torch, network.parameters()),
             noise=noise,
             noise_multiplier=self.privacy_.noise_multiplier,
             clip=self.clip,
@@ -195,16 +201,16 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         for step in range(self.steps):
             self.history_["clip"].append(optimizer.max_grad_norm)
             chosen = noise.sample(len(rows), self.sample_rate)
-            for start in range(0, len(chosen), self.chunk):
-                some = chosen[start : start + self.chunk]
-                batch = torch.as_tensor(scaling(rows[some]))
-                add_gradients(module, optimizer, batch, torch.as_tensor(labels[some]).float())
+            for some, place in padded_blocks(chosen, chunk):
+                batch = torch.tensor(scaling(rows[some]))  # a copy: aligned the same every time
+                truth = torch.tensor(labels[some]).float()
+                optimizer.add(gradients(network, batch, truth), place.stop - place.start)
             optimizer.release()
             if step >= self.steps // 2 or not self.average:
-                mean.update_parameters(module._module)
+                mean.update_parameters(network)
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
-        return mean.module if self.average else module.to_standard_module()
+        return mean.module if self.average else network
 
     def _steps_of(self, torch: Any, weights: Any) -> Any:
         if self.optimizer == "adam":

@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import positive
-from ..rows import Floats, Labels, Progress
-from .base import Persons, PrivateLinear, check_descent, one_each
+from ...workers import one_thread
+from ..rows import Floats, Labels, Progress, padded_blocks
+from .base import SUM_HAIR, Persons, PrivateLinear, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate, next_clip, split_for_clipping
 
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
@@ -154,16 +155,17 @@ def clipped_sum(
     tuple
         (features, labels), and the sum over records of +1/2 (not clipped) or -1/2 (clipped).
     """
-    if rows.shape[0] == 0:
-        return np.zeros_like(weights), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        residuals = np.nan_to_num(expit(np.asarray(rows @ weights) + offset) - Y)
-        residuals[Y < 0] = 0.0
-        squares = rows.multiply(rows) if sp.issparse(rows) else rows * rows
-        norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-        norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
-    norms[np.isnan(norms)] = np.inf
-    # A hair inside the ball, so that rounding never leaves it.
-    factor = clip * (1 - 1e-12) / np.maximum(norms, clip)
-    total = np.asarray(rows.T @ (residuals * factor[:, None]))
-    return total, float((norms <= clip).sum() - rows.shape[0] / 2)
+    total, below, most = np.zeros_like(weights), 0.0, clip * (1 - SUM_HAIR)
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for block, place in padded_blocks(rows):
+            truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
+            truth[: place.stop - place.start] = Y[place]
+            residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
+            residuals[truth < 0] = 0.0
+            squares = block.multiply(block) if sp.issparse(block) else block * block
+            norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+            norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+            norms[np.isnan(norms)] = np.inf
+            total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
+            below += float((norms[: place.stop - place.start] <= clip).sum())
+    return total, below - rows.shape[0] / 2

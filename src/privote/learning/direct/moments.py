@@ -35,9 +35,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import InputError, finite, positive
-from ..rows import Floats, Labels, matching
+from ..rows import BLOCK, Floats, Labels, matching
 from .account import MOMENTS
-from .base import HAIR, Persons, PrivateLinear
+from .base import SUM_HAIR, Persons, PrivateLinear
 from .noise import Noise, TrainingPlan
 
 _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
@@ -176,11 +176,15 @@ def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:
     """
     cast = (Y == 1).astype(np.float64)
     length = np.sqrt(cast.sum(axis=1))
-    most = np.sqrt(tau) * (1 - HAIR)
+    most = np.sqrt(tau) * (1 - SUM_HAIR)
     cast *= np.minimum(1.0, most / np.maximum(length, 1.0))[:, None]
     if unit is not None:
         cast /= np.bincount(unit)[unit][:, None]
-    return np.asarray(design.T @ cast)
+    blocks = (slice(start, start + BLOCK) for start in range(0, len(cast), BLOCK))
+    return sum(
+        (np.asarray(design[some].T @ cast[some]) for some in blocks),
+        start=np.zeros((design.shape[1], cast.shape[1])),
+    )
 
 
 def _logistic(scores: Floats, share: float) -> tuple[float, float]:

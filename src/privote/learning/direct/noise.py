@@ -173,11 +173,12 @@ def _sampled_rdp(noise: float, rate: float, order: float) -> float:
     """Return what one sampled step costs at an order: the divergence of the pair for replacing.
 
     The pair dominates for every hockey-stick divergence, so also for Rényi's; by symmetry both ways
-    round are the same. The integrand is at most a multiple of a Gaussian about -order, and smooth,
-    so sums over a fine grid are exact but for rounding.
+    round are the same. The integrand is smooth, so sums over a fine grid are exact but for
+    rounding. It peaks between -(2 * order - 1), where it does for a rate of 1, and 0, where it does
+    for rare sampling, and falls off on either side like a Gaussian of this noise.
     """
     reach = _TAILS * noise
-    x = np.arange(-order - reach, 1 + reach, noise / _FINE)
+    x = np.arange(-2 * order - reach, 1 + reach, noise / _FINE)
     none, some = math.log1p(-rate), math.log(rate)
     left = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x + 1) / noise) ** 2 / 2)
     right = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x - 1) / noise) ** 2 / 2)

@@ -145,6 +145,18 @@ def seeded(seed: int) -> Iterator[Any]:
         yield torch.Generator().manual_seed(seed)
 
 
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch use one thread: with more, a row's place in a batch decides how it is rounded."""
+    torch = require_torch("networks")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def weights_of(module: Any) -> Arrays:
     """Return a network's weights and buffers as arrays, by their names."""
     return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}

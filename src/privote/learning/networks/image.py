@@ -7,6 +7,8 @@ private: a teacher's privacy comes from the vote.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, missing_extra, positive
-from ..rows import Labels, Progress, check_labels, fraction
+from ..rows import Labels, Progress, check_labels, fraction, padded_blocks
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -25,6 +27,7 @@ from .architectures import (
     check_network,
     last_layer,
     load_weights,
+    one_torch_thread,
     require_torch,
     seeded,
 )
@@ -58,6 +61,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 OPTIMIZERS = ("adam", "sgd")
 NORMALISE = ("none", "imagenet")
+_VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
 # Published constants of what most pre-trained weights were trained with; they cost no privacy.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
@@ -246,18 +250,32 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
 
 
 def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np.float32]:
-    """Return what goes into a network's last layer: (rows, features)."""
+    """Return what goes into a network's last layer: (rows, features).
+
+    Each row is seen as if it were alone: in batches of one fixed, padded shape, each by one thread
+    (see :func:`privote.learning.rows.padded_blocks`), and by a copy that is thrown away. A caller
+    who gives one row at a time gets it in a batch of one, from the network itself.
+    """
     torch = require_torch("image features")
-    seen: list[Any] = []
-    hook = last_layer(network).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    network.eval()
-    try:
-        with torch.no_grad():
-            for batch in rows.batches():
-                network(torch.as_tensor(scaling(batch)))
-    finally:
-        hook.remove()
-    return np.asarray(torch.cat(seen).numpy(), np.float32)
+    size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
+    size = size if len(rows) > 1 else 1
+
+    def batch(block: tuple[Any, slice]) -> Any:
+        some, place = block
+        seen: list[Any] = []
+        copy = (network if size == 1 else deepcopy(network)).eval()
+        hook = last_layer(copy).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            with torch.no_grad():
+                copy(torch.tensor(scaling(rows[some])))
+        finally:
+            hook.remove()
+        return seen[0][: place.stop - place.start]
+
+    threads = torch.get_num_threads()
+    with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(batch, padded_blocks(np.arange(len(rows)), size)))
+    return np.asarray(torch.cat(parts).numpy(), np.float32)
 
 
 def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:
