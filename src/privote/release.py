@@ -205,7 +205,7 @@ class Release:
     def digest(self) -> str:
         """SHA-256 of shape and labels, by which a statement names what it is about."""
         digest = sha256(repr(self.labels.shape).encode())
-        digest.update(np.ascontiguousarray(self.labels, np.int8))
+        digest.update(np.ascontiguousarray(self.labels, np.int8).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
