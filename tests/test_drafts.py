@@ -103,7 +103,9 @@ def test_each_part_is_kept_before_the_next_is_charged(
 def spending(ledger: Path) -> list[tuple[int, str]]:
     """Return how many queries each answer entered, and what it took: sealed."""
     with closing(sqlite3.connect(ledger)) as base:
-        rows = base.execute("select e.body, s.body from entries e left join sealed s using (number)")
+        rows = base.execute(
+            "select e.body, s.body from entries e left join sealed s using (number)"
+        )
         entries = [(json.loads(body), hidden) for body, hidden in rows]
     assert sum(body["kind"] == "charge" for body, _ in entries) == 1
     return [(body["queries"], hidden) for body, hidden in entries if body["kind"] == "answer"]

@@ -129,7 +129,7 @@ def label(
     if isinstance(output, Draft):
         draft = output
     elif output is not None:
-        path = _check_output(output, replaced=force or resume)
+        path = check_output(output, ".npz", replaced=force or resume)
     guesses: dict[str, Any] = {
         "yes": yes,
         "agreement": agreement,
@@ -367,7 +367,9 @@ class KeptReleases:
         if data is None:
             return None
         part, about = _part(data)
-        if queries not in (None, part.answered) or not (rows is None or np.array_equal(rows, about)):
+        if queries not in (None, part.answered) or not (
+            rows is None or np.array_equal(rows, about)
+        ):
             raise InputError("resume", "must be with the same votes, and these are cut otherwise")
         self.answered += part.answered
         return part
@@ -410,11 +412,11 @@ def room(queries: int, labels: int, names: int = 0) -> int:
     return queries * (labels * _CELL + _QUERY) + names + _MORE
 
 
-def _check_output(output: Any, *, replaced: bool) -> Path:
+def check_output(output: Any, suffix: str, *, replaced: bool) -> Path:
     """Refuse a place to write to before anything is charged."""
     check_here("output", output)
-    if not isinstance(output, str | os.PathLike) or Path(output).suffix != ".npz":
-        raise InputError("output", "must be a file that ends in .npz", output)
+    if not isinstance(output, str | os.PathLike) or Path(output).suffix != suffix:
+        raise InputError("output", f"must be a file that ends in {suffix}", output)
     path = Path(output)
     if path.is_dir() or (path.is_symlink() and not path.exists()):
         raise InputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 from contextlib import closing, nullcontext
 from itertools import pairwise
@@ -11,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS
+from ..drafts import Draft, beside, complete, drafted
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
 from ..guardian import Accounts
+from ..labelling import check_output
 from ..ledger import Budget, Ledger
 from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
@@ -43,6 +47,9 @@ def poll(
     ledger: Any = None,
     budget: float | None = None,
     seed: int | None = None,
+    output: str | os.PathLike[str] | Draft | None = None,
+    resume: bool = False,
+    force: bool = False,
     **reading: Any,
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
@@ -71,41 +78,114 @@ def poll(
         cost: fixed by the first poll, where it is this one's own unless told.
     seed
         An integer makes a simulation that protects nobody, and says so.
+    output
+        A new ``.json`` file for all that may be published. It is claimed before anything is
+        charged, and what is drawn is on disk before anything else happens to it. A draft instead
+        of a path: whoever opened it writes what is to be made of it.
+    resume
+        Finish what an earlier call with the same arguments left behind in ``output``: what was
+        drawn stays as it is, and what was charged is not charged again.
+    force
+        Replace the file if it exists.
     """
-    ballots = read(source, **reading)
+    path = None
+    if output is not None and not isinstance(output, Draft):
+        path = check_output(output, ".json", replaced=force or resume)
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seats": seats, "quota": quota}
+    asked |= {"shares": shares, "mechanism": mechanism, "tau": tau, "typical": typical}
+    asked |= {"people": people, "budget": budget, "seed": seed, "reading": str(reading)}
+    claimed = output if path is None else beside(path)
+    with drafted(claimed, asked, resume=resume, force=force) as draft:
+        ballots = read(source, **reading)
+        result = _released(
+            ballots,
+            draft,
+            epsilon=epsilon,
+            delta=delta,
+            outcome=_outcome(ballots, seats, quota),
+            shares=shares,
+            title=title or _title(ballots, source),
+            account=(people, ledger, budget),
+            seed=seed,
+            mechanism=mechanism,
+            tau=tau,
+            typical=typical,
+            confidence=confidence,
+        )
+        if path is not None and draft is not None:
+            with complete(path, force=force or resume) as part:
+                part.write_text(result.json(), encoding="utf-8")
+            draft.finish()
+    return result
+
+
+def _released(
+    ballots: PollBallots,
+    draft: Draft | None,
+    *,
+    epsilon: float,
+    delta: float,
+    outcome: PollOutcome,
+    shares: bool,
+    title: str,
+    account: tuple[str | None, Any, float | None],
+    seed: int | None,
+    **settings: Any,
+) -> PollResult:
+    """Plan, charge and draw; or take from the draft what was drawn."""
+    people, ledger, budget = account
     Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
-    outcome = _outcome(ballots, seats, quota)
     plan = plan_poll(
         ballots.size,
         outcome,
         epsilon=epsilon,
         delta=delta,
         shares=shares,
-        mechanism=mechanism,
-        tau=tau,
-        typical=typical,
-        confidence=confidence,
         shared=ledger is not None,
+        **settings,
     )
     if plan.chance:
-        warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
+        warnings.warn(plan.chance, PrivoteWarning, stacklevel=3)
     entropy = Entropy(seed)
     _check_people(people, ledger, budget)
     place, standing = None, None
     if ledger is not None:
-        place, standing = _charge(plan, people or "", ledger, epsilon, budget, entropy.simulated)
-    drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
+        paying = {"simulated": entropy.simulated, "draft": draft}
+        place, standing = _charge(plan, people or "", ledger, epsilon, budget, **paying)
+    drawn = None if draft is None else _drawn(draft, ballots)
+    if drawn is None:
+        drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
+        if draft is not None:
+            draft.keep(_kept(drawn, ballots))
     return _result(
         ballots,
         plan,
         drawn,
         shares,
-        title=title or _title(ballots, source),
+        title=title,
         simulated=entropy.simulated,
         people=people,
         ledger=place,
         budget=standing,
     )
+
+
+def _kept(drawn: Drawn, ballots: PollBallots) -> bytes:
+    counts = None if drawn.counts is None else drawn.counts.tolist()
+    facts = {"winners": drawn.winners.tolist(), "counts": counts, "options": ballots.options}
+    return json.dumps(facts).encode()
+
+
+def _drawn(draft: Draft, ballots: PollBallots) -> Drawn | None:
+    """Return what was drawn by the run that is resumed; None where nothing was kept."""
+    data = draft.read()
+    if data is None:
+        return None
+    facts = json.loads(data)
+    if facts["options"] != list(ballots.options):
+        raise InputError("resume", "must be with the same ballots: these have other options")
+    counts = None if facts["counts"] is None else np.array(facts["counts"], np.int64)
+    return Drawn(winners=np.array(facts["winners"], np.bool_), counts=counts)
 
 
 def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
@@ -137,7 +217,9 @@ def _charge(
     ledger: Any,
     epsilon: float,
     budget: float | None,
+    *,
     simulated: bool,
+    draft: Draft | None,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """Charge the price to the people's budget; it is on disk when this returns."""
     context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
@@ -161,6 +243,7 @@ def _charge(
                 "simulated": simulated,
                 "protects": "a person's ballot",
             },
+            draft=draft,
         )
         size = plan.size
         accounts.charge(
