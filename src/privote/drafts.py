@@ -80,6 +80,7 @@ class Draft:
         self._asked = json.loads(json.dumps(asked, default=str))
         self._key, self.paid, self._finished = "", False, False
         self._unread: deque[bytes] = deque()
+        self._notes: list[bytes] = []
         self.last: bytes | None = None
         self._place = self._end = 0  # the next part, and where the file ends
         self._file = locked(self.path, make=not resume)
@@ -127,7 +128,7 @@ class Draft:
             self._write(_CHARGE, b"")
 
     def keep(self, part: bytes, *, instead: bool = False) -> None:
-        """Append what was released, durably; ``instead`` of all parts so far."""
+        """Append what was released, durably; ``instead`` of all but the notes so far."""
         self._write(_PART, part, instead=instead)
 
     def reserve(self, room: int) -> None:
@@ -186,6 +187,7 @@ class Draft:
         try:
             os.ftruncate(self._file, 0)
             self._unread.clear()
+            self._notes.clear()
             self._key = secrets.token_hex(16)
             self.paid, self.last, self._end = False, None, 0
             self._append(self._file, self._header())
@@ -200,12 +202,12 @@ class Draft:
         return json.dumps(head).encode() + b"\n"
 
     def _write(self, kind: bytes, part: bytes, *, instead: bool = False) -> None:
-        frame = kind + b" %d " % len(part) + sha256(part).hexdigest().encode() + b"\n" + part
         try:
             if instead:
-                self._replace(frame + b"\n")
+                notes = b"".join(_frame(_NOTE, note) for note in self._notes)
+                self._replace(notes + _frame(kind, part))
             else:
-                self._append(self._file, frame + b"\n")
+                self._append(self._file, _frame(kind, part))
         except OSError as error:
             if not self.paid:
                 raise self._unwritable(error) from None
@@ -216,7 +218,8 @@ class Draft:
                 draft=self.path,
             ) from None
         if kind != _CHARGE:
-            self._place, self.last = 1 if instead else self._place + 1, part
+            self._place, self.last = (len(self._notes) if instead else self._place) + 1, part
+        self._notes += [part] * (kind == _NOTE)
         self.paid |= kind != _NOTE
 
     def _append(self, file: int, data: bytes) -> None:
@@ -226,13 +229,13 @@ class Draft:
         os.fsync(file)
         self._end = end
 
-    def _replace(self, frame: bytes) -> None:
-        """Put a new file with one frame in the place of this one; at any moment one is there."""
+    def _replace(self, frames: bytes) -> None:
+        """Put a new file with these frames in the place of this one; at any moment one is there."""
         file, end = locked(self._newer, make=True), self._end
         try:
             os.ftruncate(file, 0)
             self._end = 0
-            self._append(file, self._header() + frame)
+            self._append(file, self._header() + frames)
             self._newer.replace(self.path)
         except BaseException:
             self._end = end
@@ -263,6 +266,7 @@ class Draft:
                 if kind != _CHARGE:
                     self._unread.append(part)
                     self.last = part
+                self._notes += [part] * (kind == _NOTE)
                 self.paid |= kind != _NOTE
                 self._end = stream.tell()
         return was
@@ -283,6 +287,10 @@ class Draft:
         return InputError(
             "output", f"must have room in {str(self.path.parent)!r}: {error.strerror or error}"
         )
+
+
+def _frame(kind: bytes, part: bytes) -> bytes:
+    return b"%s %d %s\n%s\n" % (kind, len(part), sha256(part).hexdigest().encode(), part)
 
 
 @contextmanager
