@@ -257,7 +257,7 @@ def test_killed_at_any_moment_after_the_charge(
         pytest.importorskip("opacus")
     calls, files, amount = runs.whole(case)
     rng, through, resumed = np.random.default_rng(signal), [], 0
-    kills = scaled(2, case.kills if signal == 9 else case.kills // 4)
+    kills = scaled(2, case.kills) if signal == 9 else scaled(1, case.kills // 4)
     for turn in range(kills):
         folder = tmp_path / f"{turn}"
         folder.mkdir()
