@@ -329,9 +329,10 @@ def _note(chosen: Chosen) -> bytes:
 
 def _noted(note: bytes, mechanism: Mechanism | str) -> Chosen:
     facts = json.loads(note)
-    named = isinstance(mechanism, Mechanism)
     return Chosen(
-        mechanism=mechanism if named else mechanism_of(facts["mechanism"]),
+        mechanism=mechanism
+        if isinstance(mechanism, Mechanism)
+        else mechanism_of(facts["mechanism"]),
         guarantee=facts["guarantee"],
         reasons=tuple(facts["reasons"]),
         warning=facts["warning"],

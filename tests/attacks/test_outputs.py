@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from tests.attacks.conftest import Outcome, scaled
 from typer.testing import CliRunner
 
@@ -65,14 +66,34 @@ def run(job):
     os.dup2(2, 1)
     code = 0
     try:
-        privote.cli.app(job["arguments"])
+        if job["stdout"] is None:
+            privote.cli.app(job["arguments"])
+        else:
+            break_stdout(job["stdout"])
+            sys.argv = ["privote", *job["arguments"]]
+            privote.cli.main()
     except SystemExit as leaving:
         code = leaving.code or 0
     finally:
         sys.setprofile(None)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120  # as Python has it
     with open(job["calls"], "w") as stream:
         json.dump(calls, stream)
     os._exit(code)
+
+def break_stdout(how):
+    if how == "closed":
+        sys.stdout = None
+        os.close(1)
+    elif how == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    else:
+        nobody, writer = os.pipe()
+        os.close(nobody)
+        os.dup2(writer, 1)
 
 for line in sys.stdin:
     child = os.fork()
@@ -97,10 +118,12 @@ class Runs:
             text=True,
         )
 
-    def go(self, *arguments: object, at: int = -1, signal: int = 9) -> tuple[int, str]:
+    def go(
+        self, *arguments: object, at: int = -1, signal: int = 9, stdout: str | None = None
+    ) -> tuple[int, str]:
         """Return the exit code, and what was printed.
 
-        The process is ended at one of its calls after the charge.
+        The process is ended at one of its calls after the charge; or its standard output is broken.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -108,6 +131,7 @@ class Runs:
         for file in files.values():
             Path(file).unlink(missing_ok=True)
         job = {"arguments": [str(part) for part in arguments], "at": at, "signal": signal, **files}
+        job["stdout"] = stdout
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._process.stdout.readline())
@@ -301,6 +325,64 @@ def test_a_draft_that_was_not_finished_is_not_thrown_away(
         through += code != 2 or "--resume" not in log or files_in(folder) != before
         through += entries(ledger) != 1
     outcome("a run that was charged, begun anew", len(CASES) - 1, through)
+
+
+def verbs(group: Any = None, *before: str) -> list[tuple[str, ...]]:
+    """Return the words of every verb there is."""
+    group = typer.main.get_command(app) if group is None else group
+    found = []
+    for name, command in group.commands.items():
+        words = (*before, *name.split())
+        found += verbs(command, *words) if hasattr(command, "commands") else [words]
+    return found
+
+
+def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
+    """Return commands that print, and their exit codes where nothing can be printed."""
+    label = label_command(folder)
+    train = [*train_command(folder, "moments"), "--dataset", "rows"]
+    budget = ["--epsilon", 8, "--delta", 1e-5]
+    sizes = ["--voters", 20, "--labels", 4, "--queries", 10, *budget]
+    ledger, student = folder / "a.ledger", folder / "run" / "student.student"
+    alone = [part for part in poll_command(folder)[:-2]]
+    return {  # what is on disk is there; what was only printed is lost
+        "label": (label, 0),
+        "train": (train, 0),
+        "predict": (["predict", student, folder / "public.csv", "--output", folder / "p.csv"], 0),
+        "poll": ([*alone, "--output", folder / "page"], 0),
+        "poll, no folder": ([*alone, "--title", "again", "--people", "others"], 6),
+        "poll, no ledger": (["poll", folder / "poll.csv", *budget], 2),
+        "plan": (["plan", *sizes], 2),
+        "plan poll": (["plan", "poll", "--voters", 50, "--options", 3, "--epsilon", 1], 2),
+        "tune": (["tune", folder / "votes.npy", "--over", "sigma", "--values", "7,9", *budget], 2),
+        "audit": (["audit", "--mechanism", "binary", "--elections", 1], 2),
+        "ledger show": (["ledger", "show", ledger], 2),
+        "ledger verify": (["ledger", "verify", ledger, "--json"], 2),
+        "ledger export": (["ledger", "export", ledger, "--output", folder / "l.json"], 0),
+        "ledger backup": (["ledger", "backup", ledger, "--output", folder / "copy.db"], 0),
+    }
+
+
+@pytest.mark.parametrize("how", ["full", "closed", "pipe"])
+def test_standard_output_that_fails(tmp_path: Path, runs: Runs, outcome: Outcome, how: str) -> None:
+    """Results are on disk before anything is printed; then it is one sentence, and no traceback."""
+    commands, through = printed(tmp_path), []
+    for words in verbs():
+        commands.setdefault(" ".join(words), ([*words, "--help"], 2))
+    for name, (arguments, lost) in commands.items():
+        code, log = runs.go(*arguments, stdout=how)
+        wanted = lost if how != "pipe" or lost == 6 else 0
+        silent = how == "pipe" and lost != 6
+        said = [line for line in log.splitlines() if "standard output cannot be written" in line]
+        if code != wanted or "Traceback" in log or len(said) != (not silent):
+            through.append((name, code, wanted, log))
+    written = ["out.csv", "run/student.student", "p.csv", "page/poll.html", "l.json", "copy.db"]
+    through += [file for file in written if not (tmp_path / file).exists()]
+    code, log = runs.go(*commands["poll, no folder"][0], "--resume")
+    if code != 0 or "Ada" not in log or any(".draft" in name for name in files_in(tmp_path)):
+        through.append(("poll, resumed", code, log))
+    print(through)
+    outcome(f"standard output that is {how}, in every verb", len(commands) + 1, len(through))
 
 
 def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:

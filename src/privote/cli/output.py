@@ -92,7 +92,7 @@ def settle_shown(output: Any) -> None:
     if output is None:
         check_shown()
     say(f"warning: {unshown(why)}. All results are in {output}", err=True)
-    sys.stdout.lost = None  # type: ignore[attr-defined]
+    setattr(sys.stdout, "lost", None)  # noqa: B010
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -245,7 +245,8 @@ def poll(
     asked = {"file": file.name, "people": people, "title": title, "seats": seats, "quota": quota}
     asked |= {"epsilon": epsilon, "delta": delta, "shares": shares, "mechanism": mechanism}
     asked |= {"tau": tau, "typical": typical, "seed": seed, "reading": str(asdict(reading))}
-    claim, files, draft_file = nullcontext(), {}, None
+    claim: AbstractContextManager[None] = nullcontext()
+    files, draft_file = {}, None
     if output is not None:
         files = pages(output, owner=show_sealed, force=force or resume)
         claim, draft_file = claimed_folder(output, force=True), output / DRAFT

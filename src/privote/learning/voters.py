@@ -67,7 +67,8 @@ class VoterNames:
         mark = None
         if records is not None:
             digest = blake2b(key=self.key, digest_size=16)
-            for part in (*records, self.ids, self.groups):
+            parts: list[Any] = [*records, self.ids, self.groups]
+            for part in parts:
                 for piece in (part.data, part.indices, part.indptr) if issparse(part) else (part,):
                     if not isinstance(piece, Images):
                         digest.update(pickle.dumps(np.asarray(piece)))

@@ -150,8 +150,8 @@ def _released(
     _check_people(people, ledger, budget)
     place, standing = None, None
     if ledger is not None:
-        paying = {"simulated": entropy.simulated, "draft": draft}
-        place, standing = _charge(plan, people or "", ledger, epsilon, budget, **paying)
+        whose = (people or "", ledger, budget)
+        place, standing = _charge(plan, whose, epsilon, draft, simulated=entropy.simulated)
     drawn = None if draft is None else _drawn(draft, ballots)
     if drawn is None:
         drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
@@ -213,15 +213,14 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
 
 def _charge(
     plan: PollPlan,
-    people: str,
-    ledger: Any,
+    whose: tuple[str, Any, float | None],
     epsilon: float,
-    budget: float | None,
+    draft: Draft | None,
     *,
     simulated: bool,
-    draft: Draft | None,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """Charge the price to the people's budget; it is on disk when this returns."""
+    people, ledger, budget = whose
     context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
     with context as book:
         known = book.reading().budgets.get((people, None))

@@ -195,7 +195,7 @@ class Checkpoints:
 def packed(**arrays: npt.ArrayLike) -> bytes:
     """Return arrays as a draft keeps them."""
     data = BytesIO()
-    np.savez(data, **arrays)  # type: ignore[arg-type]
+    np.savez(data, **arrays)
     return data.getvalue()
 
 

@@ -154,9 +154,9 @@ class DPLinear(PrivateLinear):
                 clip = next_clip(clip, below, batch, quantile=0.5, rate=0.2)
             if step >= self.steps // 2:
                 mean, averaged = mean + weights, averaged + 1
-            state = {"weights": weights, "velocity": velocity, "mean": mean, "clip": clip}
-            state |= {"step": step + 1, "averaged": averaged}
-            checkpoints.keep(step + 1, partial(packed, **state))
+            held: dict[str, Any] = {"weights": weights, "velocity": velocity, "mean": mean}
+            held |= {"clip": clip, "step": step + 1, "averaged": averaged}
+            checkpoints.keep(step + 1, partial(packed, **held))
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
         self.clip_ = clip
