@@ -17,6 +17,8 @@ from .groups import Group, grouped
 from .ledger_options import explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
+# What may be another in a run that resumes one; and a ledger's address may hold a password.
+_UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 Seats = Annotated[
     int | None,
     typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
@@ -230,6 +232,7 @@ def poll(
 
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
     """
+    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.drafts import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
@@ -242,9 +245,6 @@ def poll(
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
     place = None if ledger is None else Location.of(ledger, beside)
-    asked = {"file": file.name, "people": people, "title": title, "seats": seats, "quota": quota}
-    asked |= {"epsilon": epsilon, "delta": delta, "shares": shares, "mechanism": mechanism}
-    asked |= {"tau": tau, "typical": typical, "seed": seed, "reading": str(asdict(reading))}
     claim: AbstractContextManager[None] = nullcontext()
     files, draft_file = {}, None
     if output is not None:

@@ -28,6 +28,7 @@ from .reading import read
 from .result import Call, PollResult, PollSealed, Share
 
 _QUOTA = 0.5
+_UNASKED = ("source", "ledger", "output", "resume", "force")  # may differ in a resumed run
 
 
 def poll(
@@ -88,29 +89,44 @@ def poll(
     force
         Replace the file if it exists.
     """
+    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     path = None
     if output is not None and not isinstance(output, Draft):
         path = check_output(output, ".json", replaced=force or resume)
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seats": seats, "quota": quota}
-    asked |= {"shares": shares, "mechanism": mechanism, "tau": tau, "typical": typical}
-    asked |= {"people": people, "budget": budget, "seed": seed, "reading": str(reading)}
-    claimed = output if path is None else beside(path)
+    ballots = read(source, **reading)
+    Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
+    outcome = _outcome(ballots, seats, quota)
+    plan = plan_poll(
+        ballots.size,
+        outcome,
+        epsilon=epsilon,
+        delta=delta,
+        shares=shares,
+        mechanism=mechanism,
+        tau=tau,
+        typical=typical,
+        confidence=confidence,
+        shared=ledger is not None,
+    )
+    if plan.chance:
+        warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
+    entropy = Entropy(seed)
+    _check_people(people, ledger, budget)
+    place, standing, claimed = None, None, output if path is None else beside(path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
-        ballots = read(source, **reading)
-        result = _released(
+        if ledger is not None:
+            whose = (people or "", ledger, budget)
+            place, standing = _charge(plan, whose, epsilon, draft, simulated=entropy.simulated)
+        result = _result(
             ballots,
-            draft,
-            epsilon=epsilon,
-            delta=delta,
-            outcome=_outcome(ballots, seats, quota),
-            shares=shares,
+            plan,
+            _drawn(plan, ballots, entropy, draft),
+            shares,
             title=title or _title(ballots, source),
-            account=(people, ledger, budget),
-            seed=seed,
-            mechanism=mechanism,
-            tau=tau,
-            typical=typical,
-            confidence=confidence,
+            simulated=entropy.simulated,
+            people=people,
+            ledger=place,
+            budget=standing,
         )
         if path is not None and draft is not None:
             with complete(path, force=force or resume) as part:
@@ -119,73 +135,20 @@ def poll(
     return result
 
 
-def _released(
-    ballots: PollBallots,
-    draft: Draft | None,
-    *,
-    epsilon: float,
-    delta: float,
-    outcome: PollOutcome,
-    shares: bool,
-    title: str,
-    account: tuple[str | None, Any, float | None],
-    seed: int | None,
-    **settings: Any,
-) -> PollResult:
-    """Plan, charge and draw; or take from the draft what was drawn."""
-    people, ledger, budget = account
-    Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
-    plan = plan_poll(
-        ballots.size,
-        outcome,
-        epsilon=epsilon,
-        delta=delta,
-        shares=shares,
-        shared=ledger is not None,
-        **settings,
-    )
-    if plan.chance:
-        warnings.warn(plan.chance, PrivoteWarning, stacklevel=3)
-    entropy = Entropy(seed)
-    _check_people(people, ledger, budget)
-    place, standing = None, None
-    if ledger is not None:
-        whose = (people or "", ledger, budget)
-        place, standing = _charge(plan, whose, epsilon, draft, simulated=entropy.simulated)
-    drawn = None if draft is None else _drawn(draft, ballots)
-    if drawn is None:
-        drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
+def _drawn(plan: PollPlan, ballots: PollBallots, entropy: Entropy, draft: Draft | None) -> Drawn:
+    """Draw, and keep what was drawn; or return what the run that is resumed has kept."""
+    kept = None if draft is None else draft.read()
+    if kept is None:
+        drawn = plan.mechanism.draw(ballots.tally, plan.outcome, entropy)
         if draft is not None:
-            draft.keep(_kept(drawn, ballots))
-    return _result(
-        ballots,
-        plan,
-        drawn,
-        shares,
-        title=title,
-        simulated=entropy.simulated,
-        people=people,
-        ledger=place,
-        budget=standing,
-    )
-
-
-def _kept(drawn: Drawn, ballots: PollBallots) -> bytes:
-    counts = None if drawn.counts is None else drawn.counts.tolist()
-    facts = {"winners": drawn.winners.tolist(), "counts": counts, "options": ballots.options}
-    return json.dumps(facts).encode()
-
-
-def _drawn(draft: Draft, ballots: PollBallots) -> Drawn | None:
-    """Return what was drawn by the run that is resumed; None where nothing was kept."""
-    data = draft.read()
-    if data is None:
-        return None
-    facts = json.loads(data)
-    if facts["options"] != list(ballots.options):
+            counts = None if drawn.counts is None else drawn.counts.tolist()
+            draft.keep(json.dumps([ballots.options, drawn.winners.tolist(), counts]).encode())
+        return drawn
+    options, winners, counts = json.loads(kept)
+    if options != list(ballots.options):
         raise InputError("resume", "must be with the same ballots: these have other options")
-    counts = None if facts["counts"] is None else np.array(facts["counts"], np.int64)
-    return Drawn(winners=np.array(facts["winners"], np.bool_), counts=counts)
+    numbers = None if counts is None else np.array(counts, np.int64)
+    return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
 
 
 def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
