@@ -284,19 +284,16 @@ class Accounts:
 
     @contextmanager
     def paying(self) -> Iterator[None]:
-        """Have the draft say that it is paid for, before it is; no longer where that is refused.
+        """Have the draft say no longer that it is paid for, where that is refused after all.
 
         An interrupt leaves it so: who resumes finds in the ledger whether it was charged.
         """
-        draft = self.draft if self.claim is not None else None
-        before = draft is None or draft.paid
-        if draft is not None:
-            draft.charging()
+        before = self.draft is not None and self.draft.paid
         try:
             yield
         except PrivoteError:
-            if draft is not None:
-                draft.paid = before
+            if self.draft is not None:
+                self.draft.paid = before
             raise
 
     def entry(self, kind: str) -> dict[str, Any]:
@@ -311,7 +308,13 @@ class Accounts:
         sealed: dict[str, Any] | None = None,
     ) -> None:
         body = {**self.entry("charge"), **facts, "orders": self.orders.tolist()}
-        self.ledger.append({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+        self.enter({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+
+    def enter(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> None:
+        """Append an entry, inside a transaction; before that the draft says that it is paid for."""
+        if self.draft is not None and self.claim is not None:
+            self.draft.charging()
+        self.ledger.append(body, sealed)
 
     @property
     def _claims(self) -> dict[str, str]:
@@ -403,7 +406,7 @@ class Allowance:
             body = {**self.accounts.entry("outcome"), "account": self.account}
             if ("outcome", body.get("claim")) in totals.accounts[self.account].before:
                 return  # by the run that is resumed
-            self.accounts.ledger.append(
+            self.accounts.enter(
                 {**body, "queries": queries}, sealed={"departed": departed, "out": out}
             )
 
@@ -427,7 +430,7 @@ class Allowance:
         counts any more, and what it did not keep takes the same from the same allowance.
         """
         accounts = self.accounts
-        with accounts.ledger.writing() as totals:
+        with accounts.paying(), accounts.ledger.writing() as totals:
             known, claim = totals.accounts[self.account], accounts.claim
             entered = ("answer", claim) in known.before
             if entered and accounts.draft is not None and accounts.draft.unread:
@@ -440,7 +443,7 @@ class Allowance:
             if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
                 return counted
             body = {**accounts.entry("answer"), "account": self.account}
-            accounts.ledger.append(
+            accounts.enter(
                 {**body, "queries": queries},
                 sealed={"spent": packed(spent), "refused": packed(refused)},
             )
