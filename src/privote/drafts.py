@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from ._version import written
+from ._version import check_written, written
 from .errors import ChargedError, ChargedInterruptError, InputError
 
 try:
@@ -37,7 +37,7 @@ try:
 except ImportError:  # no locks: two runs that write to one place may then disturb each other
     fcntl = None  # type: ignore[assignment]
 
-_VERSION = 3
+_FORMAT = 3
 _NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
 
 
@@ -85,7 +85,7 @@ class Draft:
         self._place = self._end = 0  # the next part, and where the file ends
         self._file = locked(self.path, make=not resume)
         try:
-            was = self._read()
+            was = self._read(force=force and not resume)
             if resume:
                 self._check_resume(was)
             elif self.paid and not force:
@@ -198,7 +198,7 @@ class Draft:
             raise self._unwritable(error) from None
 
     def _header(self) -> bytes:
-        head = {"draft": _VERSION, "key": self._key, "asked": self._asked}
+        head = {**written(_FORMAT), "key": self._key, "asked": self._asked}
         return json.dumps(head).encode() + b"\n"
 
     def _write(self, kind: bytes, part: bytes, *, instead: bool = False) -> None:
@@ -245,18 +245,20 @@ class Draft:
         self._file = file
         sync_folder(self.path.parent)
 
-    def _read(self) -> Mapping[str, Any] | None:
+    def _read(self, *, force: bool) -> Mapping[str, Any] | None:
         """Read what is there; a torn end, which was never said to be kept, does not count."""
         with os.fdopen(os.dup(self._file), "rb") as stream:
             stream.seek(0)
             try:
                 head = json.loads(line := stream.readline())
                 was = dict(head["asked"])
-                if head["draft"] != _VERSION or not line.endswith(b"\n"):
+                if not line.endswith(b"\n"):
                     return None
-                self._key = str(head["key"])
             except (ValueError, LookupError, TypeError, RecursionError):
                 return None
+            if not force:
+                check_written(f"the draft {str(self.path)!r}", head, _FORMAT)
+            self._key = str(head.get("key"))
             self._end = stream.tell()
             while (words := stream.readline(200).split()) and len(words) == 3:
                 kind, size, digest = words
