@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote import drafts
 from privote.drafts import Draft, beside, complete
 from privote.errors import BudgetError, ChargedError, InputError
-from privote.guardian import Guardian
+from privote.guardian import Accounts, Guardian
+from privote.labelling import KeptReleases
 
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((30, 20, 4)) < 0.2
@@ -69,20 +70,92 @@ def test_each_part_is_kept_before_the_next_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
-    path, kept, real = tmp_path / "labels.npz", [], Draft.keep
+    path, ledger, kept, real = tmp_path / "labels.npz", tmp_path / "a.ledger", [], KeptReleases.keep
 
-    def stop(self: Draft, release: pv.Release, rows: object = None) -> None:
+    def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
         if len(kept) == 2:
             raise KeyboardInterrupt
         real(self, release)
         kept.append(release.labels)
 
-    monkeypatch.setattr(Draft, "keep", stop)
-    with pytest.raises(KeyboardInterrupt, match="labels of 16 queries are safe"):
-        pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=tmp_path / "a.ledger")
-    release = pv.label(None, **ASKED, **EVERY, output=path, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptReleases, "keep", stop)
+        with pytest.raises(KeyboardInterrupt, match="what was released so far is safe"):
+            pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger)
+    copy, draft = tmp_path / "copy.npz", beside(path).read_bytes()
+    beside(copy).write_bytes(draft)
+    release = pv.label(None, **ASKED, **EVERY, output=copy, resume=True)  # without the votes
     assert release.so_far == 16
     np.testing.assert_array_equal(release.labels, np.concatenate(kept))
+    before = spending(ledger)
+    release = pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger, resume=True)
+    np.testing.assert_array_equal(release.labels[:16], np.concatenate(kept))
+    assert release.so_far == release.answered == 30
+    # The third block was entered before its labels could be kept: it is not entered again.
+    assert [number for number, _ in before] == [8, 8, 8]
+    assert spending(ledger)[:3] == before
+    assert [number for number, _ in spending(ledger)] == [8, 8, 8, 6]
+    whole = pv.label(VOTES, **ASKED, **EVERY, ledger=tmp_path / "b.ledger")
+    assert spending(tmp_path / "b.ledger") == spending(ledger)
+    assert (whole.epsilon, whole.allowance) == (release.epsilon, release.allowance)
+
+
+def spending(ledger: Path) -> list[tuple[int, str]]:
+    """Return how many queries each answer entered, and what it took: sealed."""
+    with closing(sqlite3.connect(ledger)) as base:
+        rows = base.execute(
+            "select e.body, s.body from entries e left join sealed s using (number)"
+        )
+        entries = [(json.loads(body), hidden) for body, hidden in rows]
+    assert sum(body["kind"] == "charge" for body, _ in entries) == 1
+    return [(body["queries"], hidden) for body, hidden in entries if body["kind"] == "answer"]
+
+
+@pytest.mark.parametrize("resumed", [0, 1, 2])
+def test_what_a_worst_case_charged_is_all_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: int
+) -> None:
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)
+    path, ledger, real = tmp_path / "labels.npz", tmp_path / "a.ledger", KeptReleases.keep
+    asked = {**ASKED, "guarantee": "worst-case", "ledger": ledger, "output": path}
+
+    def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
+        if self.answered == 8 * resumed:
+            raise KeyboardInterrupt
+        real(self, release)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptReleases, "keep", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pv.label(VOTES, **asked)
+    release = pv.label(VOTES, **asked, resume=True)
+    with closing(pv.Ledger.open(ledger)) as book:
+        charges = [entry for entry in book.published() if entry["kind"] == "charge"]
+    assert [charge["queries"] for charge in charges] == [release.answered]
+    plain = pv.label(VOTES, **{**asked, "ledger": tmp_path / "b.ledger", "output": None})
+    assert (release.epsilon, release.answered) == (plain.epsilon, plain.answered)
+
+
+def test_another_charge_is_not_resumed(tmp_path: Path) -> None:
+    """A claim pays for what it was charged for, and for nothing that costs more."""
+    orders, path = pv.DEFAULT_ORDERS, tmp_path / "a.draft"
+    budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    with closing(pv.Ledger.open(tmp_path / "a.ledger")) as book:
+        given: dict[str, Any] = {"ledger": book, "budget": budget, "orders": orders}
+        given |= {"dataset": "d", "stamp": {"guarantee": "test"}}
+        with Draft(path, {}) as draft:
+            Accounts(**given, draft=draft).charge(orders * 0.01)
+        assert path.exists()
+        with Draft(path, {}, resume=True) as draft:
+            accounts = Accounts(**given, draft=draft)
+            accounts.charge(orders * 0.01)
+            with pytest.raises(InputError) as refused:
+                accounts.charge(orders * 0.011)
+            draft.keep(b"drawn")
+            accounts.charge(orders * 0.02)  # the next thing to be paid for
+            draft.finish()
+        assert refused.value.argument == "resume"
+        assert len([each for each in book.published() if each["kind"] == "charge"]) == 2
 
 
 def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
@@ -108,38 +181,57 @@ def test_room_is_taken_before_the_charge(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
-    release = pv.label(VOTES, **ASKED, **EVERY)
     path = tmp_path / "a.draft"
     with Draft(path, {}) as draft:
-        draft.keep(release)
+        start = path.read_bytes()
+        draft.keep(b"drawn")
     whole = path.read_bytes()
-    line = json.loads(whole.splitlines()[1])
-    other = json.dumps({**line, "shape": [4, 30]}).encode()
-    listed = json.dumps({**line, "facts": []}).encode() + b"\n"
-    deep = b"[" * 100_000 + b"\n"
-    parts = (b"{", whole.splitlines()[1][:-5], other + b"\n", b"\0" * 100, listed, deep)
-    for torn in parts:
+    frame = whole[len(start) :]
+    parts = (frame[:3], frame[:-1], frame.replace(b"drawn", b"drown"), b"\0" * 100, b"part x y\n")
+    for torn in (*parts, frame.replace(b" 5 ", b" 4 "), b"\n" + frame, b"[" * 100_000 + b"\n"):
         path.write_bytes(whole + torn)
         with Draft(path, {}, resume=True) as draft:
-            assert draft.answered == 30
-            draft.keep(release)
+            assert (draft.read(), draft.read()) == (b"drawn", None)
+            draft.keep(b"more\n")
         with Draft(path, {}, resume=True) as draft:
-            assert draft.answered == 60
+            assert (draft.read(), draft.read(), draft.read()) == (b"drawn", b"more\n", None)
             draft.finish()
         path.write_bytes(whole)
 
 
+def test_one_part_takes_the_place_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.draft"
+    with Draft(path, {}) as draft:
+        draft.note(b"public")
+        claim = draft.claim
+        draft.keep(b"first")
+        for step in range(3):
+            draft.keep(b"%d" % step, instead=True)
+            with pytest.raises(InputError, match="one run at a time"):
+                Draft(path, {}, resume=True)
+        monkeypatch.setattr(Path, "replace", broken)  # the disk is full, or the process dies here
+        with pytest.raises(ChargedError):
+            draft.keep(b"lost", instead=True)
+    monkeypatch.undo()
+    with Draft(path, {}, resume=True) as draft:
+        assert draft.read() == b"public"
+        assert draft.claim == claim
+        assert (draft.read(), draft.read()) == (b"2", None)
+        draft.finish()
+    assert not list(tmp_path.iterdir())
+
+
 def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
-    release, path = pv.label(VOTES, **ASKED, **EVERY), tmp_path / "a.draft"
+    path = tmp_path / "a.draft"
     with Draft(path, {}) as first:
-        first.keep(release)
+        first.keep(b"drawn")
         first.finish()
         following = Draft(path, {})
-        following.keep(release)
+        following.keep(b"drawn")
     with following:
         assert Path(path).exists()
     with Draft(path, {}, resume=True) as draft:
-        assert draft.answered == 30
+        assert draft.read() == b"drawn"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -189,7 +281,7 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     with monkeypatch.context() as patch:
         for name in ("rounds.train_student", "pate.train_neighbour_student"):
             patch.setattr(f"privote.learning.{name}", broken)
-        with pytest.raises(ChargedError, match="labels of"):
+        with pytest.raises(ChargedError, match="what was released so far is safe"):
             pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
     monkeypatch.setattr(Guardian, "release", broken)
     pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3, resume=True)
@@ -207,15 +299,15 @@ def test_rounds_that_broke_off_have_a_price_that_covers_them(
     Y = (X[:, :2] > 0.3).astype(np.int8)
     pate = pv.PATEClassifier(guarantee="worst-case", n_teachers=10, rounds=3, queries=6)
     pate.set_params(mechanism=pv.BinaryVoting(sigma=20.0))
-    path, whole = tmp_path / "a.draft", drafts.Draft.keep
+    path, whole = tmp_path / "a.draft", KeptReleases.keep
 
-    def stop(self: Draft, release: pv.Release, rows: object = None) -> None:
+    def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
         if self.answered == 4:
             raise KeyboardInterrupt
         whole(self, release, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Draft, "keep", stop)
+        patch.setattr(KeptReleases, "keep", stop)
         with pytest.raises(KeyboardInterrupt):
             pate.fit(X, Y, public, draft=path)
     pate.fit(X, Y, public, draft=path, resume=True)
@@ -282,11 +374,20 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
     whole = pv.label(VOTES, **asked, ledger=tmp_path / "b.ledger")
     with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
         assert a.standing() == b.standing()
-    if not good:
-        assert caught.value.draft is None
-        assert not beside(path).exists()
-        return
     assert caught.value.draft == beside(path)
-    kept = pv.label(None, **asked, output=path, resume=True)
-    np.testing.assert_array_equal(kept.labels, whole.labels[:16])
+    copy = tmp_path / "copy.npz"
+    beside(copy).write_bytes(beside(path).read_bytes())
+    if good:
+        kept = pv.label(None, **asked, output=copy, resume=True)  # the votes are lost
+        np.testing.assert_array_equal(kept.labels, whole.labels[:16])
+    else:
+        with pytest.raises(ChargedError, match="needs labels"):
+            pv.label(None, **asked, output=copy, resume=True)
+    kept = pv.label(url, **asked, output=path, ledger=ledger, resume=True)
+    np.testing.assert_array_equal(kept.labels[: 8 * good], whole.labels[: 8 * good])
+    assert kept.answered == 24
+    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
+        assert a.standing() == b.standing()
+        charges = [entry for entry in a.published() if entry["kind"] == "charge"]
+        assert len(charges) == 1
     assert not beside(path).exists()

@@ -1,46 +1,44 @@
-"""Drafts: released labels are on disk before anything else happens to them.
+"""Files that survive: whole or absent, locked, and drafts that a resumed run goes on from.
 
 A charge cannot be taken back, so what it paid for must not get lost. A place to write to is claimed
-before anything is charged; every part of a release is appended to a draft there, and is durable
-when :meth:`Draft.keep` returns; the draft goes when all that is made of it is written. If that
-fails, or the process dies, the draft stays, and whoever resumes finishes from it: no vote is looked
-at, nothing is drawn and nothing is charged again. What a charge paid for and a crash kept from the
-draft is lost: it wastes budget, never privacy.
+before anything is charged. A *draft* there is a tape of parts, as bytes: whoever uses it says what
+they hold. What is drawn is durable when :meth:`Draft.keep` returns; the draft goes when all that is
+made of it is written. If that fails, or the process dies, the draft stays. The same work with
+``resume`` then reads what was kept and goes on after it. Every entry that a run makes in a ledger
+has a *claim*, the draft's key and how far it had come, so a resumed run finds what it has paid for
+already, and pays once.
 
-A draft is a text with one JSON object a line: first what was asked for, then each part that was
-released. Nothing sealed is in it.
+What was charged and drawn, but not kept, is drawn again, with fresh noise. That costs no privacy:
+the first draw never left the process that died, so one draw leaves for one charge. It is the reason
+that a part is kept before anything else may happen to it, and that nothing is shown before.
+Nothing sealed is in a draft: only what was released, and public numbers.
 """
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 import os
+import secrets
 import stat
-import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from ._version import written
+from ._version import check_written, written
 from .errors import ChargedError, ChargedInterruptError, InputError
-from .release import Release
 
 try:
     import fcntl
 except ImportError:  # no locks: two runs that write to one place may then disturb each other
     fcntl = None  # type: ignore[assignment]
 
-_VERSION = 2
-_CELL, _QUERY, _MORE = 3, 24, 1 << 16  # bytes of a label, of a row, and of everything else
-Rows = npt.NDArray[np.int64]
+_FORMAT = 3
+_NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
 
 
 def beside(output: Path) -> Path:
@@ -54,13 +52,20 @@ class Draft:
     Parameters
     ----------
     path
-        Where the draft lies. What a dead process left there is used again, unless it holds labels.
+        Where the draft lies. What a dead process left there is used again, unless it was paid for.
     asked
         What was asked for, as plain values; whoever resumes must ask for the same.
     resume
-        Go on from the labels in the draft.
+        Go on from what is in the draft.
     force
-        Start anew even if the draft holds labels, and throw those away.
+        Start anew even if the draft was paid for, and throw that away.
+
+    Attributes
+    ----------
+    paid
+        Whether something in it was charged, is about to be, or was released: then it stays.
+    last
+        The last part, read or not; None if there is none.
     """
 
     def __init__(
@@ -73,18 +78,20 @@ class Draft:
     ) -> None:
         self.path = Path(path)
         self._asked = json.loads(json.dumps(asked, default=str))
-        self._parts: list[tuple[Release, Rows | None]] = []
-        self._finished = False
+        self._key, self.paid, self._finished = "", False, False
+        self._unread: deque[bytes] = deque()
+        self._notes: list[bytes] = []
+        self.last: bytes | None = None
+        self._place = self._end = 0  # the next part, and where the file ends
         self._file = locked(self.path, make=not resume)
         try:
-            self._end = 0
-            self._read()
+            was = self._read(force=force and not resume)
             if resume:
-                self._check_resume()
-            elif self._parts and not force:
+                self._check_resume(was)
+            elif self.paid and not force:
                 raise InputError(
-                    f"labels that were released and charged lie in {str(self.path)!r}: finish "
-                    "with `resume=True`, or throw them away with `force=True`"
+                    f"what was charged, and not finished, lies in {str(self.path)!r}: finish with "
+                    "`resume=True`, or throw it away with `force=True`"
                 )
             else:
                 self._begin()
@@ -92,19 +99,40 @@ class Draft:
             os.close(self._file)
             raise
 
-    # -- what was released -------------------------------------------------------------------------
+    # -- the tape ----------------------------------------------------------------------------------
 
     @property
-    def answered(self) -> int:
-        """How many queries have their labels in the draft."""
-        return sum(part.answered for part, _ in self._parts)
+    def claim(self) -> str:
+        """A name for what is paid for next: the same in a resumed run that has come as far."""
+        return f"{self._key}.{self._place}"
 
-    def reserve(self, queries: int, labels: int, names: int = 0) -> None:
-        """Take the room that labels, and so many bytes of names, need: before anything is charged.
+    @property
+    def unread(self) -> bool:
+        """Whether an earlier run kept more than was read by now."""
+        return bool(self._unread)
 
-        On the disk, so that what is drawn can be kept.
-        """
-        room = queries * (labels * _CELL + _QUERY) + names + _MORE
+    def read(self) -> bytes | None:
+        """Return the next part that an earlier run kept; None when all of them are read."""
+        if not self._unread:
+            return None
+        self._place += 1
+        return self._unread.popleft()
+
+    def note(self, part: bytes) -> None:
+        """Append a part that nobody paid for: public numbers that a resumed run needs again."""
+        self._write(_NOTE, part)
+
+    def charging(self) -> None:
+        """Say, durably, that a charge is about to be made under the next claim."""
+        if not self.paid:
+            self._write(_CHARGE, b"")
+
+    def keep(self, part: bytes, *, instead: bool = False) -> None:
+        """Append what was released, durably; ``instead`` of all but the notes so far."""
+        self._write(_PART, part, instead=instead)
+
+    def reserve(self, room: int) -> None:
+        """Take so many bytes on the disk, before anything is charged."""
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file, 0, self._end + room)
@@ -112,43 +140,12 @@ class Draft:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise self._unwritable(error) from None
 
-    def keep(self, release: Release, rows: Rows | None = None) -> None:
-        """Append a part of a release, durably: ``rows`` says which rows of a pool it is about."""
-        labels = np.ascontiguousarray(release.labels, np.int8)
-        line = {
-            "facts": release.facts(),
-            "shape": labels.shape,
-            "labels": base64.b64encode(zlib.compress(labels.tobytes(), 1)).decode(),
-            "rows": None if rows is None else np.asarray(rows).tolist(),
-            "query_names": release.query_names,
-        }
-        try:
-            self._append(line)
-        except OSError as error:
-            raise ChargedError(
-                f"the budget is charged, and {release.answered} more queries were answered, but "
-                f"their labels cannot be kept in {str(self.path)!r}: {error.strerror or error}",
-                draft=self.path if self._parts else None,
-            ) from None
-        self._parts.append((release, rows))
-
-    def together(self) -> tuple[Release, Rows]:
-        """Return all parts as one release, and which rows of a pool they are about."""
-        rows = [
-            np.arange(part.answered, dtype=np.int64) if rows is None else np.asarray(rows, np.int64)
-            for part, rows in self._parts
-        ]
-        labels = np.concatenate([part.labels for part, _ in self._parts])
-        names = tuple(name for part, _ in self._parts for name in part.query_names or ())
-        whole = replace(self._parts[-1][0], labels=labels, query_names=names or None)
-        return whole, np.concatenate(rows)
-
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Remove the draft: what was made of it is on disk."""
-        self.path.unlink(missing_ok=True)
-        self._parts, self._finished = [], True
+        self._remove()
+        self.paid, self._finished = False, True
 
     def __enter__(self) -> Draft:
         return self
@@ -159,11 +156,10 @@ class Draft:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        kept = self.answered
-        if not kept and not self._finished:  # then the place may be another run's already
-            self.path.unlink(missing_ok=True)
+        if not self.paid and not self._finished:  # then the place may be another run's already
+            self._remove()
         os.close(self._file)
-        if error is None or not kept or getattr(error, "draft", None) is not None:
+        if error is None or not self.paid or getattr(error, "draft", None) is not None:
             return
         if isinstance(error, ChargedError) and error.__cause__ is not None:
             error = error.__cause__  # that it is charged is said below
@@ -171,63 +167,121 @@ class Draft:
             raised = ChargedError if isinstance(error, Exception) else ChargedInterruptError
             why = str(error) or type(error).__name__
             raise raised(
-                f"the budget is charged, and the labels of {kept} queries are safe in "
+                "the budget is charged, and what was released so far is safe in "
                 f"{str(self.path)!r}, but the work was not finished: {why}. Do the same again with "
                 "`resume=True`: it costs nothing more",
                 draft=self.path,
             ) from error
 
+    def _remove(self) -> None:
+        self._newer.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+
     # -- the file ----------------------------------------------------------------------------------
+
+    @property
+    def _newer(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.new")
 
     def _begin(self) -> None:
         try:
             os.ftruncate(self._file, 0)
-            self._end = 0
-            self._parts = []
-            self._append({"draft": _VERSION, "asked": self._asked})
+            self._unread.clear()
+            self._notes.clear()
+            self._key = secrets.token_hex(16)
+            self.paid, self.last, self._end = False, None, 0
+            self._append(self._file, self._header())
             sync_folder(self.path.parent)
         except OSError as error:
             with suppress(OSError):
                 self.path.unlink()
             raise self._unwritable(error) from None
 
-    def _append(self, line: dict[str, Any]) -> None:
-        data = json.dumps(line, default=str).encode() + b"\n"
+    def _header(self) -> bytes:
+        head = {**written(_FORMAT), "key": self._key, "asked": self._asked}
+        return json.dumps(head).encode() + b"\n"
+
+    def _write(self, kind: bytes, part: bytes, *, instead: bool = False) -> None:
+        try:
+            if instead:
+                notes = b"".join(_frame(_NOTE, note) for note in self._notes)
+                self._replace(notes + _frame(kind, part))
+            else:
+                self._append(self._file, _frame(kind, part))
+        except OSError as error:
+            if not self.paid:
+                raise self._unwritable(error) from None
+            raise ChargedError(
+                "the budget is charged, but what was drawn cannot be kept in "
+                f"{str(self.path)!r}: {error.strerror or error}. When there is room, do the same "
+                "again with `resume=True`: it costs nothing more",
+                draft=self.path,
+            ) from None
+        if kind != _CHARGE:
+            self._place, self.last = (len(self._notes) if instead else self._place) + 1, part
+        self._notes += [part] * (kind == _NOTE)
+        self.paid |= kind != _NOTE
+
+    def _append(self, file: int, data: bytes) -> None:
         place, end = self._end, self._end + len(data)
         while place < end:
-            place += os.pwrite(self._file, data[place - self._end :], place)
-        os.fsync(self._file)
+            place += os.pwrite(file, data[place - self._end :], place)
+        os.fsync(file)
         self._end = end
 
-    def _read(self) -> None:
+    def _replace(self, frames: bytes) -> None:
+        """Put a new file with these frames in the place of this one; at any moment one is there."""
+        file, end = locked(self._newer, make=True), self._end
+        try:
+            os.ftruncate(file, 0)
+            self._end = 0
+            self._append(file, self._header() + frames)
+            self._newer.replace(self.path)
+        except BaseException:
+            self._end = end
+            os.close(file)
+            raise
+        os.close(self._file)
+        self._file = file
+        sync_folder(self.path.parent)
+
+    def _read(self, *, force: bool) -> Mapping[str, Any] | None:
         """Read what is there; a torn end, which was never said to be kept, does not count."""
         with os.fdopen(os.dup(self._file), "rb") as stream:
             stream.seek(0)
-            content = stream.read()
-        lines = content.split(b"\0", 1)[0].split(b"\n")[:-1]
-        self._was: dict[str, Any] = {}
-        for number, line in enumerate(lines):
             try:
-                found = json.loads(line)
-                if number == 0:
-                    self._was = dict(found["asked"]) if found["draft"] == _VERSION else {}
-                else:
-                    self._parts.append(_part(found))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
-                break
-            self._end += len(line) + 1
+                head = json.loads(line := stream.readline())
+                was = dict(head["asked"])
+                if not line.endswith(b"\n"):
+                    return None
+            except (ValueError, LookupError, TypeError, RecursionError):
+                return None
+            if not force:
+                check_written(f"the draft {str(self.path)!r}", head, _FORMAT)
+            self._key = str(head.get("key"))
+            self._end = stream.tell()
+            while (words := stream.readline(200).split()) and len(words) == 3:
+                kind, size, digest = words
+                part = stream.read(int(size)) if size.isdigit() else b""
+                if sha256(part).hexdigest().encode() != digest or stream.read(1) != b"\n":
+                    break
+                if kind != _CHARGE:
+                    self._unread.append(part)
+                    self.last = part
+                self._notes += [part] * (kind == _NOTE)
+                self.paid |= kind != _NOTE
+                self._end = stream.tell()
+        return was
 
-    def _check_resume(self) -> None:
-        if not self.answered:
+    def _check_resume(self, was: Mapping[str, Any] | None) -> None:
+        if was is None:
             raise InputError(
-                "resume",
-                f"needs labels, and {str(self.path)!r} has none: nothing was released. If the "
-                "ledger has a charge for it, a crash came before the labels were safe",
+                "resume", f"needs a draft, and {str(self.path)!r} is none: nothing was charged"
             )
         for name, value in self._asked.items():
-            if self._was.get(name) != value:
+            if was.get(name) != value:
                 raise InputError(
-                    "resume", f"must ask for the same: {name} was {self._was.get(name)!r}", value
+                    "resume", f"must ask for the same: {name} was {was.get(name)!r}", value
                 )
         os.ftruncate(self._file, self._end)  # gives back what was reserved
 
@@ -235,6 +289,10 @@ class Draft:
         return InputError(
             "output", f"must have room in {str(self.path.parent)!r}: {error.strerror or error}"
         )
+
+
+def _frame(kind: bytes, part: bytes) -> bytes:
+    return b"%s %d %s\n%s\n" % (kind, len(part), sha256(part).hexdigest().encode(), part)
 
 
 @contextmanager
@@ -253,16 +311,6 @@ def drafted(
         return
     with Draft(draft, asked, resume=resume, force=force) as opened:
         yield opened
-
-
-def _part(found: Mapping[str, Any]) -> tuple[Release, Rows | None]:
-    data = zlib.decompress(base64.b64decode(found["labels"]))
-    labels = np.frombuffer(data, np.int8).reshape(found["shape"])
-    release = Release.of_facts(labels, found["facts"], found.get("query_names"))
-    if release.digest != found["facts"]["digest"]:
-        raise ValueError("the labels are not those of the digest")
-    rows = found["rows"]
-    return release, None if rows is None else np.asarray(rows, np.int64)
 
 
 # -- files that are complete or absent ------------------------------------------------------------

@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .ballots import Ballots, BallotSource, Threshold
@@ -20,10 +22,13 @@ from .errors import InputError, PrivoteWarning
 from .guardian import Guardian, seats
 from .ledger import Budget, Ledger, Location
 from .mechanisms import Mechanism, mechanism_of
-from .planning.choice import AUTO, STOPPED, Request, expected, settled
+from .planning.choice import AUTO, STOPPED, Chosen, Request, expected, settled
 from .release import Release
 from .storage import check_here
 
+ALL_THERE = b"all"  # the note after the last part
+_CELL, _QUERY, _MORE = 3, 24, 1 << 16  # bytes of a label, of a row, and of everything else
+Rows = npt.NDArray[np.int64]
 _SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 _NO_FURTHER = "the run that is finished here got no further"
 
@@ -110,8 +115,9 @@ def label(
         :class:`privote.errors.ChargedError` says where they are. A draft instead of a path:
         whoever opened it writes what is to be made of it.
     resume
-        Finish what an earlier call with the same arguments left behind in ``output``. No vote is
-        read, and nothing is drawn or charged: the labels are those that were released.
+        Finish what an earlier call with the same arguments left behind in ``output``. Labels that
+        were released stay as they are, what was charged is not charged again, and the queries that
+        are left are answered. With None for ``votes`` only what was released is written.
     force
         Replace the file if it exists.
 
@@ -123,7 +129,7 @@ def label(
     if isinstance(output, Draft):
         draft = output
     elif output is not None:
-        path = _check_output(output, replaced=force or resume)
+        path = check_output(output, ".npz", replaced=force or resume)
     guesses: dict[str, Any] = {
         "yes": yes,
         "agreement": agreement,
@@ -137,16 +143,16 @@ def label(
     asked |= {"implies": None if implied is None else implied.pairs}
     claimed = draft if path is None else beside(path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
-        if draft is not None and resume:
-            release, _ = draft.together()
+        parts = None if draft is None else KeptReleases(draft)
+        if parts is not None and resume and (votes is None or parts.all_there):
+            release, _ = parts.together()
             made_by = mechanism if isinstance(mechanism, Mechanism) else None
             release = expected(
                 release,
                 made_by or mechanism_of(release.mechanism),
                 yes=yes,
                 paced=queries is None,
-                # A draft does not tell whether it stopped by itself or was broken off.
-                why=_NO_FURTHER if release.answered < (release.asked or 0) else None,
+                why=None if parts.all_there else _NO_FURTHER,
             )
         else:
             ballots = Ballots.of(votes, threshold=threshold)
@@ -167,13 +173,20 @@ def label(
             )
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             with _opened(ledger) as book:
-                chosen = settled(request, ballots, book, names)
+                note = None if draft is None else draft.read()
+                if note is None:
+                    chosen = settled(request, ballots, book, names)
+                else:
+                    chosen = _noted(note, mechanism)
                 if chosen.warning is not None:
                     warnings.warn(chosen.warning, PrivoteWarning, stacklevel=2)
                 named = _naming(ballots, chosen.reasons, request.wanted(ballots))
-                if draft is not None:
+                if parts is not None and draft is not None:
+                    parts.name = named
                     texts = json.dumps(getattr(ballots, "query_names", None))
-                    draft.reserve(ballots.queries, ballots.labels, len(texts))
+                    draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
+                    if note is None:
+                        draft.note(_note(chosen))
                 with Guardian(
                     chosen.mechanism,
                     request.budget,
@@ -183,6 +196,7 @@ def label(
                     consumer=consumer,
                     voter_ids=names if chosen.guarantee == "allowance" else voter_ids,
                     seed=seed,
+                    draft=draft,
                 ) as guardian:
                     pace = chosen.pace(request, ballots.voters, ballots.labels)
                     release = guardian.release(
@@ -190,9 +204,11 @@ def label(
                         queries=request.exactly(ballots, chosen.guarantee),
                         baseline=baseline,
                         bound=bound,
-                        keep=None if draft is None else _kept(draft, named),
+                        parts=parts,
                         pace=pace,
                     )
+                if draft is not None:
+                    draft.note(ALL_THERE)
             release = expected(
                 named(release, 0),
                 chosen.mechanism,
@@ -305,15 +321,103 @@ def _naming(
     return named
 
 
-def _kept(draft: Draft, named: Callable[[Release, int], Release]) -> Callable[[Release], None]:
-    return lambda part: draft.keep(named(part, draft.answered))
+def _note(chosen: Chosen) -> bytes:
+    """Return settings as a draft keeps them: once they are charged, a ledger has less to offer."""
+    facts = {"guarantee": chosen.guarantee, "reasons": chosen.reasons, "warning": chosen.warning}
+    return json.dumps({**facts, "mechanism": chosen.mechanism.parameters()}, default=str).encode()
 
 
-def _check_output(output: Any, *, replaced: bool) -> Path:
+def _noted(note: bytes, mechanism: Mechanism | str) -> Chosen:
+    facts = json.loads(note)
+    return Chosen(
+        mechanism=mechanism
+        if isinstance(mechanism, Mechanism)
+        else mechanism_of(facts["mechanism"]),
+        guarantee=facts["guarantee"],
+        reasons=tuple(facts["reasons"]),
+        warning=facts["warning"],
+    )
+
+
+class KeptReleases:
+    """The parts of a release in a draft, each with the rows of a pool that it is about.
+
+    Attributes
+    ----------
+    name
+        Gives a part its public names; it takes where its first query is, too.
+    answered
+        How many queries have their labels in the parts that were read, or kept.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.answered = draft, 0
+        self.name: Callable[[Release, int], Release] = lambda part, start: part
+
+    @property
+    def all_there(self) -> bool:
+        """Whether all that is to be released is in the draft."""
+        return self.draft.last == ALL_THERE
+
+    def kept(self, queries: int | None, rows: Rows | None = None) -> Release | None:
+        """Return the next part that was kept, which must be about so many queries, or these rows.
+
+        None where there is no more.
+        """
+        data = self.draft.read()
+        if data is None:
+            return None
+        part, about = _part(data)
+        if queries not in (None, part.answered) or not (
+            rows is None or np.array_equal(rows, about)
+        ):
+            raise InputError("resume", "must be with the same votes, and these are cut otherwise")
+        self.answered += part.answered
+        return part
+
+    def keep(self, part: Release, rows: Rows | None = None) -> None:
+        """Append a part of a release, durably."""
+        data = BytesIO()
+        about = {} if rows is None else {"rows": np.asarray(rows, np.int64)}
+        np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)
+        self.draft.keep(data.getvalue())
+        self.answered += part.answered
+
+    def together(self) -> tuple[Release, Rows]:
+        """Return all parts of the draft as one release, and which rows of a pool they are about."""
+        self.draft.read()  # the note before them
+        parts: list[tuple[Release, Rows]] = []
+        while (data := self.draft.read()) not in (None, ALL_THERE):
+            parts.append(_part(data or b""))
+        if not parts:
+            raise InputError(
+                "resume",
+                f"needs labels, and {str(self.draft.path)!r} has none: nothing was released. With "
+                "the votes it goes on, and pays no second time for what the ledger has charged",
+            )
+        labels = np.concatenate([part.labels for part, _ in parts])
+        names = tuple(name for part, _ in parts for name in part.query_names or ())
+        whole = replace(parts[-1][0], labels=labels, query_names=names or None)
+        return whole, np.concatenate([rows for _, rows in parts])
+
+
+def _part(data: bytes) -> tuple[Release, Rows]:
+    with np.load(BytesIO(data), allow_pickle=False) as arrays:
+        part = Release.of_arrays(arrays)
+        rows = arrays["rows"] if "rows" in arrays else np.arange(part.answered)
+    return part, rows.astype(np.int64)
+
+
+def room(queries: int, labels: int, names: int = 0) -> int:
+    """Return how many bytes labels need in a draft at most, with so many bytes of names."""
+    return queries * (labels * _CELL + _QUERY) + names + _MORE
+
+
+def check_output(output: Any, suffix: str, *, replaced: bool) -> Path:
     """Refuse a place to write to before anything is charged."""
     check_here("output", output)
-    if not isinstance(output, str | os.PathLike) or Path(output).suffix != ".npz":
-        raise InputError("output", "must be a file that ends in .npz", output)
+    if not isinstance(output, str | os.PathLike) or Path(output).suffix != suffix:
+        raise InputError("output", f"must be a file that ends in {suffix}", output)
     path = Path(output)
     if path.is_dir() or (path.is_symlink() and not path.exists()):
         raise InputError(

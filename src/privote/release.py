@@ -282,21 +282,29 @@ class Release:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
         if not isinstance(path, str | os.PathLike) or Path(path).suffix != ".npz":
             raise InputError("path", "must end in .npz", str(path))
+        try:
+            np.savez_compressed(Path(path), **self.arrays())
+        except OSError as error:
+            raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return labels and public facts as arrays by name: what a file of it holds."""
         held = {"labels": self.labels, "facts": np.array(json.dumps(self.facts()))}
         if self.query_names is not None:
             held["query_names"] = np.array(self.query_names)
-        try:
-            np.savez_compressed(Path(path), **held)
-        except OSError as error:
-            raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
+        return held
+
+    @classmethod
+    def of_arrays(cls, data: Any) -> Release:
+        """Return the release that :meth:`arrays` is about."""
+        names = data["query_names"].tolist() if "query_names" in data else None
+        return cls.of_facts(data["labels"], json.loads(str(data["facts"])), names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
         """Read what :meth:`save` wrote. Runs no code from the file."""
         try:
-            data = ArrayFile(path)
-            names = data["query_names"].tolist() if "query_names" in data else None
-            return cls.of_facts(data["labels"], json.loads(str(data["facts"])), names)
+            return cls.of_arrays(ArrayFile(path))
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
 

@@ -1,9 +1,9 @@
 """Attacks on what was paid for: a release that is charged must not get lost.
 
-A run is killed at moments spread over all calls inside privote, so over every line of the work and
-not over the time that imports take. Afterwards either nothing is charged, or the labels are there,
-or the same command with --resume brings them, at no further charge. One window is left, inside the
-guardian, between the charge and the draft: a crash there wastes budget, never privacy.
+A run is killed at random moments after its charge: at calls inside privote, and of the system from
+there, so over every line of the work and not over the time that imports take. Afterwards all that
+was asked for is there, or the same command with --resume brings it: as much of it, at the same
+price, with one charge in the ledger, and nothing else left behind.
 """
 
 from __future__ import annotations
@@ -14,64 +14,86 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from tests.attacks.conftest import Outcome, scaled
 from typer.testing import CliRunner
 
 from privote.cli import app
 from privote.guardian import Guardian
 
-# Imports once, then one process a run, which counts its calls inside privote and may end at one.
-# A call is inside the guardian while any frame of the guardian is open.
+# Imports once, then one process a run, which counts its calls after the charge and may end at one.
 DRIVER = """
-import json, os, signal, sys, threading
+import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
 import privote.cli.files, privote.cli.progress, privote.learning.jobs, privote.report.training
 import privote.statements, privote.votefiles, typer._adapters
+import privote.ledger.book, privote.learning.direct.base, privote.polls, privote.report.polls
+from privote.ledger import Ledger
+
+privote.learning.direct.base._PAUSE = privote.learning.direct.base._SELDOM = 0.0  # every step
 
 def run(job):
-    calls, where, guarding = [0, 0], {}, set()
-    def place(code):
-        file = code.co_filename
-        where[code] = found = ("/privote/" in file) + ("/privote/guardian/" in file)
-        return found
+    calls, known, charged, counting = 0, {}, [], []
+    append, commit = Ledger.append, Ledger._anchor_commit
+    def appended(self, body, sealed=None):
+        charged.extend([1] * (body["kind"] == "charge"))
+        return append(self, body, sealed)
+    def committed(self, *arguments):
+        if charged and not counting:
+            counting.append(1)
+            sys.setprofile(count)
+        commit(self, *arguments)
+    Ledger.append, Ledger._anchor_commit = appended, committed
     def count(frame, event, argument):
-        if event not in ("call", "return"):
+        nonlocal calls
+        if event not in ("call", "c_call"):
             return
         code = frame.f_code
-        found = where[code] if code in where else place(code)
-        if not found:
-            return
-        if found == 2:
-            (guarding.add if event == "call" else guarding.discard)(frame)
-        if event != "call":
-            return
-        inside = bool(guarding)
-        calls[0] += 1
-        calls[1] += not inside
-        if inside and not job["inside"]:
-            return
-        if calls[not job["inside"]] == job["at"]:
-            with open(job["mark"], "w") as stream:
-                stream.write("window" if inside else "outside")
-            os.kill(os.getpid(), job["signal"])
+        if code not in known:
+            known[code] = "/privote/" in code.co_filename
+        if known[code]:
+            calls += 1
+            if calls == job["at"]:
+                os.kill(os.getpid(), job["signal"])
     os.dup2(os.open(job["log"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
     os.dup2(2, 1)
-    sys.setprofile(count)
     code = 0
     try:
-        privote.cli.app(job["arguments"])
+        if job["stdout"] is None:
+            privote.cli.app(job["arguments"])
+        else:
+            break_stdout(job["stdout"])
+            sys.argv = ["privote", *job["arguments"]]
+            privote.cli.main()
     except SystemExit as leaving:
         code = leaving.code or 0
     finally:
         sys.setprofile(None)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120  # as Python has it
     with open(job["calls"], "w") as stream:
         json.dump(calls, stream)
     os._exit(code)
+
+def break_stdout(how):
+    if how == "closed":
+        sys.stdout = None
+        os.close(1)
+    elif how == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    else:
+        nobody, writer = os.pipe()
+        os.close(nobody)
+        os.dup2(writer, 1)
 
 for line in sys.stdin:
     child = os.fork()
@@ -87,7 +109,7 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._moments: dict[Any, list[tuple[int, bool]]] = {}
+        self._whole: dict[str, tuple[int, list[str], list[Any]]] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-c", DRIVER],
             stdin=subprocess.PIPE,
@@ -97,52 +119,55 @@ class Runs:
         )
 
     def go(
-        self, *arguments: object, at: int = -1, signal: int = 9, inside: bool = True
+        self, *arguments: object, at: int = -1, signal: int = 9, stdout: str | None = None
     ) -> tuple[int, str]:
         """Return the exit code, and what was printed.
 
-        The process is ended at one of its calls inside privote; ``inside`` False leaves out those
-        inside the guardian.
+        The process is ended at one of its calls after the charge; or its standard output is broken.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        names = ("mark", "log", "calls")
-        files = {name: str(self.folder / f"driver.{name}") for name in names}
+        files = {name: str(self.folder / f"driver.{name}") for name in ("log", "calls")}
         for file in files.values():
             Path(file).unlink(missing_ok=True)
         job = {"arguments": [str(part) for part in arguments], "at": at, "signal": signal, **files}
-        job["inside"] = inside
+        job["stdout"] = stdout
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         code = json.loads(self._process.stdout.readline())
         return code, Path(files["log"]).read_text()
 
-    def moments(self, command: Any) -> list[tuple[int, bool]]:
-        """Return calls spread over a whole run: over all, and over those outside the guardian."""
-        if command not in self._moments:
-            whole = self.folder / command.__name__
-            whole.mkdir()
-            code, log = self.go(*command(whole))
+    def whole(self, case: Case) -> tuple[int, list[str], list[Any]]:
+        """Return how many calls a run has after its charge, its files, and what they amount to."""
+        if case.name not in self._whole:
+            folder = self.folder / case.name.replace(" ", "-")
+            folder.mkdir()
+            code, log = self.go(*case.command(folder))
             assert code == 0, log
-            assert finished(whole)
-            counts = json.loads((self.folder / "driver.calls").read_text())
-            self._moments[command] = [
-                (at, inside)
-                for inside, calls in zip((True, False), counts, strict=True)
-                for at in np.linspace(1, calls, scaled(2, 25) + 2)[1:-1].astype(int).tolist()
-            ]
-        return self._moments[command]
-
-    @property
-    def in_window(self) -> bool:
-        """Whether the last process was ended between charge and draft, or before the charge."""
-        mark = self.folder / "driver.mark"
-        return mark.exists() and mark.read_text() == "window"
+            calls = json.loads((self.folder / "driver.calls").read_text())
+            self._whole[case.name] = calls, files_in(folder), case.amount(folder)
+        return self._whole[case.name]
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=60)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A verb that charges: its command in a folder, and what its files amount to, to compare."""
+
+    name: str
+    command: Callable[[Path], list[object]]
+    amount: Callable[[Path], list[Any]]
+    kills: int  # at full size
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return what lies in a folder, but the ledger's own files."""
+    found = (str(file.relative_to(folder)) for file in folder.rglob("*"))
+    return sorted(name for name in found if not name.startswith("a.ledger"))
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +182,12 @@ def invoke(*arguments: object) -> Any:
 
 
 def entries(ledger: Path) -> int:
-    """Return how many charges and answers a ledger holds."""
-    if not ledger.exists() or not ledger.stat().st_size:  # killed while it was made
+    """Return how many charges a ledger holds."""
+    if not ledger.exists() or not ledger.stat().st_size:
         return 0
     shown = invoke("ledger", "show", ledger, "--json")
-    if shown.exit_code == 4 and "no key yet" in shown.output:
-        return 0
     assert shown.exit_code == 0, shown.output
-    return len(json.loads(shown.stdout)["entries"])
+    return sum(entry["kind"] == "charge" for entry in json.loads(shown.stdout)["entries"])
 
 
 def label_command(folder: Path, queries: int = 40) -> list[object]:
@@ -177,7 +200,18 @@ def label_command(folder: Path, queries: int = 40) -> list[object]:
     ]  # fmt: skip
 
 
-def train_command(folder: Path) -> list[object]:
+def poll_command(folder: Path) -> list[object]:
+    rows = "".join(
+        f"v{place},{place < 43:d},{place < 31:d},{place < 20:d}\n" for place in range(60)
+    )
+    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
+    return [
+        "poll", folder / "poll.csv", "--epsilon", 1, "--delta", 1e-6, "--seats", 1, "--shares",
+        "--people", "club", "--ledger", folder / "a.ledger", "--output", folder / "page",
+    ]  # fmt: skip
+
+
+def train_command(folder: Path, *method: object) -> list[object]:
     rng = np.random.default_rng(0)
     for name, rows in (("private", 120), ("public", 40)):
         X = rng.normal(size=(rows, 3))
@@ -186,54 +220,169 @@ def train_command(folder: Path) -> list[object]:
             writer = csv.writer(stream)
             writer.writerow(["a", "b", "c", "flu", "cold"])
             writer.writerows(np.column_stack([X, Y]).tolist())
+    if not method:
+        method = ("teachers", "--teachers", 8, "--rounds", 2, "--queries", 20)
     return [
         "train", folder / "private.csv", "--labels", "flu,cold", "--public", folder / "public.csv",
-        "--teachers", 8, "--rounds", 2, "--queries", 20, "--epsilon", 8, "--delta", 1e-5,
-        "--ledger", folder / "a.ledger", "--output", folder / "run",
+        "--epsilon", 8, "--delta", 1e-5, "--ledger", folder / "a.ledger", "--output",
+        folder / "run", "--method", *method,
     ]  # fmt: skip
 
 
+def label_amount(folder: Path) -> list[Any]:
+    facts = json.loads((folder / "out.json").read_text())
+    rows = len((folder / "out.csv").read_text().splitlines()) - 1
+    return [rows, *(facts[name] for name in ("answered", "so_far", "epsilon", "allowance"))]
+
+
+def poll_amount(folder: Path) -> list[Any]:
+    facts = json.loads((folder / "page" / "poll.json").read_text())
+    return [facts["epsilon"], facts["budget"], len(facts["shares"]), facts["gap"]]
+
+
+def train_amount(folder: Path) -> list[Any]:
+    facts = json.loads((folder / "run" / "statement.json").read_text())
+    labels = folder / "run" / "labels.csv"
+    rows = len(labels.read_text().splitlines()) if labels.exists() else 0
+    names = ("epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "allowance")
+    return [rows, *(facts.get(name) for name in names)]
+
+
+def _trained(name: str, *more: object) -> Case:
+    if not more:
+        more = (name,)
+    return Case(f"train {name}", lambda folder: train_command(folder, *more), train_amount, 40)
+
+
+CASES = [
+    Case("label", lambda folder: [*label_command(folder), "--queries", "all"], label_amount, 200),
+    Case("poll", poll_command, poll_amount, 200),
+    _trained("teachers", "teachers", "--teachers", 8, "--rounds", 2, "--queries", 20),
+    _trained("neighbours"),
+    _trained("gradients", "gradients", "--steps", 20),
+    _trained("moments"),
+    _trained("dpsgd", "dpsgd", "--steps", 8, "--sample-rate", 0.5, "--network", "linear"),
+]
+
+
 def finished(folder: Path) -> bool:
-    """Return whether everything that was to be written is there, and nothing else."""
+    """Return whether everything that label was to write is there, and nothing else."""
     left = [*folder.rglob("*.draft"), *folder.rglob("*.part*"), *folder.glob(".out*")]
-    if (folder / "run").exists() or (folder / "private.csv").exists():
-        wanted = ("student.student", "labels.csv", "statement.txt", "statement.json", "report.html")
-        files = [folder / "run" / name for name in wanted]
-    else:
-        files = [folder / "out.csv", folder / "out.txt", folder / "out.json"]
+    files = [folder / "out.csv", folder / "out.txt", folder / "out.json"]
     return not left and all(file.exists() and file.stat().st_size for file in files)
 
 
 @pytest.mark.parametrize("signal", [9, 2], ids=["SIGKILL", "SIGINT"])
-@pytest.mark.parametrize("command", [label_command, train_command], ids=["label", "train"])
-def test_killed_at_any_moment(
-    tmp_path: Path, runs: Runs, outcome: Outcome, command: Any, signal: int
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_killed_at_any_moment_after_the_charge(
+    tmp_path: Path, runs: Runs, outcome: Outcome, case: Case, signal: int
 ) -> None:
-    tried, through = 0, []
-    for turn, (at, inside) in enumerate(runs.moments(command)):
+    if "dpsgd" in case.name:
+        pytest.importorskip("opacus")
+    calls, files, amount = runs.whole(case)
+    rng, through, resumed = np.random.default_rng(signal), [], 0
+    kills = scaled(2, case.kills) if signal == 9 else scaled(1, case.kills // 4)
+    for turn in range(kills):
         folder = tmp_path / f"{turn}"
         folder.mkdir()
-        arguments, ledger = command(folder), folder / "a.ledger"
-        code, log = runs.go(*arguments, at=at, signal=signal, inside=inside)
-        window = runs.in_window
-        charged = entries(ledger)
-        tried += 1
-        if signal == 2 and charged and not window and not finished(folder) and code != 6:
-            through.append((at, "does not say that it is charged", code, log))
-        if not charged:  # nothing stands in the way of the next run
-            code, log = runs.go(*arguments)
-            good = code == 0 and finished(folder)
-        elif finished(folder):
-            good = True
-        else:
+        arguments, ledger = case.command(folder), folder / "a.ledger"
+        # Half of them soon after the charge, the others anywhere.
+        at = int(calls ** rng.random() if turn % 2 else 1 + calls * rng.random())
+        code, log = runs.go(*arguments, at=at, signal=signal)
+        charged, whole = entries(ledger), files_in(folder) == files
+        good = charged == 1
+        if signal == 2:
+            good &= code in ((0, 6, 130) if whole else (6,))
+        if not whole:
+            resumed += 1
             code, log = runs.go(*arguments, "--resume")
-            good = (code == 0 and finished(folder)) or (window and code == 2)
-            good = good and entries(ledger) == charged
+            good &= code == 0
+        good = good and files_in(folder) == files and case.amount(folder) == amount
+        good = good and entries(ledger) == 1
+        good = good and invoke("ledger", "verify", ledger).exit_code == 0
         if not good:
-            through.append((at, window, code, log))
-    verb, name = command.__name__.split("_")[0], {9: "SIGKILL", 2: "SIGINT"}[signal]
+            through.append((at, calls, charged, whole, code, log, files_in(folder)))
+    name = {9: "SIGKILL", 2: "SIGINT"}[signal]
+    print(resumed, through)
+    outcome(f"{case.name} ended by {name} after the charge: lost, or charged twice", kills,
+            len(through))  # fmt: skip
+
+
+def test_a_draft_that_was_not_finished_is_not_thrown_away(
+    tmp_path: Path, runs: Runs, outcome: Outcome
+) -> None:
+    """The same command without --resume would pay again: it is refused, and changes nothing."""
+    through = 0
+    for case in CASES:
+        if "dpsgd" in case.name:
+            continue
+        folder = tmp_path / case.name.replace(" ", "-")
+        folder.mkdir()
+        arguments, ledger = case.command(folder), folder / "a.ledger"
+        runs.go(*arguments, at=1)
+        before = files_in(folder)
+        code, log = runs.go(*arguments)
+        through += code != 2 or "--resume" not in log or files_in(folder) != before
+        through += entries(ledger) != 1
+    outcome("a run that was charged, begun anew", len(CASES) - 1, through)
+
+
+def verbs(group: Any = None, *before: str) -> list[tuple[str, ...]]:
+    """Return the words of every verb there is."""
+    group = typer.main.get_command(app) if group is None else group
+    found = []
+    for name, command in group.commands.items():
+        words = (*before, *name.split())
+        found += verbs(command, *words) if hasattr(command, "commands") else [words]
+    return found
+
+
+def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
+    """Return commands that print, and their exit codes where nothing can be printed."""
+    label = label_command(folder)
+    train = [*train_command(folder, "moments"), "--dataset", "rows"]
+    budget = ["--epsilon", 8, "--delta", 1e-5]
+    sizes = ["--voters", 20, "--labels", 4, "--queries", 10, *budget]
+    ledger, student = folder / "a.ledger", folder / "run" / "student.student"
+    alone = [part for part in poll_command(folder)[:-2]]
+    return {  # what is on disk is there; what was only printed is lost
+        "label": (label, 0),
+        "train": (train, 0),
+        "predict": (["predict", student, folder / "public.csv", "--output", folder / "p.csv"], 0),
+        "poll": ([*alone, "--output", folder / "page"], 0),
+        "poll, no folder": ([*alone, "--title", "again", "--people", "others"], 6),
+        "poll, no ledger": (["poll", folder / "poll.csv", *budget], 2),
+        "plan": (["plan", *sizes], 2),
+        "plan poll": (["plan", "poll", "--voters", 50, "--options", 3, "--epsilon", 1], 2),
+        "tune": (["tune", folder / "votes.npy", "--over", "sigma", "--values", "7,9", *budget], 2),
+        "audit": (["audit", "--mechanism", "binary", "--elections", 1], 2),
+        "ledger show": (["ledger", "show", ledger], 2),
+        "ledger verify": (["ledger", "verify", ledger, "--json"], 2),
+        "ledger export": (["ledger", "export", ledger, "--output", folder / "l.json"], 0),
+        "ledger backup": (["ledger", "backup", ledger, "--output", folder / "copy.db"], 0),
+    }
+
+
+@pytest.mark.parametrize("how", ["full", "closed", "pipe"])
+def test_standard_output_that_fails(tmp_path: Path, runs: Runs, outcome: Outcome, how: str) -> None:
+    """Results are on disk before anything is printed; then it is one sentence, and no traceback."""
+    commands, through = printed(tmp_path), []
+    for words in verbs():
+        commands.setdefault(" ".join(words), ([*words, "--help"], 2))
+    for name, (arguments, lost) in commands.items():
+        code, log = runs.go(*arguments, stdout=how)
+        wanted = lost if how != "pipe" or lost == 6 else 0
+        silent = how == "pipe" and lost != 6
+        said = [line for line in log.splitlines() if "standard output cannot be written" in line]
+        if code != wanted or "Traceback" in log or len(said) != (not silent):
+            through.append((name, code, wanted, log))
+    written = ["out.csv", "run/student.student", "p.csv", "page/poll.html", "l.json", "copy.db"]
+    through += [file for file in written if not (tmp_path / file).exists()]
+    code, log = runs.go(*commands["poll, no folder"][0], "--resume")
+    if code != 0 or "Ada" not in log or any(".draft" in name for name in files_in(tmp_path)):
+        through.append(("poll, resumed", code, log))
     print(through)
-    outcome(f"{verb} ended by {name}: charged labels lost, or charged twice", tried, len(through))
+    outcome(f"standard output that is {how}, in every verb", len(commands) + 1, len(through))
 
 
 def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:

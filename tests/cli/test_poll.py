@@ -79,7 +79,7 @@ def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
         (("--show-sealed",), "--show-sealed goes with --output"),
         (("--encoding", "klingon"), "--encoding must be one that Python knows"),
         (("--encoding", "hex"), "--encoding must be one that Python knows"),
-        (("--output", "poll.csv"), "--output must be a folder"),
+        (("--output", "poll.csv"), "--output 'poll.csv' cannot be a folder"),
         (("--options", "poll.utf16"), "--options must be names, or a UTF-8 file of them"),
     ],
 )

@@ -6,19 +6,20 @@ refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finishe
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from privote._version import __version__
+from privote.errors import InputError
 
 from .audit import audit
 from .capc import app as capc
 from .demo import demo
 from .label import label
 from .ledger import app as ledger
+from .output import hold_streams, lost, unshown
 from .paper import paper
 from .plan import plan
 from .poll import plan_poll, poll
@@ -72,38 +73,14 @@ app.add_typer(capc, name="capc")
 speak(app)
 
 
-class _Stream:
-    """A stream whose reader may leave, as ``head`` does: the work and its exit code go on."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write the text, if anybody reads it."""
-        try:
-            return int(self._stream.write(text))
-        except BrokenPipeError:
-            self._leave()
-            return len(text)
-
-    def flush(self) -> None:
-        """Hand on what was written, if anybody reads it."""
-        try:
-            self._stream.flush()
-        except BrokenPipeError:
-            self._leave()
-
-    def _leave(self) -> None:
-        nobody = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nobody, self._stream.fileno())
-        os.close(nobody)
-
-
 def main() -> None:
-    """Run the command line."""
-    streams: Any = sys
-    streams.stdout, streams.stderr = _Stream(sys.stdout), _Stream(sys.stderr)
-    app()
+    """Run the command line; whatever becomes of its streams, the work and its exit code go on."""
+    hold_streams()
+    try:
+        app()
+    except SystemExit as leaving:
+        why = lost()
+        if not leaving.code and why is not None and not isinstance(why, BrokenPipeError):
+            typer.echo(f"error: {unshown(why)}", err=True)
+            sys.exit(InputError.exit_code)
+        raise

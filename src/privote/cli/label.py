@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.errors import InputError, PrivoteWarning
 
 from . import options
 from .groups import Group, grouped
@@ -173,7 +174,7 @@ def label(
 
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
-    finishes from there, at no further charge.
+    goes on from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     Rows by which voters should have run out say so in a last column, "expected": poor.
@@ -184,7 +185,7 @@ def label(
     from privote.ballots import Ballots
     from privote.dependencies import Implications
     from privote.drafts import Draft, beside, complete, write_statement
-    from privote.labelling import has_names, read_as
+    from privote.labelling import KeptReleases, has_names, read_as
     from privote.report.bill import write_label_page
     from privote.storage import name_of
 
@@ -230,17 +231,18 @@ def label(
     with Draft(beside(output), asked, resume=resume, force=force) as draft:
         ballots: Any = None
         guess = None
-        if not resume:
+        if not KeptReleases(draft).all_there:  # else no vote is needed any more
             with working(f"reading {name_of(votes)}"):
-                ballots = Ballots.of(votes, threshold=options.parse_threshold(threshold))
+                ballots = _read(votes, options.parse_threshold(threshold), draft)
+        if ballots is not None:
             if baseline is not None:
                 guess = read_baseline(baseline, getattr(ballots, "query_names", None))
             if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
                 ballots = ballots.clip(mechanism.max_positives)
-        asking = working("answering", None if resume else ballots.queries)
+        asking = working("answering", None if ballots is None else ballots.queries)
         with account.explained(), asking as tick:
             release = privote.label(
-                None if resume else WatchedBallots(ballots, tick),
+                None if ballots is None else WatchedBallots(ballots, tick),
                 mechanism="auto" if mech is None else mech,
                 epsilon=epsilon,
                 delta=delta,
@@ -272,6 +274,23 @@ def label(
         shape = (ballots.queries, ballots.voters, ballots.labels)
         said = read_as(shape, named=has_names(ballots, names))
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
+
+
+def _read(votes: str, threshold: Any, draft: Any) -> Any:
+    """Return the votes; None where they cannot be read any more, and what was released will do."""
+    from privote.ballots import Ballots
+
+    try:
+        return Ballots.of(votes, threshold=threshold)
+    except InputError as error:
+        if not draft.paid:
+            raise
+        warnings.warn(
+            f"the votes cannot be read any more, so no more queries are answered: {error}",
+            PrivoteWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def _wanted(queries: str | None) -> int | str | None:

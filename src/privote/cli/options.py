@@ -143,8 +143,8 @@ Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Finish a run that was charged and then broke off, from the labels it released: the "
-        "same command again, with this. Nothing is charged.",
+        help="Finish a run that was charged and then broke off, from what it released: the same "
+        "command again, with this. What was charged is not charged again.",
     ),
 ]
 Seed = Annotated[

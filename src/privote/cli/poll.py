@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,8 @@ from .groups import Group, grouped
 from .ledger_options import explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
+# What may be another in a run that resumes one; and a ledger's address may hold a password.
+_UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 Seats = Annotated[
     int | None,
     typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
@@ -210,6 +213,7 @@ def poll(
         ),
     ] = False,
     force: options.Force = False,
+    resume: options.Resume = False,
     seed: options.Seed = None,
     json: options.Json = False,
 ) -> None:
@@ -220,21 +224,40 @@ def poll(
     else a quota of one half. Nothing is published that was not paid for: without --shares no
     counts and no margins.
 
+    What is drawn is on disk before it is shown: in the folder, or beside the ledger if there is no
+    folder. If anything fails after the charge, exit code 6 says so, and the same command with
+    --resume finishes, at no further charge.
+
     Example:
 
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
     """
+    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
+    from privote.drafts import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
-    from privote.report.polls import published
+    from privote.report.polls import pages, write_pages
 
+    from .files import DRAFT, claimed_folder
+    from .output import check_shown
     from .progress import working
 
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
-    claim = nullcontext() if output is None else published(output, owner=show_sealed, force=force)
     place = None if ledger is None else Location.of(ledger, beside)
-    with claim as write, explained(place, ledger, people or "", "people"):
+    claim: AbstractContextManager[None] = nullcontext()
+    files, draft_file = {}, None
+    if output is not None:
+        files = pages(output, owner=show_sealed, force=force or resume)
+        claim, draft_file = claimed_folder(output, force=True), output / DRAFT
+    elif place is not None:
+        mark = sha256(str(asked).encode()).hexdigest()[:12]
+        draft_file = place.file.with_name(f".{place.file.name}.poll-{mark}.draft")
+    with (
+        claim,
+        explained(place, ledger, people or "", "people"),
+        drafted(draft_file, asked, resume=resume, force=force) as draft,
+    ):
         with working("counting"):
             result = run(
                 file,
@@ -252,13 +275,21 @@ def poll(
                 ledger=place,
                 budget=budget,
                 seed=seed,
+                output=draft,
+                resume=resume,
                 **reading.arguments(),
             )
+        write_pages(files, result, force=force or resume)
+        if output is None:
+            _show(result, json=json)
+        if draft is not None:
+            if output is None:
+                check_shown()  # else the draft stays
+            draft.finish()
+    if output is not None:
         _show(result, json=json)
-        if write is not None:
-            write(result)
-    if output is not None and not json:
-        _say_where(output, sealed=show_sealed)
+        if not json:
+            _say_where(output, sealed=show_sealed)
 
 
 def _say_where(output: Path, *, sealed: bool) -> None:

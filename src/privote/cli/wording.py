@@ -18,6 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
 
+from .output import settle_shown
+
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "votes": ("--votes", "VOTES"),
@@ -72,7 +74,9 @@ class Verb(TyperCommand):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _Said(self._spelling()).warn
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                settle_shown(ctx.params.get("output"))
+                return result
         except MemoryError:
             error: PrivoteError = InputError("sizes like these need more memory than there is")
         except PrivoteError as refused:

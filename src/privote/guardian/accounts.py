@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
 from ..blocks import Counts
-from ..errors import BudgetError, InputError
+from ..drafts import Draft
+from ..errors import BudgetError, InputError, PrivoteError
 from ..ledger import Budget, Ledger
 from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
@@ -44,6 +45,9 @@ class Accounts:
         The order that the first charge was made for; see :meth:`Budget.settled`.
     conditional
         True for costs that depend on the votes: they are no ground to refuse.
+    draft
+        Where what is paid for is kept, if anywhere. Its claims are in the entries of a ledger that
+        lasts: what a run that died has paid for, the run that resumes it does not pay again.
     """
 
     ledger: Ledger
@@ -54,6 +58,12 @@ class Accounts:
     stamp: Mapping[str, Any] = field(default_factory=dict)
     own_order: float | None = None
     conditional: bool = False
+    draft: Draft | None = None
+
+    @property
+    def claim(self) -> str | None:
+        """What the next entry is paid for; None without a draft, or a ledger that lasts."""
+        return self.draft.claim if self.draft is not None and self.ledger.lasts else None
 
     @property
     def scope(self) -> Scope:
@@ -84,6 +94,8 @@ class Accounts:
     ) -> None:
         """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
         with self._transaction(totals) as sums:
+            if self.paid(sums, curve) is not None:
+                return
             if sums.fitting(curve, self.orders, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} has not enough left for this charge")
             self._append(curve, facts or {})
@@ -102,6 +114,10 @@ class Accounts:
         ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
         """
         with self._transaction(totals) as sums:
+            entry = self.paid(sums)
+            if entry is not None:
+                self.paid(sums, entry["queries"] * each)
+                return min(most, int(entry["queries"]))
             fit = sums.fitting(each, self.orders, self.scope, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
@@ -114,12 +130,15 @@ class Accounts:
 
     def charge_sealed(self, curve: Floats, facts: Mapping[str, Any]) -> None:
         """Charge a cost that depends on the votes: sealed, and no ground to refuse."""
-        with self._transaction():
-            self._append(None, facts, {"rdp": curve.tolist()})
+        with self._transaction() as totals:
+            if self.paid(totals) is None:
+                self._append(None, facts, {"rdp": curve.tolist()})
 
     def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
         """Charge the whole budget of the data set, of which nothing may be used yet."""
         with self._transaction() as totals:
+            if self.paid(totals) is not None:
+                return
             if (self.dataset, None) in totals.charged:
                 raise BudgetError(
                     f"this takes the whole budget of data set {self.dataset!r}, and part of it is "
@@ -240,6 +259,18 @@ class Accounts:
 
     # -- entries -----------------------------------------------------------------------------------
 
+    def paid(self, totals: Totals, curve: Floats | None = None) -> dict[str, Any] | None:
+        """Return the charge that a run which is resumed has made already; None without one.
+
+        ``curve`` is what is to be charged: another than that charge's is refused.
+        """
+        entry = totals.claims.get(self.claim or "")
+        if entry is not None and curve is not None:
+            known = np.array(entry["rdp"])
+            if known.shape != curve.shape or not (curve <= known).all():
+                raise InputError("resume", "must be for what was charged, and this costs more")
+        return entry
+
     @contextmanager
     def _transaction(self, totals: Totals | None = None) -> Iterator[Totals]:
         """Write to the ledger, in the caller's transaction if there is one; the budget is fixed."""
@@ -247,13 +278,28 @@ class Accounts:
             self.authorise(totals)
             yield totals
             return
-        with self.ledger.writing() as sums:
+        with self.paying(), self.ledger.writing() as sums:
             self.authorise(sums)
             yield sums
 
+    @contextmanager
+    def paying(self) -> Iterator[None]:
+        """Have the draft say no longer that it is paid for, where that is refused after all.
+
+        An interrupt leaves it so: who resumes finds in the ledger whether it was charged.
+        """
+        before = self.draft is not None and self.draft.paid
+        try:
+            yield
+        except PrivoteError:
+            if self.draft is not None:
+                self.draft.paid = before
+            raise
+
     def entry(self, kind: str) -> dict[str, Any]:
         """Return what every entry of a kind says."""
-        return {"kind": kind, "dataset": self.dataset, "consumer": self.consumer, **self.stamp}
+        scope = {"dataset": self.dataset, "consumer": self.consumer}
+        return {"kind": kind, **scope, **self.stamp, **self._claims}
 
     def _append(
         self,
@@ -262,7 +308,17 @@ class Accounts:
         sealed: dict[str, Any] | None = None,
     ) -> None:
         body = {**self.entry("charge"), **facts, "orders": self.orders.tolist()}
-        self.ledger.append({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+        self.enter({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+
+    def enter(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> None:
+        """Append an entry, inside a transaction; before that the draft says that it is paid for."""
+        if self.draft is not None and self.claim is not None:
+            self.draft.charging()
+        self.ledger.append(body, sealed)
+
+    @property
+    def _claims(self) -> dict[str, str]:
+        return {} if self.claim is None else {"claim": self.claim}
 
     @property
     def _mechanism(self) -> str:
@@ -337,7 +393,8 @@ class Allowance:
     @property
     def earlier(self) -> Earlier:
         """What earlier runs leave to know, for whoever paces the next one."""
-        return self._known.earlier
+        known = self._known
+        return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
 
     def note(self, queries: int, departed: int, *, out: bool) -> None:
         """Enter what a run released, for later ones to pace by.
@@ -345,9 +402,11 @@ class Allowance:
         Counts of released labels cost nothing. They are kept with what is sealed all the same: the
         published view says nothing that depends on votes, not even by way of a release.
         """
-        with self.accounts.ledger.writing():
+        with self.accounts.ledger.writing() as totals:
             body = {**self.accounts.entry("outcome"), "account": self.account}
-            self.accounts.ledger.append(
+            if ("outcome", body.get("claim")) in totals.accounts[self.account].before:
+                return  # by the run that is resumed
+            self.accounts.enter(
                 {**body, "queries": queries}, sealed={"departed": departed, "out": out}
             )
 
@@ -359,16 +418,32 @@ class Allowance:
     def _left_of(self, known: Account) -> Counts:
         return left_over(self.each, known.spent, known.refused)
 
-    def answer(self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]) -> Some:
+    def answer(
+        self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
+    ) -> Some | None:
         """Enter what some queries take from the allowance, durably, and return what counts of them.
 
         ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
         what each voter spends and what is refused, as :func:`privote.surprises.effective` does.
+
+        What the run that is resumed has entered is not entered again: of what it kept nothing
+        counts any more, and what it did not keep takes the same from the same allowance.
         """
-        with self.accounts.ledger.writing() as totals:
-            counted, spent, refused = weigh(self._left_of(totals.accounts[self.account]))
-            body = {**self.accounts.entry("answer"), "account": self.account}
-            self.accounts.ledger.append(
+        accounts = self.accounts
+        with accounts.paying(), accounts.ledger.writing() as totals:
+            known, claim = totals.accounts[self.account], accounts.claim
+            entered = ("answer", claim) in known.before
+            if entered and accounts.draft is not None and accounts.draft.unread:
+                return None
+            last = known.last if entered and known.last and known.last[0] == claim else None
+            if last is not None:
+                spent, refused = known.spent - last[1], known.refused - last[2]
+                known = replace(known, spent=spent, refused=refused)
+            counted, spent, refused = weigh(self._left_of(known))
+            if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
+                return counted
+            body = {**accounts.entry("answer"), "account": self.account}
+            accounts.enter(
                 {**body, "queries": queries},
                 sealed={"spent": packed(spent), "refused": packed(refused)},
             )

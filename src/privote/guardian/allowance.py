@@ -22,7 +22,7 @@ from ..mechanisms import ABSTAIN
 from ..release import Release
 from ..surprises import effective
 from .accounts import Allowance, plain
-from .issuer import Issuer, Keep, Pacer, charged
+from .issuer import Issuer, Pacer, Parts, charged
 from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
@@ -77,7 +77,7 @@ def release(
     wanted: Any,
     ids: dict[str, int] | None,
     voter_ids: Sequence[Any] | None,
-    keep: Keep | None,
+    parts: Parts | None,
     pace: Pacer | None,
 ) -> Release:
     """Answer block by block: each block's surprises are entered before it is drawn.
@@ -121,10 +121,9 @@ def release(
         for block in blocks:
             tally = allowance.answer(block.queries, partial(weigh, block))
             now = slice(start, start + block.queries)
-            labels[now], start = mechanism.draw(tally, issuer.entropy), now.stop
+            part = partial(publish, so_far=allowance.answered)
+            labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
-            if keep is not None:
-                keep(publish(labels[now], so_far=allowance.answered))
     labels = labels[:start]
     if pace is not None and not pace.through:
         if not start:

@@ -6,13 +6,14 @@ A crash between charge and release wastes budget, never privacy.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..ballots import Ballots, check_head
+from ..drafts import Draft
 from ..entropy import Entropy
 from ..errors import InputError
 from ..ledger import Budget, Ledger, Location
@@ -22,7 +23,7 @@ from ..release import GUARANTEES, VOTER, Release, check_protects
 from ..workers import keep_memory
 from . import allowance, data_dependent, ptr, worst_case
 from .accounts import Accounts, Allowance
-from .issuer import Issuer, Pacer
+from .issuer import Issuer, Pacer, Parts
 from .registry import seats
 
 
@@ -49,6 +50,8 @@ class Guardian:
         Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
         or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
         vouches for it.
+    draft
+        Where what is paid for is kept; see :class:`~privote.guardian.accounts.Accounts`.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Guardian:
         orders: Orders | None = None,
         seed: int | None = None,
         protects: str = VOTER,
+        draft: Draft | None = None,
     ) -> None:
         if guarantee not in GUARANTEES:
             raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
@@ -101,6 +105,7 @@ class Guardian:
             stamp=stamp,
             own_order=mechanism.own_order,
             conditional=guarantee == "data-dependent",
+            draft=draft,
         )
         self._issuer = Issuer(
             mechanism=mechanism,
@@ -153,14 +158,14 @@ class Guardian:
         baseline: npt.ArrayLike | None = None,
         bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
-        keep: Callable[[Release], None] | None = None,
+        parts: Parts | None = None,
         pace: Pacer | None = None,
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
 
-        ``keep`` is called with each part of the release as soon as it is drawn, so that whoever
-        wants it can make it durable before the next part is charged or drawn. ``pace`` says under
-        an allowance how many queries to answer next; without one all are answered.
+        ``parts`` keep each part of the release as soon as it is drawn, before the next is charged
+        or drawn; what they hold already is not drawn again. ``pace`` says under an allowance how
+        many queries to answer next; without one all are answered.
         """
         keep_memory()
         ballots = Ballots.of(votes)
@@ -175,18 +180,21 @@ class Guardian:
         issuer = self._issuer
         if self.guarantee == "allowance":
             return allowance.release(
-                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, keep, pace
+                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, parts, pace
             )
         if baseline is not None:
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "worst-case":
-            return worst_case.release(issuer, ballots, queries, keep)
+            return worst_case.release(issuer, ballots, queries, parts)
+        kept = None if parts is None else parts.kept(None)
+        if kept is not None:
+            return kept
         if self.guarantee == "ptr":
             release = ptr.release(issuer, ballots, queries)
         else:
             release = data_dependent.release(issuer, ballots, queries, bound)
-        if keep is not None:
-            keep(release)
+        if parts is not None:
+            parts.keep(release)
         return release
 
     def register(self, voters: int, labels: int) -> Allowance:

@@ -19,8 +19,17 @@ from ..mechanisms import Mechanism
 from ..release import Release, Sealed
 from .accounts import Accounts
 
-Keep = Callable[[Release], None]
 Labels = npt.NDArray[np.int8]
+
+
+class Parts(Protocol):
+    """Where the parts of a release are made durable, and read again by a run that is resumed."""
+
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept, of so many queries; None where there is no more."""
+
+    def keep(self, part: Release) -> None:
+        """Make a part durable, before the next is charged or drawn."""
 
 
 class Pacer(Protocol):
@@ -69,7 +78,8 @@ class Issuer:
         ballots: BallotSource,
         price: Callable[[Any], None] | None = None,
         *,
-        keep: Callable[[Labels], None] | None = None,
+        parts: Parts | None = None,
+        publish: Callable[[Labels], Release] | None = None,
     ) -> Labels:
         """Draw labels for all ballots, block by block.
 
@@ -77,20 +87,34 @@ class Issuer:
         ----------
         price
             Called with every tally, before its labels are drawn.
-        keep
-            Called with the labels of each block as soon as they are drawn.
+        parts, publish
+            Where each block is kept as soon as it is drawn, and what makes a release of its labels.
         """
         labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)
             if price is not None:
                 price(tally)
-            drawn = self.mechanism.draw(tally, self.entropy)
+            drawn = self.next(tally, block.queries, parts, publish)
             labels[start : start + len(drawn)] = drawn
             start += len(drawn)
-            if keep is not None:
-                keep(drawn)
         return labels[:start]
+
+    def next(
+        self,
+        tally: Any,
+        queries: int,
+        parts: Parts | None,
+        publish: Callable[[Labels], Release] | None,
+    ) -> Labels:
+        """Return the labels of the next block: as they were kept, or drawn now and then kept."""
+        kept = None if parts is None else parts.kept(queries)
+        if kept is not None:
+            return kept.labels
+        drawn = self.mechanism.draw(tally, self.entropy)
+        if parts is not None and publish is not None:
+            parts.keep(publish(drawn))
+        return drawn
 
     def publish(
         self,

@@ -6,11 +6,11 @@ from functools import partial
 
 from ..ballots import BallotSource
 from ..release import Release
-from .issuer import Issuer, Keep, charged, sizes
+from .issuer import Issuer, Parts, charged, sizes
 
 
 def release(
-    issuer: Issuer, ballots: BallotSource, queries: int | None, keep: Keep | None
+    issuer: Issuer, ballots: BallotSource, queries: int | None, parts: Parts | None
 ) -> Release:
     """Charge as many queries as fit, then draw them."""
     mechanism = issuer.mechanism
@@ -18,6 +18,5 @@ def release(
     each = mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
     fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=sizes(ballots))
     publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
-    kept = None if keep is None else lambda labels: keep(publish(labels))
     with charged():
-        return publish(issuer.draw(ballots.head(fit), keep=kept))
+        return publish(issuer.draw(ballots.head(fit), parts=parts, publish=publish))

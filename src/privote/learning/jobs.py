@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,10 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return what whoever resumes must ask for again."""
-        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer")
+        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer", "yes")
+        read = ("columns", "id_column", "group_column", "electorate")
         return {
-            **{name: getattr(self, name) for name in (*named, "electorate")},
+            **{name: getattr(self, name) for name in (*named, *read)},
             **{name: str(value) for name, value in self.settings.items() if name != "n_jobs"},
             **{"data": Path(self.data).name, "public": self.public and self.public.name},
         }
@@ -186,14 +187,15 @@ class Outcome:
 def trained(
     job: Job, draft: Path, *, resume: bool = False, force: bool = False, progress: Progress
 ) -> Iterator[Outcome]:
-    """Yield what came of a training, to be written; released labels are kept until it is.
+    """Yield what came of a training, to be written; what was released is kept until it is.
 
     Parameters
     ----------
     draft
-        Where labels lie as soon as they are released, until the block ends well.
+        Where labels, noisy sums or weights lie as soon as they are released, until the block ends
+        well.
     resume
-        Finish from that draft instead, at no further charge.
+        Go on from that draft, at no further charge.
     progress
         Is told a stage, how much of it is done, and of how much.
     """
@@ -201,13 +203,7 @@ def trained(
     model = PrivateClassifier(
         job.method, job.epsilon, job.delta, yes=job.yes, settings=_settings(job)
     )
-    with ExitStack() as stack:
-        kept: list[Draft] = []
-
-        def keep() -> Draft:  # only votes are kept before the end, and only now is it known
-            kept.append(stack.enter_context(Draft(draft, job.asked(), resume=resume, force=force)))
-            return kept[0]
-
+    with Draft(draft, job.asked(), resume=resume, force=force) as kept:
         model.fit(
             _rows(private),
             private.Y,
@@ -220,7 +216,7 @@ def trained(
             electorate=job.electorate,
             seed=job.seed,
             progress=progress,
-            draft=keep,
+            draft=kept,
             resume=resume,
         )
         outcome = Outcome(
@@ -233,8 +229,7 @@ def trained(
         if test is not None and len(test):
             outcome.judgement = _judge(job, model, test)
         yield outcome
-        for each in kept:
-            each.finish()
+        kept.finish()
 
 
 def _settings(job: Job) -> dict[str, Any]:

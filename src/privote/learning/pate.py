@@ -23,7 +23,7 @@ from ..datasets import Images
 from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
-from ..labelling import warn_of_quality
+from ..labelling import ALL_THERE, KeptReleases, room, warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
 from .methods import VOTERS
@@ -178,8 +178,9 @@ class PATEClassifier(LabelClassifier):
             A new file, in which labels are kept as soon as they are released: whatever fails after
             that, they were paid for once. It stays; remove it when the student is saved.
         resume
-            Train the student on the labels in ``draft``, which a call with the same arguments left
-            behind. No voter is asked, and nothing is charged.
+            Finish what a call with the same arguments left behind in ``draft``. Labels that were
+            released stay as they are, and what was charged is not charged again. With a ledger the
+            voters go on with the queries that are left; without one the labels there are will do.
         """
         if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
             rule = "must be a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
@@ -220,14 +221,24 @@ class PATEClassifier(LabelClassifier):
             protects=who.protected(self.voters, known=known),
         )
         with drafted(draft, asked, resume=resume) as kept:
-            if kept is not None and resume:
-                found = self._kept(kept, voters, public.order)
+            parts = None if kept is None else KeptReleases(kept)
+            # Without a ledger records would be with other voters now, who have allowances, too.
+            done = parts is not None and (parts.all_there or (ledger is None and parts.draft.paid))
+            if parts is not None and resume and done:
+                found = self._kept(parts, voters, public.order)
             else:
                 pool, mechanism, plan = voters()
+                if kept is not None:
+                    who.keep(kept, None if ledger is None else (X, Y))
                 names = who.of(self.voters, pool.voters, pool.voter_names)
-                with door(mechanism, voter_ids=None if ledger is None else names) as guardian:
-                    found = self._ask(guardian, pool, plan, schedule, public, say, kept)
+                ids = None if ledger is None else names
+                with door(mechanism, voter_ids=ids, draft=kept) as guardian:
+                    found = self._ask(guardian, pool, plan, schedule, public, say, parts)
+                if kept is not None:
+                    kept.note(ALL_THERE)
             if not self.release_.answered:
+                if kept is not None:
+                    kept.finish()  # nothing can be made of it
                 raise BudgetError(
                     "the test of guarantee 'ptr' did not pass, so no label was released and there "
                     "is no student; the budget is charged"
@@ -251,12 +262,13 @@ class PATEClassifier(LabelClassifier):
         schedule: Schedule,
         public: PublicRows,
         say: Progress,
-        kept: Draft | None,
+        parts: KeptReleases | None,
     ) -> NeighbourAnswers | None:
         """Release labels for the pool, and say what neighbours make of them."""
-        if kept is not None:
-            kept.reserve(len(public.order) * (1 if plan is None else plan.passes), pool.labels)
-        shared: dict[str, Any] = {"guardian": guardian, "keep": kept and kept.keep}
+        if parts is not None:
+            queries = len(public.order) * (1 if plan is None else plan.passes)
+            parts.draft.reserve(room(queries, pool.labels))
+        shared: dict[str, Any] = {"guardian": guardian, "parts": parts}
         shared["progress"] = partial(say, "labelling")
         if plan is None:
             asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
@@ -268,10 +280,10 @@ class PATEClassifier(LabelClassifier):
         return found
 
     def _kept(
-        self, kept: Draft, voters: Callable[[], Voters], order: Rows
+        self, parts: KeptReleases, voters: Callable[[], Voters], order: Rows
     ) -> NeighbourAnswers | None:
         """Take the labels of a draft, and say what neighbours make of them; nobody is asked."""
-        self.release_, self.public_rows_ = kept.together()
+        self.release_, self.public_rows_ = parts.together()
         found, near = None, None
         if self.voters == "neighbours":  # their circles are public, and not in the draft
             pool, _, plan = voters()

@@ -151,8 +151,8 @@ class PrivateClassifier(LabelClassifier):
         progress
             Called as ``progress(what, done, total)``.
         draft, resume
-            For votes: see :class:`privote.PATEClassifier`. A draft may also be a function that
-            opens it, which is called once it is known that somebody votes.
+            Where what is drawn is kept, so that nothing that was paid for is lost; and to go on
+            from there: see :class:`privote.PATEClassifier`.
         """
         X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
         if seed is None:  # a simulation protects nobody anyway
@@ -177,13 +177,10 @@ class PrivateClassifier(LabelClassifier):
             _warn(doubt)
         self.method_, self.numbers_ = chosen.method, numbers
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
-        account |= {"consumer": consumer, "progress": progress}
+        account |= {"consumer": consumer, "progress": progress, "draft": draft, "resume": resume}
         if chosen.method in VOTERS:
-            account |= {"electorate": electorate, "seed": seed, "resume": resume}
-            account["draft"] = draft
+            account |= {"electorate": electorate, "seed": seed}
             self._by_votes(chosen, asked, (X, Y, X_public), account)
-        elif resume:
-            raise InputError("resume", f"cannot be given with `method={chosen.method}`")
         else:
             self._directly(chosen, asked, (X, Y, X_public), account, seed)
         self.classes_ = np.arange(Y.shape[1])
@@ -278,8 +275,6 @@ class PrivateClassifier(LabelClassifier):
             **asked,
         )
         seen = embed(mapping, X_public)
-        if callable(account["draft"]):
-            account["draft"] = account["draft"]()
         pate.fit(embed(mapping, X), Y, seen, **account)
         self.promise_: Promise = pate.release_
         self.release_: Release | None = pate.release_

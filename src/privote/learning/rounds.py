@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..accounting.renyi import epsilon
 from ..ballots import BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
+from ..labelling import KeptReleases
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
 from ..release import Release
@@ -29,7 +29,6 @@ from .rows import Floats, Labels, Progress, label_probabilities
 from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
-Keep = Callable[[Release, Rows], None]
 CHOICES = ("random", "uncertainty")
 # How often the busiest voter departs, over the mean. Teachers are alike, as their parts are, and go
 # on until a mean one is out; some records are near many more queries than others.
@@ -107,8 +106,8 @@ class PoolLabelling:
         How they are asked, and the rows that they are about.
     progress
         Called as ``progress(rows labelled, rows to label)``.
-    keep
-        Called as ``keep(part, rows)`` with each part of a release as soon as it is drawn.
+    parts
+        Where each part of a release is kept as soon as it is drawn.
     """
 
     guardian: Guardian
@@ -116,7 +115,7 @@ class PoolLabelling:
     schedule: Schedule
     public: PublicRows
     progress: Progress | None = None
-    keep: Keep | None = None
+    parts: KeptReleases | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     releases: list[Release] = field(default_factory=list)
     guesses: list[npt.NDArray[np.bool_]] = field(default_factory=list)
@@ -163,7 +162,7 @@ class PoolLabelling:
                 self.pool.take(batch),
                 queries=fixed,
                 baseline=guess,
-                keep=None if self.keep is None else keeping(self._keep, batch),
+                parts=None if self.parts is None else PartsOf(self.parts, batch, self._priced),
                 pace=pace,
             )
         except BudgetError:
@@ -178,12 +177,11 @@ class PoolLabelling:
             self.progress(len(self.asked), max(total, len(self.asked)))
         return pace is not None or release.answered == len(batch)
 
-    def _keep(self, part: Release, rows: Rows) -> None:
-        """Keep a part with a price that covers all rounds so far, should it be the last."""
+    def _priced(self, part: Release) -> Release:
+        """Return a part with a price that covers all rounds so far, should it be the last."""
         if self.guardian.guarantee == "worst-case" and self.releases:
-            part = replace(part, epsilon=part.budget)  # rounds together never cost more
-        if self.keep is not None:
-            self.keep(part, rows)
+            return replace(part, epsilon=part.budget)  # rounds together never cost more
+        return part
 
     def _next(self, waiting: Rows, size: int, ask: Callable[[Rows], Floats]) -> Rows:
         """Return the rows to ask next, the most wanted ones first."""
@@ -225,16 +223,25 @@ def expected(
     return with_forecast(release, mechanism, busiest=EVEN if near is None else UNEVEN, **given)
 
 
-def keeping(keep: Keep | None, rows: Rows) -> Callable[[Release], None] | None:
-    """Return what takes the parts of one release, and knows which of ``rows`` each is about."""
-    if keep is None:
-        return None
-    left = iter(rows.tolist())
+class PartsOf:
+    """The parts of one release among those of a draft; knows which of ``rows`` each is about."""
 
-    def take(part: Release) -> None:
-        keep(part, np.fromiter(islice(left, part.answered), np.int64))
+    def __init__(
+        self, parts: KeptReleases, rows: Rows, priced: Callable[[Release], Release] | None = None
+    ) -> None:
+        self._parts, self._rows, self._priced = parts, rows, priced
 
-    return take
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept; None where there is no more."""
+        part = self._parts.kept(queries, self._rows[:queries])
+        if part is not None:
+            self._rows = self._rows[part.answered :]
+        return part
+
+    def keep(self, part: Release) -> None:
+        """Make a part durable, with its rows."""
+        rows, self._rows = self._rows[: part.answered], self._rows[part.answered :]
+        self._parts.keep(part if self._priced is None else self._priced(part), rows)
 
 
 def _guess(chance: Floats, mechanism: Mechanism) -> npt.NDArray[np.bool_]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import secrets
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+from scipy.sparse import issparse
+
+from ..datasets import Images
+from ..drafts import Draft
 from ..errors import InputError
 from ..release import PERSON, RECORD
 
@@ -28,6 +35,7 @@ class VoterNames:
             raise InputError("electorate", "must be a name", electorate)
         self.ids, self.groups, self.electorate = ids, groups, electorate
         self._key, self.seed = key, seed
+        self._nonce = secrets.token_hex(16)
 
     @cached_property
     def key(self) -> bytes:
@@ -50,6 +58,29 @@ class VoterNames:
             change = "other contents under the same id, or one more or fewer"
         return f"{RECORD if self.groups is None else PERSON} ({change})"
 
+    def keep(self, draft: Draft, records: tuple[Any, Any] | None) -> None:
+        """Keep in a draft what the voters of a run that resumes it are called, too.
+
+        ``records`` are private rows and labels. They are known again by a keyed digest, which tells
+        nobody else of them: a record that came to another voter meanwhile would vote twice.
+        """
+        mark = None
+        if records is not None:
+            digest = blake2b(key=self.key, digest_size=16)
+            parts: list[Any] = [*records, self.ids, self.groups]
+            for part in parts:
+                for piece in (part.data, part.indices, part.indptr) if issparse(part) else (part,):
+                    if not isinstance(piece, Images):
+                        digest.update(pickle.dumps(np.asarray(piece)))
+            mark = digest.hexdigest()
+        note = draft.read()
+        if note is None:
+            draft.note(json.dumps([self._nonce, mark]).encode())
+            return
+        self._nonce, known = json.loads(note)
+        if known != mark:
+            raise InputError("resume", "must be with the same private records, in the same order")
+
     def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.
 
@@ -69,7 +100,7 @@ class VoterNames:
         named = self.ids if self.groups is None else self.groups
         kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
         how = "groups" if self.groups is not None else "ids"
-        nonce = secrets.token_hex(16) if self.electorate is None else f"named {self.electorate}"
+        nonce = self._nonce if self.electorate is None else f"named {self.electorate}"
         scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()

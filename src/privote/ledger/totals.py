@@ -193,6 +193,10 @@ class Account:
         and whether those say that voters have run out. Of what was released, and nothing else.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
+    before
+        What was known before each entry that has a claim, by kind and claim.
+    last
+        The claim of the last answer, and what it took: spent and refused.
     """
 
     terms: str
@@ -205,11 +209,18 @@ class Account:
     told: int = 0
     departed: int = 0
     out: bool = False
+    before: dict[tuple[str, str], Earlier] = field(default_factory=dict)
+    last: tuple[str | None, Counts, Counts] | None = None
 
     @property
     def earlier(self) -> Earlier:
         """What is known of it before a run, for whoever paces that one."""
         return Earlier(self.queries, self.told, self.departed, self.out)
+
+    def enter(self, body: dict[str, Any]) -> None:
+        """Remember what is known before an entry that has a claim."""
+        if body.get("claim") is not None:
+            self.before[body["kind"], body["claim"]] = self.earlier
 
     @classmethod
     def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
@@ -239,6 +250,7 @@ class Totals:
     spent_whole: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
+    claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
 
     def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
         """Return what a scope's budget has admitted so far."""
@@ -297,6 +309,8 @@ class Totals:
         self.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
         self.protects.setdefault(scope[0], body.get("protects"))
         self.charged |= {scope, (scope[0], None)}
+        if body.get("claim") is not None:
+            self.claims[body["claim"]] = body
         if body.get("everything"):
             self.spent_whole.add(scope[0])
         if body["rdp"] is None:
@@ -312,12 +326,16 @@ class Totals:
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        account.enter(body)
+        spent, refused = unpacked(hidden["spent"]), unpacked(hidden["refused"])
+        account.last = body.get("claim"), spent, refused
         account.queries += int(body["queries"])
-        account.spent += unpacked(hidden["spent"])
-        account.refused += unpacked(hidden["refused"])
+        account.spent += spent
+        account.refused += refused
 
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        account.enter(body)
         account.told += int(body["queries"])
         account.departed += int(hidden["departed"])
         account.out = bool(hidden["out"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import warnings
 from contextlib import closing, nullcontext
 from itertools import pairwise
@@ -11,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS
+from ..drafts import Draft, beside, complete, drafted
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
 from ..guardian import Accounts
+from ..labelling import check_output
 from ..ledger import Budget, Ledger
 from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
@@ -24,6 +28,7 @@ from .reading import read
 from .result import Call, PollResult, PollSealed, Share
 
 _QUOTA = 0.5
+_UNASKED = ("source", "ledger", "output", "resume", "force")  # may differ in a resumed run
 
 
 def poll(
@@ -43,6 +48,9 @@ def poll(
     ledger: Any = None,
     budget: float | None = None,
     seed: int | None = None,
+    output: str | os.PathLike[str] | Draft | None = None,
+    resume: bool = False,
+    force: bool = False,
     **reading: Any,
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
@@ -71,7 +79,20 @@ def poll(
         cost: fixed by the first poll, where it is this one's own unless told.
     seed
         An integer makes a simulation that protects nobody, and says so.
+    output
+        A new ``.json`` file for all that may be published. It is claimed before anything is
+        charged, and what is drawn is on disk before anything else happens to it. A draft instead
+        of a path: whoever opened it writes what is to be made of it.
+    resume
+        Finish what an earlier call with the same arguments left behind in ``output``: what was
+        drawn stays as it is, and what was charged is not charged again.
+    force
+        Replace the file if it exists.
     """
+    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
+    path = None
+    if output is not None and not isinstance(output, Draft):
+        path = check_output(output, ".json", replaced=force or resume)
     ballots = read(source, **reading)
     Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
     outcome = _outcome(ballots, seats, quota)
@@ -91,21 +112,43 @@ def poll(
         warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
     entropy = Entropy(seed)
     _check_people(people, ledger, budget)
-    place, standing = None, None
-    if ledger is not None:
-        place, standing = _charge(plan, people or "", ledger, epsilon, budget, entropy.simulated)
-    drawn = plan.mechanism.draw(ballots.tally, outcome, entropy)
-    return _result(
-        ballots,
-        plan,
-        drawn,
-        shares,
-        title=title or _title(ballots, source),
-        simulated=entropy.simulated,
-        people=people,
-        ledger=place,
-        budget=standing,
-    )
+    place, standing, claimed = None, None, output if path is None else beside(path)
+    with drafted(claimed, asked, resume=resume, force=force) as draft:
+        if ledger is not None:
+            whose = (people or "", ledger, budget)
+            place, standing = _charge(plan, whose, epsilon, draft, simulated=entropy.simulated)
+        result = _result(
+            ballots,
+            plan,
+            _drawn(plan, ballots, entropy, draft),
+            shares,
+            title=title or _title(ballots, source),
+            simulated=entropy.simulated,
+            people=people,
+            ledger=place,
+            budget=standing,
+        )
+        if path is not None and draft is not None:
+            with complete(path, force=force or resume) as part:
+                part.write_text(result.json(), encoding="utf-8")
+            draft.finish()
+    return result
+
+
+def _drawn(plan: PollPlan, ballots: PollBallots, entropy: Entropy, draft: Draft | None) -> Drawn:
+    """Draw, and keep what was drawn; or return what the run that is resumed has kept."""
+    kept = None if draft is None else draft.read()
+    if kept is None:
+        drawn = plan.mechanism.draw(ballots.tally, plan.outcome, entropy)
+        if draft is not None:
+            counts = None if drawn.counts is None else drawn.counts.tolist()
+            draft.keep(json.dumps([ballots.options, drawn.winners.tolist(), counts]).encode())
+        return drawn
+    options, winners, counts = json.loads(kept)
+    if options != list(ballots.options):
+        raise InputError("resume", "must be with the same ballots: these have other options")
+    numbers = None if counts is None else np.array(counts, np.int64)
+    return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
 
 
 def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
@@ -133,13 +176,14 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
 
 def _charge(
     plan: PollPlan,
-    people: str,
-    ledger: Any,
+    whose: tuple[str, Any, float | None],
     epsilon: float,
-    budget: float | None,
+    draft: Draft | None,
+    *,
     simulated: bool,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """Charge the price to the people's budget; it is on disk when this returns."""
+    people, ledger, budget = whose
     context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
     with context as book:
         known = book.reading().budgets.get((people, None))
@@ -161,6 +205,7 @@ def _charge(
                 "simulated": simulated,
                 "protects": "a person's ballot",
             },
+            draft=draft,
         )
         size = plan.size
         accounts.charge(

@@ -144,6 +144,10 @@ class PollResult:
         text = json.dumps(made, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return {**made, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
+    def json(self) -> str:
+        """Return the facts as a file holds them."""
+        return json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n"
+
     @property
     def digest(self) -> str:
         """A fingerprint of everything public: who publishes something else has another one."""

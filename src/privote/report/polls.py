@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
 from privote.drafts import complete
-from privote.errors import ChargedError, InputError
+from privote.errors import InputError
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.result import SIMULATED, UNCOUNTED
@@ -61,23 +59,14 @@ def poll_page(result: PollResult) -> str:
     )
 
 
-@contextmanager
-def published(
-    folder: str | Path, *, owner: bool = False, force: bool = False
-) -> Iterator[Callable[[PollResult], None]]:
-    """Claim a folder for the page of a poll, before it is charged; yield what writes into it.
+def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> dict[str, Path]:
+    """Return the files that a poll's pages will be; refuse those that are there already.
 
     ``poll.html`` to publish and ``poll.json`` with the same numbers; with ``owner`` also a page for
     the owner's eyes, which only the owner may read: beside the folder (:func:`owners_page`), since
     a folder is published whole.
     """
     place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            "output", f"must be a folder: {error.strerror or error}", str(place)
-        ) from None
     files = {"json": place / "poll.json", "html": place / "poll.html"}
     if owner:
         files["owner"] = owners_page(place)
@@ -86,26 +75,15 @@ def published(
             raise InputError(
                 "output", f"must be new, and {str(file)!r} exists; or give `force=True`"
             )
-    with ExitStack() as stack:
-        parts = {
-            what: stack.enter_context(complete(file, force=force, owner_only=what == "owner"))
-            for what, file in files.items()
-        }
+    return files
 
-        def write(result: PollResult) -> None:
-            try:
-                facts = json.dumps(result.facts(), indent=2, ensure_ascii=False)
-                parts["json"].write_text(facts + "\n", encoding="utf-8")
-                parts["html"].write_text(poll_page(result), encoding="utf-8")
-                if owner:
-                    parts["owner"].write_text(owner_view(result), encoding="utf-8")
-            except OSError as error:
-                raise ChargedError(
-                    f"the poll was released, but {str(place)!r} cannot be written: "
-                    f"{error.strerror or error}. What was released is what was printed"
-                ) from None
 
-        yield write
+def write_pages(files: Mapping[str, Path], result: PollResult, *, force: bool = False) -> None:
+    """Write what :func:`pages` named, durably."""
+    texts = {"json": PollResult.json, "html": poll_page, "owner": owner_view}
+    for what, file in files.items():
+        with complete(file, force=force, owner_only=what == "owner") as part:
+            part.write_text(texts[what](result), encoding="utf-8")
 
 
 def owners_page(folder: str | Path) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
+from ...drafts import Draft
 from ...errors import BudgetError, InputError
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
@@ -99,6 +100,7 @@ def begin(
     ledger: Any = None,
     dataset: str = "default",
     consumer: str | None = None,
+    draft: Draft | None = None,
 ) -> TrainingPrivacy:
     """Settle the noise of a training, and charge it if there is a ledger.
 
@@ -117,6 +119,9 @@ def begin(
         the noise comes from a seed, whether each record stands for a person, what leaves.
     ledger, dataset, consumer
         A ledger or its place, and the names in it; see :func:`privote.label`.
+    draft
+        Where what is drawn will be kept: what the run that it is of has charged is not charged
+        again, and the noise is the one that was charged.
     """
     Budget(epsilon=epsilon, delta=delta).warn(records)
     protects = PERSON if persons else RECORD
@@ -140,6 +145,7 @@ def begin(
                     "simulated": simulated,
                     "protects": protects,
                 },
+                draft=draft,
             )
             noise = _charge(plan, accounts, released, {"voters": records, "labels": labels})
             place = book.last_entry()
@@ -166,8 +172,17 @@ def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[s
             "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
         )
     budget, ledger = accounts.budget, accounts.ledger
-    with ledger.writing() as totals:
+    named = {"name": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
+    with accounts.paying(), ledger.writing() as totals:
         accounts.authorise(totals)
+        entry = accounts.paid(totals)
+        if entry is not None:
+            noise = float(entry["mechanism"]["noise_multiplier"])
+            same = {**facts, "mechanism": {**named, "noise_multiplier": noise}}
+            if any(entry[name] != value for name, value in same.items()):
+                raise InputError("resume", "must be for what was charged: records, labels, steps")
+            accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
+            return noise
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
@@ -185,7 +200,6 @@ def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[s
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2
             low, high = (low, middle) if fits(middle) else (middle, high)
-        mechanism = {"name": released, "noise_multiplier": high, "steps": plan.steps}
-        facts = {**facts, "mechanism": {**mechanism, "sample_rate": plan.sample_rate}}
+        facts = {**facts, "mechanism": {**named, "noise_multiplier": high}}
         accounts.charge(plan.rdp(high, DEFAULT_ORDERS), facts, totals)
     return high

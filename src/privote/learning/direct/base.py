@@ -2,11 +2,23 @@
 
 The order is always the same, and it is the promise: settings, rows and public data are checked, the
 noise is settled and charged, and only then does anything that was made of private records leave.
+
+What was drawn is kept in a draft: a noisy sum, or how far noisy steps have come. A run that resumes
+goes on from there, at no further charge. The steps that a dead process drew after it last kept its
+state are drawn again, on records sampled anew. That is sound: what leaves is one draw of every
+step, each with the noise that was charged, and each chosen by the steps before it that leave, too;
+the draws that died were seen by nobody, and when a process dies does not depend on them. What is
+kept follows from noisy sums and public numbers alone (weights, their mean, momentum, the clipping
+norm): no gradient, no sample, no row.
 """
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from collections.abc import Callable
+from io import BytesIO
+from time import monotonic
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +27,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ...drafts import Draft, drafted
 from ...errors import InputError, positive
 from ..embedding import embed, embedding_for, fit_embedding
 from ..rows import (
@@ -39,6 +52,7 @@ HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never 
 # (Higham 2002, section 4.2), which this covers up to 20 million rows.
 SUM_HAIR = 1e-4
 _HUGE = 1e30
+_PAUSE, _SELDOM = 0.5, 20.0  # seconds between two kept states; and in times of how long one takes
 
 
 class PrivateTraining(LabelClassifier):
@@ -72,6 +86,8 @@ class PrivateTraining(LabelClassifier):
         ledger: Any = None,
         dataset: str = "default",
         consumer: str | None = None,
+        draft: str | os.PathLike[str] | Draft | None = None,
+        resume: bool = False,
     ) -> Self:
         """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
 
@@ -88,14 +104,31 @@ class PrivateTraining(LabelClassifier):
             (rows,) whose each row is: the promise is then for persons.
         ledger, dataset, consumer
             Where the budget is kept, and under which names; charged before training starts.
+        draft
+            A new file, in which what is drawn is kept: whatever fails after the charge, it was paid
+            for once. It stays; remove it when the model is saved.
+        resume
+            Go on from what a call with the same arguments left behind in ``draft``, at no further
+            charge.
         """
-        plan, noise = self._plan(), Noise(self.seed)
+        settings = self.get_params().items()
+        asked = {name: str(value) for name, value in settings if name != "progress"}
+        asked |= {"dataset": dataset, "consumer": str(consumer)}
+        with drafted(draft, asked, resume=resume) as kept:
+            account = {"ledger": ledger, "dataset": dataset, "consumer": consumer, "draft": kept}
+            return self._fit(X, y, X_public, ids, groups, account)
+
+    def _fit(
+        self, X: Any, y: Any, X_public: Any, ids: Any, groups: Any, account: dict[str, Any]
+    ) -> Self:
+        plan, noise, draft = self._plan(), Noise(self.seed), account["draft"]
         rows = self._read(X)
         Y = check_labels(y, count_rows(rows))
         names, unit = check_groups(ids, len(Y), "ids")
         if groups is not None:
             names, unit = check_groups(groups, len(Y))
         records = len(Y) if names is None else len(names)
+        self._restore(draft)
         given = self._prepare(rows, Y, unit, X_public, records)
         self.privacy_: TrainingPrivacy = begin(
             plan,
@@ -106,13 +139,14 @@ class PrivateTraining(LabelClassifier):
             simulated=noise.simulated,
             persons=groups is not None,
             released=self.released,
-            ledger=ledger,
-            dataset=dataset,
-            consumer=consumer,
+            **account,
         )
         self.n_labels_, self.classes_ = Y.shape[1], np.arange(Y.shape[1])
-        self._train(given, plan, noise)
+        self._train(given, plan, noise, draft)
         return self
+
+    def _restore(self, draft: Draft | None) -> None:
+        """Take from a draft what is public and has to be the same, before anything is charged."""
 
     @abstractmethod
     def _plan(self) -> TrainingPlan:
@@ -131,8 +165,44 @@ class PrivateTraining(LabelClassifier):
         """
 
     @abstractmethod
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
-        """Train; it is charged."""
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
+        """Train, from what the draft holds on; it is charged."""
+
+
+class Checkpoints:
+    """The state of noisy steps in a draft: after the last one, and now and then before.
+
+    Attributes
+    ----------
+    state
+        What an earlier run kept; None where there is nothing.
+    """
+
+    def __init__(self, draft: Draft | None, steps: int) -> None:
+        self._draft, self._steps = draft, steps
+        self.state = None if draft is None else draft.read()
+        self._next = monotonic() + _PAUSE
+
+    def keep(self, done: int, state: Callable[[], bytes]) -> None:
+        """Keep the state after so many steps, if it is time."""
+        now = monotonic()
+        if self._draft is not None and (done == self._steps or now >= self._next):
+            self._draft.keep(state(), instead=True)
+            after = monotonic()
+            self._next = after + max(_PAUSE, _SELDOM * (after - now))
+
+
+def packed(**arrays: npt.ArrayLike) -> bytes:
+    """Return arrays as a draft keeps them."""
+    data = BytesIO()
+    np.savez(data, **arrays)
+    return data.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that :func:`packed` was given."""
+    with np.load(BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 class PrivateLinear(PrivateTraining):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import KW_ONLY, dataclass
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from scipy.special import logit
 from sklearn.utils import check_random_state
 
+from ...drafts import Draft
 from ...errors import InputError, missing_extra
 from ..networks.architectures import (
     Network,
@@ -25,7 +27,7 @@ from ..networks.architectures import (
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
 from ..rows import Labels, Progress, padded_blocks
-from .base import Persons, PrivateTraining, check_descent, one_each
+from .base import Checkpoints, Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
 
 OPTIMIZERS = ("sgd", "adam")
@@ -123,16 +125,25 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         Rows(X, bounded=True)  # of the whole: what is sampled decides about no error
         return X
 
+    def _restore(self, draft: Draft | None) -> None:
+        note = None if draft is None else draft.read()
+        self._first = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if note is not None:
+            self._first = int(note)
+        elif draft is not None:
+            draft.note(b"%d" % self._first)
+
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
         X, Y = one_each(rows, Y, unit)
         seen = Rows(X, bounded=True)
         scaling = published_constants(self.normalise, seen.shape)
         if X_public is not None and self.normalise == "none":
             scaling = Scaling.of([Rows(X_public)])
-        with seeded(int(check_random_state(self.random_state).randint(2**31 - 1))):
+        with seeded(self._first):
             return *self._start(seen.shape, Y.shape[1]), seen, Y, scaling
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
+        kept = Checkpoints(draft, self.steps)
         network, chunk, rows, labels, scaling = given
         rate = affordable_rate(plan, self.privacy_.noise_multiplier, len(rows), self.momentum)
         usual = 0.01 if self.optimizer == "adam" else min(3.0, rate)
@@ -148,10 +159,10 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling)))
                 head = last_layer(network)
                 plain = Scaling.none(seen.shape)
-                trained = self._descend(head, chunk, seen, labels, plain, noise)
+                trained = self._descend(head, chunk, seen, labels, plain, noise, kept)
                 head.load_state_dict(trained.state_dict())
             else:
-                network = self._descend(network, chunk, rows, labels, scaling, noise)
+                network = self._descend(network, chunk, rows, labels, scaling, noise, kept)
         self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     @classmethod
@@ -183,7 +194,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             return network, chunk_size(learns, seen, labels, self.chunk)
 
     def _descend(
-        self, network: Any, chunk: int, rows: Rows, labels: Labels, scaling: Scaling, noise: Noise
+        self,
+        network: Any,
+        chunk: int,
+        rows: Rows,
+        labels: Labels,
+        scaling: Scaling,
+        noise: Noise,
+        checkpoints: Checkpoints,
     ) -> Any:
         from .private_optimizer import PrivateOptimizer, gradients
 
@@ -198,7 +216,24 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             quantile=self.quantile if self.adaptive else None,
         )
         self.history_: dict[str, list[float]] = {"clip": []}
-        for step in range(self.steps):
+        weights = [weight for weight in network.parameters() if weight.requires_grad]
+
+        def state() -> bytes:
+            held = {"weights": [weight.detach() for weight in weights], "mean": mean.state_dict()}
+            held |= {"norm": optimizer.max_grad_norm, "clips": self.history_["clip"]}
+            held["steps"] = optimizer.optimizer.state_dict()
+            torch.save(held, data := BytesIO())
+            return data.getvalue()
+
+        if checkpoints.state is not None:
+            held = torch.load(BytesIO(checkpoints.state), weights_only=True)
+            with torch.no_grad():
+                for weight, value in zip(weights, held["weights"], strict=True):
+                    weight.copy_(value)
+            mean.load_state_dict(held["mean"])
+            optimizer.optimizer.load_state_dict(held["steps"])
+            optimizer.max_grad_norm, self.history_["clip"] = held["norm"], held["clips"]
+        for step in range(len(self.history_["clip"]), self.steps):
             self.history_["clip"].append(optimizer.max_grad_norm)
             chosen = noise.sample(len(rows), self.sample_rate)
             for some, place in padded_blocks(chosen, chunk):
@@ -208,6 +243,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             optimizer.release()
             if step >= self.steps // 2 or not self.average:
                 mean.update_parameters(network)
+            checkpoints.keep(step + 1, state)
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
         return mean.module if self.average else network

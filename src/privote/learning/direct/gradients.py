@@ -9,16 +9,27 @@ ones gain nothing here but speed.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
+from ...drafts import Draft
 from ...errors import positive
 from ...workers import one_thread
 from ..rows import Floats, Labels, Progress, padded_blocks
-from .base import SUM_HAIR, Persons, PrivateLinear, check_descent, one_each
+from .base import (
+    SUM_HAIR,
+    Checkpoints,
+    Persons,
+    PrivateLinear,
+    check_descent,
+    one_each,
+    packed,
+    unpacked,
+)
 from .noise import Noise, TrainingPlan, affordable_rate, next_clip, split_for_clipping
 
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
@@ -107,23 +118,30 @@ class DPLinear(PrivateLinear):
         self._look(X_public, records, Y.shape[1])
         return self._design(rows), Y
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
         rows, Y = given
         multiplier = self.privacy_.noise_multiplier
         rate = affordable_rate(plan, multiplier, rows.shape[0], self.momentum)
         self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
-        weights = self._descend(rows, Y, multiplier, noise)
+        weights = self._descend(rows, Y, multiplier, noise, Checkpoints(draft, self.steps))
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1] + logit(self.initial_share)
 
-    def _descend(self, rows: Any, Y: Labels, multiplier: float, noise: Noise) -> Floats:
+    def _descend(
+        self, rows: Any, Y: Labels, multiplier: float, noise: Noise, checkpoints: Checkpoints
+    ) -> Floats:
         batch = self.sample_rate * rows.shape[0]
         clip, count_noise = self.clip, 0.0
         if self.adaptive:
             multiplier, count_noise = split_for_clipping(multiplier, batch)
         weights = np.zeros((rows.shape[1], Y.shape[1]))
         velocity, mean, averaged = np.zeros_like(weights), np.zeros_like(weights), 0
-        for step in range(self.steps):
+        start = 0
+        if checkpoints.state is not None:
+            state = unpacked(checkpoints.state)
+            weights, velocity, mean = state["weights"], state["velocity"], state["mean"]
+            clip, start, averaged = float(state["clip"]), int(state["step"]), int(state["averaged"])
+        for step in range(start, self.steps):
             chosen = noise.sample(rows.shape[0], self.sample_rate)
             all_of_them = len(chosen) == rows.shape[0]
             part, truth = (rows, Y) if all_of_them else (rows[chosen], Y[chosen])
@@ -136,6 +154,9 @@ class DPLinear(PrivateLinear):
                 clip = next_clip(clip, below, batch, quantile=0.5, rate=0.2)
             if step >= self.steps // 2:
                 mean, averaged = mean + weights, averaged + 1
+            held: dict[str, Any] = {"weights": weights, "velocity": velocity, "mean": mean}
+            held |= {"clip": clip, "step": step + 1, "averaged": averaged}
+            checkpoints.keep(step + 1, partial(packed, **held))
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
         self.clip_ = clip

@@ -34,10 +34,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
+from ...drafts import Draft
 from ...errors import InputError, finite, positive
 from ..rows import BLOCK, Floats, Labels, matching
 from .account import MOMENTS
-from .base import SUM_HAIR, Persons, PrivateLinear
+from .base import SUM_HAIR, Persons, PrivateLinear, packed, unpacked
 from .noise import Noise, TrainingPlan
 
 _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
@@ -110,10 +111,14 @@ class DPMoments(PrivateLinear):
         public = self._look(X_public, records, Y.shape[1])
         return moments(self._design(rows), Y, unit, self.tau), public
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise) -> None:
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
         sums, public = given
         deviation = self.privacy_.noise_multiplier * np.sqrt(self.tau)
-        released = noise.add(sums, deviation) / self.privacy_.records
+        kept = None if draft is None else draft.read()
+        noisy = noise.add(sums, deviation) if kept is None else unpacked(kept)["sums"]
+        if draft is not None and kept is None:
+            draft.keep(packed(sums=noisy))
+        released = noisy / self.privacy_.records
         weights = self._weights(released, public, (deviation / self.privacy_.records) ** 2)
         self._calibrate(weights, released[-1], public)
         if self.progress is not None:

@@ -25,9 +25,10 @@ from sklearn.pipeline import make_pipeline
 
 from ...errors import BudgetError, InputError, positive
 from ...guardian import Guardian
+from ...labelling import KeptReleases
 from ...mechanisms import ABSTAIN, Mechanism
 from ...release import Release
-from ..rounds import Keep, Rows, expected, keeping
+from ..rounds import PartsOf, Rows, expected
 from ..rows import Floats, Labels, Progress
 from .ballots import NeighbourBallots
 from .nearness import check_share
@@ -74,7 +75,7 @@ def label_by_neighbours(
     *,
     again: bool = False,
     progress: Progress | None = None,
-    keep: Keep | None = None,
+    parts: KeptReleases | None = None,
 ) -> NeighbourAnswers:
     """Let neighbours label a pool: ask the first batch, then every row once a pass.
 
@@ -92,10 +93,10 @@ def label_by_neighbours(
         Whether voters that have answered before may go on with what is left of their allowance.
     progress
         Called as ``progress(answers, answers in all)``.
-    keep
-        Called as ``keep(part, rows)`` with each part of a release as soon as it is drawn.
+    parts
+        Where each part of a release is kept as soon as it is drawn.
     """
-    before = guardian.register(ballots.voters, ballots.labels).answered
+    before = guardian.register(ballots.voters, ballots.labels).earlier.queries
     if before and not again:
         raise BudgetError(
             f"this electorate has answered {before} queries from its allowance already, and "
@@ -106,7 +107,8 @@ def label_by_neighbours(
 
     def ask(near: NeighbourBallots, rows: Rows) -> None:
         if len(rows):
-            releases.append(guardian.release(near.take(rows), keep=keeping(keep, rows)))
+            own = None if parts is None else PartsOf(parts, rows)
+            releases.append(guardian.release(near.take(rows), parts=own))
         asked.append(rows)
         if progress is not None:
             progress(sum(map(len, asked)), plan.answers)
