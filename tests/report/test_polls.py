@@ -33,7 +33,7 @@ def test_winners_alone_show_no_counts(ballots: Path) -> None:
         assert "<svg" not in page
         assert "Shares" not in page
         for count in (431, 317, 209):
-            assert str(count) not in page
+            assert str(count) not in page.replace(result.digest, "")
         assert UNCOUNTED in page
         assert "Chance decides" not in page
         assert result.digest in page
@@ -97,7 +97,7 @@ def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path
     write_pages(pages(place, owner=True, force=True), result, force=True)
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
-    assert "431" not in (place / "poll.html").read_text()
+    assert "431" not in (place / "poll.html").read_text().replace(result.digest, "")
 
 
 def test_a_plan_is_a_table_and_a_plot() -> None:
