@@ -352,13 +352,13 @@ def check_electorate(voters: int, labels: int) -> None:
 
 def describe(parameters: dict[str, Any]) -> str:
     """Return public parameters as "binary (sigma=7, gate threshold=50 sigma=30)"."""
-    parts = []
+    parts, name = [], parameters.get("mechanism", parameters.get("name"))  # of old entries
     for key, value in parameters.items():
         if isinstance(value, dict):
             inner = " ".join(
                 f"{k}={v:g}" for k, v in value.items() if k != "kind" and v is not None
             )
             parts.append(f"{key} {inner}")
-        elif key != "mechanism":
+        elif key not in ("mechanism", "name"):
             parts.append(f"{key}={value:g}" if isinstance(value, Real) else f"{key}={value}")
-    return f"{parameters['mechanism']} ({', '.join(parts)})" if parts else parameters["mechanism"]
+    return f"{name} ({', '.join(parts)})" if parts else f"{name}"

@@ -172,7 +172,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[s
             "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
         )
     budget, ledger = accounts.budget, accounts.ledger
-    named = {"name": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
+    named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
     with accounts.paying(), ledger.writing() as totals:
         accounts.authorise(totals)
         entry = accounts.paid(totals)
