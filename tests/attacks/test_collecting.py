@@ -114,9 +114,7 @@ def test_a_chunk_that_is_lost_is_never_counted(layout: str, models: Path, outcom
     ours = LAYOUTS[layout] is None
     _collected(kept, models) if ours else _foreign(kept, layout)
     tried = through = 0
-    ledger = models / "ledger.db"
     budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": pv.BinaryVoting(sigma=2)}
-    how: dict[str, Any] = {**budget, "ledger": ledger, "output": models / "labels.npz"}
     for number in range(sum(1 for _ in _damages(_chunks(kept), changed=ours))):
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(kept, path)
@@ -124,10 +122,11 @@ def test_a_chunk_that_is_lost_is_never_counted(layout: str, models: Path, outcom
         if everything(path) == everything(kept):
             continue  # two chunks were the same
         tried += 1
+        ledger, output = models / f"{number}.db", models / f"{number}.npz"
         try:
-            pv.label(path, **how)
+            pv.label(path, **budget, ledger=ledger, output=output)
             through += 1
         except pv.BallotError:
-            through += ledger.exists() or (models / "labels.npz").exists()
+            through += ledger.exists() or output.exists()
     outcome(f"a chunk that was lost, {layout}", tried, through)
-    assert pv.label(kept, **how).answered > 0
+    assert pv.label(kept, **budget).answered > 0

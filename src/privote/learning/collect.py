@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +146,8 @@ def collect_votes(
     before = _begun(folder, resume=resume, force=force)
     then = {} if before is None else before[OURS].get("settings") or {}
     width = label_names if isinstance(label_names, int) else len(label_names)
-    chunk, group = (
-        then.get(name) if given is None else given
-        for name, given in (("chunk", chunk), ("group", group))
-    )
+    chunk = then.get("chunk") if chunk is None else chunk
+    group = then.get("group") if group is None else group
     grid = _grid(public, len(asked), width, chunk, group)
     voter_names = tuple(voter.name for voter in asked)
     Names(voters=voter_names).checked(check_shape((grid.queries, grid.voters, grid.labels)))
@@ -241,13 +238,14 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
     """Refuse to go on with anything else than what was begun; the message names what differs."""
     for argument, value in now.items():
         old = before.get(argument)
-        if old != value:
+        if old != value and argument != "voters":
             rule = f"must be as it was when collecting began, {shown(old)}"
-            if argument == "voters":
-                pairs = zip(voters, zip_longest(value, old or []), strict=False)
-                other = next((voter.label for voter, (new, old) in pairs if new != old), "the last")
-                raise InputError("voters", f"must be as when collecting began, and {other} is not")
             raise InputError(argument, rule, value)
+        if old != value:
+            pairs = zip(voters, old or (), strict=False)
+            others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
+            other = next(others, "their number")
+            raise InputError("voters", f"must be as when collecting began, and {other} is not")
 
 
 # -- chunks -------------------------------------------------------------------------------------
@@ -628,12 +626,8 @@ class _Named:
 def open_voters(voters: Any, names: Sequence[str] | None = None) -> tuple[Voter, ...]:
     """Return voters as they can be asked, whatever they came as; see :func:`collect_votes`."""
     called = None if names is None else [str(name).strip() for name in names]
-    by_name = (
-        isinstance(voters, str)
-        and ":" in voters
-        and "://" not in voters
-        and not Path(voters).exists()
-    )
+    by_name = isinstance(voters, str) and ":" in voters and "://" not in voters
+    by_name = by_name and not Path(voters).exists()
     if by_name or (callable(voters) and not hasattr(voters, "predict")):
         if not called:
             rule = "must be given with a function: it is called with each of them"
