@@ -13,7 +13,7 @@ import math
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -161,21 +161,21 @@ class ZarrCube(LazyCube):
 
         After the first reading: a chunk that is lost later does not have the checksum of then.
         """
-        folder, attributes = self._folder, dict(self._opened.attrs)
-        shape, chunks, _ = self._sizes
-        counts = [range(-(-side // chunk)) for side, chunk in zip(shape, chunks, strict=True)]
-        places, name_at = product(*counts), self._opened.metadata.encode_chunk_key
+        attributes, (shape, chunks, _) = dict(self._opened.attrs), self._sizes
+        counts = [-(-side // chunk) for side, chunk in zip(shape, chunks, strict=True)]
+        # One after the other: metadata may claim more chunks than there is memory for their names.
+        names = map(self._opened.metadata.encode_chunk_key, product(*map(range, counts)))
         if OURS in attributes:
-            self._check_digests(folder, attributes[OURS], [name_at(place) for place in places])
+            self._check_digests(attributes[OURS], names, math.prod(counts))
             return
-        files = folder.files()
-        lost = next((place for place in places if name_at(place) not in files), None)
+        files = self._folder.files()
+        lost = next((name for name in names if name not in files), None)
         if lost is None:
             return
         if "no" not in (self._empty, attributes.get(EMPTY)):
             raise BallotError(
                 self._name,
-                f"has no chunk {name_at(lost)!r}: it was lost, or zarr left it out because it "
+                f"has no chunk {lost!r}: it was lost, or zarr left it out because it "
                 "holds only the fill value. Write the votes with zarr's option write_empty_chunks; "
                 "or, if every chunk that is absent holds votes of no, give `empty_chunks=no`, or "
                 f'set the attribute {EMPTY} of the array to "no"',
@@ -184,13 +184,13 @@ class ZarrCube(LazyCube):
             rule = "must have the fill value 0 if chunks that are absent are to be votes of no"
             raise BallotError(self._name, rule)
 
-    def _check_digests(self, folder: Folder, ours: Any, names: Sequence[str]) -> None:
+    def _check_digests(self, ours: Any, names: Iterable[str], count: int) -> None:
         digests = ours.get("digests") if isinstance(ours, dict) else None
-        if not isinstance(digests, list) or len(digests) != len(names):
+        if not isinstance(digests, list) or len(digests) != count:
             raise BallotError(self._name, _UNFINISHED)
-        files = folder.files()
+        files = self._folder.files()
         for name, digest in zip(names, digests, strict=True):
-            if name not in files or chunk_digest(folder.read(name)) != digest:
+            if name not in files or chunk_digest(self._folder.read(name)) != digest:
                 raise BallotError(
                     self._name,
                     f"has lost the chunk {name!r}, or it was changed: collect its votes again, "

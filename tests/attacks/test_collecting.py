@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def _damages(chunks: list[Path], *, changed: bool) -> Iterator[Callable[[], Any]
         yield chunk.unlink
     yield lambda: [chunk.unlink() for chunk in chunks]
     if changed:
-        for one, two in zip(chunks, chunks[1:], strict=False):
+        for one, two in pairwise(chunks):
             yield lambda one=one, two=two: shutil.copy(one, two)
 
 

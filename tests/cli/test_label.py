@@ -363,6 +363,29 @@ def test_votes_behind_a_url_with_credentials_are_refused(
     assert {*tmp_path.iterdir()} == before
 
 
+def test_chunks_that_are_absent_are_votes_of_no_only_if_it_is_said(
+    run: Run, votes: Any, tmp_path: Path
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    few = votes.copy()
+    few[8:] = False
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=few.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = few
+    np.save(tmp_path / "v.npy", few)
+    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1)
+    done = run("label", "v.zarr", *flags, "--ledger", "l.db", "--output", "labels.csv")
+    assert done.exit_code == 2
+    assert "zarr's option write_empty_chunks" in done.stderr
+    assert "give --empty-chunks no, or set the attribute privote_empty" in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["v.npy", "v.zarr"]
+    done = run("label", "v.zarr", *flags, "--output", "labels.csv", "--empty-chunks", "no")
+    assert done.exit_code == 0, done.stderr
+    assert run("label", "v.npy", *flags, "--output", "same.csv").exit_code == 0
+    assert (tmp_path / "labels.csv").read_text() == (tmp_path / "same.csv").read_text()
+    done = run("label", "v.npy", *flags, "--output", "l.csv", "--empty-chunks", "no")
+    assert "--empty-chunks must be" in done.stderr
+
+
 def test_only_zarr_and_parquet_are_read_behind_a_url(run: Run) -> None:
     done = run("label", "s3://bucket/votes.npy", *BINARY, *BUDGET, "--output", "labels.csv")
     assert done.exit_code == 2

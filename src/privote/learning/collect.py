@@ -144,7 +144,7 @@ def collect_votes(
     asked, public = open_voters(voters, names), open_rows(rows, columns)
     label_names = _labels(labels, asked)
     before = _begun(folder, resume=resume, force=force)
-    then = {} if before is None else before[OURS].get("settings") or {}
+    then = {} if before is None else before[OURS]["settings"]
     width = label_names if isinstance(label_names, int) else len(label_names)
     chunk = then.get("chunk") if chunk is None else chunk
     group = then.get("group") if group is None else group
@@ -220,7 +220,8 @@ def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | Non
         raise InputError("output", rule)
     try:
         attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES, MOST_ATTRIBUTES))
-        if attributes[OURS]["format"] != _FORMAT:
+        ours = attributes[OURS]
+        if ours["format"] != _FORMAT or not isinstance(ours["settings"], dict):
             raise ValueError
     except (InputError, ValueError, TypeError, KeyError):
         rule = f"{place} holds no votes that privote votes collected, in format {_FORMAT}"
@@ -320,7 +321,9 @@ class _Job:
 
     def done(self) -> dict[Place, str]:
         """Return the digests of the chunks that are there as a whole, as they were if finished."""
-        digests = self.attributes[OURS].get("digests") or [None] * self.grid.total
+        digests = self.attributes[OURS].get("digests")
+        if not isinstance(digests, list) or len(digests) != self.grid.total:  # not finished
+            digests = [None] * self.grid.total
         files, done = self.folder.files(), {}
         for place, digest in zip(self.grid.places(), digests, strict=True):
             if _name(place) in files:
