@@ -496,7 +496,7 @@ def test_digests_that_are_none_are_refused(
         shutil.rmtree(path)
 
 
-# -- rows of an array that stays in its file --------------------------------------------------------
+# -- rows of an array that stays in its file -----------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3)])

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .._version import __version__
+from .._version import check_written, written
 from ..arrayfiles import ArrayFile, check_file, open_npy
 from ..ballots import Threshold, block_queries, check_shape, check_threshold
 from ..datasets.records import RawTable
@@ -164,7 +164,7 @@ def collect_votes(
     if before is not None:
         _check_same(then, settings, asked)
     known = {} if isinstance(label_names, int) else {"label_names": label_names}
-    ours = {"format": _FORMAT, "version": __version__, "settings": settings}
+    ours = written(_FORMAT) | {"settings": settings}
     attributes = before or {"voter_names": voter_names, OURS: ours, **known}
     if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
         rule = f"must be larger: the digests of {grid.total} chunks do not fit into the attributes"
@@ -220,12 +220,11 @@ def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | Non
         raise InputError("output", rule)
     try:
         attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES, MOST_ATTRIBUTES))
-        ours = attributes[OURS]
-        if ours["format"] != _FORMAT or not isinstance(ours["settings"], dict):
-            raise ValueError
+        ours: dict[str, Any] = dict(attributes[OURS])
     except (InputError, ValueError, TypeError, KeyError):
-        rule = f"{place} holds no votes that privote votes collected, in format {_FORMAT}"
+        rule = f"{place} holds no votes that privote votes collected"
         raise InputError("output", rule) from None
+    check_written(f"output {place}", ours, _FORMAT)
     if resume:
         return attributes
     folder.remove(_METADATA)  # unreadable first: half of it must not be taken for votes
