@@ -55,7 +55,7 @@ def collect(**how: Any) -> Any:
     )
 
 
-def break_off(done: int, pieces: int) -> None:
+def break_off(done: int, chunks: int) -> None:
     if done == 2:
         raise ConnectionError("the server has had enough")
 
@@ -72,7 +72,7 @@ if __name__ == "__main__":
     except ConnectionError as error:
         print(f"broke off: {error}")
     found = collect(resume=True)
-    print(f"resumed: {found.done_before} of {found.pieces} pieces were done before")
+    print(f"resumed: {found.done_before} of {found.chunks} chunks were done before")
 
     release = pv.label("votes.zarr", epsilon=8.0, delta=1e-5, queries="all", yes=0.25)
     truth = np.array([[f in line for f in ("hot", "coughs", "spots")] for line in lines])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privote.errors import BallotError, ChargedError, InputError, PrivoteError, masked_url
+from privote.errors import BallotError, ChargedError, InputError, PrivoteError, masked
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_errors_come_whole_out_of_a_worker(error: PrivoteError) -> None:
     ],
 )
 def test_no_message_repeats_what_a_url_keeps_secret(url: str, shown: str) -> None:
-    assert masked_url(url) == shown
+    assert masked(url) == shown
     for error in (
         InputError(f"{url!r} cannot be read"),
         InputError("votes", f"of {url} cannot be read"),

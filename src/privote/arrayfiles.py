@@ -44,12 +44,12 @@ def check_file(path: str | os.PathLike[str], what: str = "file") -> Path:
     return file
 
 
-def check_tree(path: str | os.PathLike[str], what: str = "folder") -> int:
-    """Return how many bytes a folder of files holds; refuse one that holds anything else."""
+def check_tree(path: str | os.PathLike[str], what: str = "folder") -> dict[str, int]:
+    """Return the size of every file in a folder, by its path there; refuse anything but files."""
     folder, mode = _status(path, what)
     if not stat.S_ISDIR(mode):
         raise InputError(what, f"{str(path)!r} must be a folder, and is {_kind(mode)}")
-    held = 0
+    sizes: dict[str, int] = {}
     for place, _, files in os.walk(folder, onerror=_refuse):
         for name in files:
             file, mode = _status(Path(place, name), what)
@@ -58,8 +58,8 @@ def check_tree(path: str | os.PathLike[str], what: str = "folder") -> int:
                     what,
                     f"{str(path)!r} must hold regular files only, and {name!r} is {_kind(mode)}",
                 )
-            held += file.stat().st_size
-    return held
+            sizes[file.relative_to(folder).as_posix()] = file.stat().st_size
+    return sizes
 
 
 def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEEZED) -> None:
@@ -70,13 +70,10 @@ def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEE
         )
 
 
-def why(error: Exception, place: str = "") -> str:
-    """Return what a library says of a damaged file: one short line, without the file's bytes.
-
-    Only what kind of error it is, where that repeats what the URL of its place keeps secret.
-    """
-    said = " ".join(str(error).partition(" and header ")[0].split())
-    return masked(said, place)[:200] or type(error).__name__
+def why(error: Exception) -> str:
+    """Return what a library says of a damaged file: one short line, without the file's bytes."""
+    text = " ".join(str(error).partition(" and header ")[0].split())
+    return masked(text)[:200] or type(error).__name__
 
 
 def read_npy(path: str | os.PathLike[str]) -> Array:
@@ -103,28 +100,6 @@ def open_npy(path: str | os.PathLike[str], *, whole: bool = False) -> Array | St
         raise InputError(f"{file.name} is not a readable .npy file: {why(error)}") from None
 
 
-def stream_npy(opened: Callable[[], IO[bytes]], name: str, place: str = "") -> StoredArray:
-    """Return the array of an ``.npy`` file that can only be read as a stream."""
-
-    def read(start: int, size: int) -> bytes:
-        with opened() as stream:
-            stream.seek(start)
-            return stream.read(size)
-
-    try:
-        with opened() as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            shape, order, dtype, start = _header(stream, size)
-            if order == "F":
-                raise ValueError("its rows do not lie together: save it in C order")
-    except InputError:  # it could not be opened
-        raise
-    except Exception as error:
-        raise InputError(f"{name} is not a readable .npy file: {why(error, place)}") from None
-    return StoredArray(read, shape, dtype, start, name, place)
-
-
 class StoredArray:
     """An array that stays in its file: rows are read when they are asked for.
 
@@ -136,8 +111,8 @@ class StoredArray:
         Returns bytes of the file, from a place on; fewer only at its end.
     start
         Where the array begins in the file.
-    name, place
-        What errors call the file, and the URL whose secrets they leave out.
+    name
+        What errors call the file.
     """
 
     def __init__(
@@ -147,10 +122,9 @@ class StoredArray:
         dtype: np.dtype[Any],
         start: int,
         name: str,
-        place: str = "",
     ) -> None:
         self.shape, self.dtype, self.ndim, self.size = shape, dtype, len(shape), math.prod(shape)
-        self._read, self._start, self._name, self._place = read, start, name, place
+        self._read, self._start, self._name = read, start, name
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
@@ -160,7 +134,7 @@ class StoredArray:
         except (InputError, MemoryError):
             raise
         except Exception as error:  # a connection that breaks off has errors of its own
-            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error, self._place)}"
+            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error)}"
             raise InputError(self._name, rule) from None
         if len(data) < count * width:
             raise InputError(f"{self._name} changed while it was read")

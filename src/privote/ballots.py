@@ -98,11 +98,13 @@ class Ballots:
         return Ballots(shape, self._rows, missing=self.missing, names=names, packed=self._packed)
 
     @classmethod
-    def of(cls, votes: Any, *, threshold: Threshold = None) -> BallotSource:
+    def of(
+        cls, votes: Any, *, threshold: Threshold = None, empty_chunks: str | None = None
+    ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votefiles.read`).
+        (:func:`privote.votefiles.read`, which takes ``empty_chunks``).
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -113,7 +115,7 @@ class Ballots:
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
             from .votefiles import read
 
-            return read(votes, threshold=threshold)
+            return read(votes, threshold=threshold, empty_chunks=empty_chunks)
         if is_frame(votes):
             from .votesheets import of_sheet
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,10 +20,7 @@ _SHOWN = 60  # letters of a value in a message
 _LEAST, _MOST = 1e-150, 1e150  # a square, or one over it, is still a number
 _UNSAID: Any = object()
 _MENTION = re.compile(r"`(\w+)(?:=([^`]*))?`")  # `argument` or `argument=value` in a rule
-# A URL as people and libraries write it; a path that was made of one has lost a slash.
-_URL = re.compile(r"[a-zA-Z][\w+.-]*:/[^\s'\"<>]*")
-_USER = re.compile(r":/+[^?]*:[^?]*@|:/+[^/?]*@")  # user:password@, even where it has slashes
-_PIECES = re.compile(r"[\W_]+")  # between words
+_USER, _QUERY = re.compile(":/+.*@"), re.compile(r"(:/+[^?]*)\?.*")  # a path may lack a slash
 
 
 class PrivoteError(Exception):
@@ -158,45 +154,20 @@ def missing_extra(extra: str, what: str) -> MissingExtraError:
 def shown(value: Any) -> str:
     """Return a value as a message shows it: short, whatever it is."""
     try:
-        known = isinstance(value, str | os.PathLike) and ":/" in str(value)
-        # As a whole: among other words nobody knows where a URL with spaces or quotes ends.
-        text = repr(masked_url(str(value)) if known else value)
+        text = repr(value)
     except Exception:  # an integer of more digits than Python prints, or an object's own fault
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else "?"
     text = masked(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def masked(text: str, place: str = "") -> str:
-    """Return a text without what URLs in it keep secret: ``user:password@`` and query strings.
+def masked(text: str) -> str:
+    """Return a text without what a URL in it may keep secret: user info, and a query string.
 
-    Nothing is left of one that repeats a piece of what the URL ``place`` keeps secret: a library
-    takes such a URL apart, ``user:password@bucket`` for the name of a bucket.
+    Nobody can tell where a URL with spaces or quotes in it ends. So all is left out up to the last
+    ``@``, and from the first ``?`` on.
     """
-    said = text.casefold()
-    words = set(_PIECES.split(said))
-    if any(piece in words or (len(piece) > 3 and piece in said) for piece in _pieces(place)):
-        return ""
-    return _URL.sub(lambda url: masked_url(url[0]), text) if ":/" in text else text
-
-
-def masked_url(url: str) -> str:
-    """Return a URL, whatever characters it has, without what it keeps secret; a path as it is."""
-    if ":/" not in url:
-        return url
-    place, asked, _ = _USER.sub("://***@", url).partition("?")
-    return f"{place}?***" if asked else place
-
-
-def _pieces(url: str) -> set[str]:
-    """Return the words of what a URL keeps secret, as they stand there and as they are meant."""
-    if masked_url(url) == url:
-        return set()
-    from urllib.parse import unquote
-
-    user, asked = _USER.search(url), url.partition("?")[2]
-    secret = f"{'' if user is None else user[0]} {asked}".casefold()
-    return {piece for text in (secret, unquote(secret)) for piece in _PIECES.split(text) if piece}
+    return _QUERY.sub(r"\1?***", _USER.sub("://***@", text))
 
 
 def printable(text: str, *, lines: bool = False) -> str:

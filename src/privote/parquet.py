@@ -12,24 +12,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import check_unpacked
+from .arrayfiles import check_file, check_unpacked
 from .ballots import Threshold, check_threshold
 from .blocks import MISSING
-from .errors import BallotError, missing_extra
+from .errors import BallotError, InputError, missing_extra
 from .names import Listed, Names, listed
-from .storage import as_place, is_url, name_of, open_binary, size_of
+from .storage import as_place, is_url, name_of, reached
 from .streamed import SQUEEZED, LazyCube, readable
 
-_KIND = "Parquet file"
+_FILE, _KIND = "votes file", "Parquet file"
 Groups = list[tuple[int, int, int]]  # a row group, its first and its last query
 
 
 def open_parquet(place: str, threshold: Threshold) -> LazyCube:
     """Open a table with one row a ballot, after a first pass over ``query`` and ``voter``."""
-    name, stored = name_of(place), size_of(place, "votes file")
-    place = as_place(place)
-    table = _parquet(place, name)
-    with readable(name, _KIND, place):
+    name, place = name_of(place), as_place(place, _FILE)
+    table, stored = _parquet(place, name)
+    with readable(name, _KIND):
         labels = _label_columns(name, table.schema_arrow)
         held = table.metadata
         for group in range(table.num_row_groups):
@@ -40,17 +39,28 @@ def open_parquet(place: str, threshold: Threshold) -> LazyCube:
         cells = sizes[0] * sizes[1] * len(labels)
         check_unpacked(name, stored, cells * 8, SQUEEZED)
         shape = (*sizes, len(labels))
-        return _ParquetCube(name, table, labels, groups, shape, threshold, place)
+        return _ParquetCube(name, table, labels, groups, shape, threshold)
 
 
-def _parquet(place: str, name: str) -> Any:
+def _parquet(place: str, name: str) -> tuple[Any, int]:
+    """Return a Parquet file, which pyarrow finds by its path or URL, and its size in bytes."""
     try:
+        import pyarrow.fs as fs
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_extra("files", "reading Parquet") from None
-    with readable(name, _KIND, place):
-        source = open_binary(place, "votes file") if is_url(place) else place
-        return pq.ParquetFile(source, page_checksum_verification=True)
+    source: Any = place
+    if is_url(place):
+        with reached(place, _FILE):
+            system, path = fs.FileSystem.from_uri(place)
+            facts = system.get_file_info(path)
+            if not facts.is_file:
+                raise InputError(_FILE, f"{place!r:.200} does not exist, or is no file")
+            source, size = system.open_input_file(path), facts.size
+    else:
+        size = check_file(place, _FILE).stat().st_size
+    with readable(name, _KIND):
+        return pq.ParquetFile(source, page_checksum_verification=True), size
 
 
 def _label_columns(name: str, schema: Any) -> list[str]:
@@ -143,9 +153,8 @@ class _ParquetCube(LazyCube):
         groups: Groups,
         shape: tuple[int, int, int],
         threshold: Threshold,
-        place: str,
     ) -> None:
-        super().__init__(name, _KIND, shape, place)
+        super().__init__(name, _KIND, shape)
         self._opened, self._labels, self._groups = table, labels, groups
         self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
         self._threshold = None if threshold is None else check_threshold(threshold, shape[2])

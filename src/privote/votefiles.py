@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._version import check_written, written
-from .arrayfiles import ArrayFile, open_npy
+from .arrayfiles import ArrayFile, check_file, open_npy
 from .ballots import (
     Ballots,
     Cells,
@@ -27,22 +27,27 @@ from .ballots import (
     check_threshold,
 )
 from .blocks import Votes
-from .errors import BallotError, InputError, masked_url
+from .errors import BallotError, InputError
 from .names import Listed, Names, listed
-from .storage import Folder, as_place, fetched, is_url, name_of
+from .storage import as_place, check_here, name_of
 from .votesheets import of_sheet
 
 if TYPE_CHECKING:
-    from .streamed import LazyCube
+    from .streamed import LazyCube, ZarrCube
 
 _FILE = "votes file"
 _FORMAT = 1  # of packed bits
 
 
-def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballots:
-    """Read a votes file, by its path or its URL, as checked ballots, with the names that it has.
+def read(
+    path: str | os.PathLike[str], *, threshold: Threshold = None, empty_chunks: str | None = None
+) -> Ballots:
+    """Read a votes file as checked ballots, with the names that it has.
 
-    Behind a URL Zarr and Parquet are read block by block, too; any other file is copied once.
+    Zarr and Parquet are read block by block, also by a URL that zarr and pyarrow open.
+
+    ``empty_chunks="no"`` says of a Zarr array that a chunk which is absent holds votes of no. Else
+    one that lacks a chunk is refused, unless its attribute ``privote_empty`` is "no".
 
     ``.csv``, ``.tsv``: a row a ballot (:mod:`privote.votesheets`). ``.npy``: one 3-D array.
     ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``; names, if there are any, in the
@@ -63,14 +68,18 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
         ".npz": _read_npz,
     }
     places: dict[str, Callable[[str, Threshold], Ballots]] = {
-        ".zarr": lambda place, threshold: _from_lazy(open_zarr(place), threshold),
+        ".zarr": lambda place, threshold: _from_zarr(open_zarr(place, empty_chunks), threshold),
         ".parquet": lambda place, threshold: _from_lazy(open_parquet(place, threshold), None),
     }
     place = _place(path)
     suffix = Path(name_of(place)).suffix
+    if empty_chunks not in (None, "no") or (empty_chunks and suffix != ".zarr"):
+        raise InputError("empty_chunks", 'must be "no", for a Zarr array, or omitted', empty_chunks)
+    if suffix not in places:
+        check_here(_FILE, place)
     if suffix not in places and suffix not in files:
-        if not Folder(place, _FILE).exists():
-            raise InputError(_FILE, f"{masked_url(place)!r} does not exist")
+        if not Path(place).exists():
+            raise InputError(_FILE, f"{place!r} does not exist")
         raise InputError(
             f"votes file must end in one of {', '.join((*files, *places))}, "
             f"got {suffix or name_of(place)!r}{as_csv(suffix)}"
@@ -78,8 +87,7 @@ def read(path: str | os.PathLike[str], *, threshold: Threshold = None) -> Ballot
     try:
         if suffix in places:
             return places[suffix](place, threshold)
-        with fetched(place, _FILE) as file:
-            return files[suffix](file, threshold)
+        return files[suffix](check_file(place, _FILE), threshold)
     except (BallotError, MemoryError):
         raise
     except InputError as error:
@@ -93,18 +101,17 @@ def read_probabilities(path: str | os.PathLike[str]) -> tuple[Cells, Listed]:
     from .sheets import SUFFIXES, open_csv
     from .votesheets import cube_of
 
-    with fetched(_place(path), _FILE) as file:
-        if file.suffix in SUFFIXES:
-            cube, names = cube_of(open_csv(file), soft=True)
-            return cube, names.queries
-        if file.suffix not in (".npy", ".npz"):
-            known = ", ".join((*SUFFIXES, ".npy", ".npz"))
-            raise InputError(
-                f"probabilities must be in a file that ends in {known}, got {file.name!r}"
-            )
-        array = open_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
-        check_shape(array.shape)
-        return array, None
+    check_here(_FILE, _place(path))
+    file = check_file(_place(path), _FILE)
+    if file.suffix in SUFFIXES:
+        cube, names = cube_of(open_csv(file), soft=True)
+        return cube, names.queries
+    if file.suffix not in (".npy", ".npz"):
+        known = ", ".join((*SUFFIXES, ".npy", ".npz"))
+        raise InputError(f"probabilities must be in a file that ends in {known}, got {file.name!r}")
+    array = open_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
+    check_shape(array.shape)
+    return array, None
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
@@ -122,7 +129,8 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
 def _place(path: Any) -> str:
     """Return a path as it was given, or a URL."""
     try:
-        return as_place(path) if is_url(path) else str(Path(path))
+        url = isinstance(path, str) and "://" in path
+        return as_place(path, _FILE) if url else str(Path(path))
     except TypeError:
         raise InputError("path", "must name a file", path) from None
 
@@ -157,6 +165,12 @@ def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
     if "written" in arrays:  # by privote
         check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
     return arrays.open("votes")
+
+
+def _from_zarr(array: ZarrCube, threshold: Threshold) -> Ballots:
+    ballots = _from_lazy(array, threshold)
+    array.check_chunks()
+    return ballots
 
 
 def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:

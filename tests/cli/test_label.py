@@ -349,19 +349,47 @@ def test_a_page_is_written_where_it_is_wanted(run: Run, votes_file: Path, tmp_pa
     assert "What to expect of the labels" in (tmp_path / "a.html").read_text()
 
 
-def test_votes_behind_a_url_are_labelled(
-    run: Run, store: Any, votes_file: Path, tmp_path: Path
+@pytest.mark.parametrize("kind", [".npy", ".zarr"])
+def test_votes_behind_a_url_with_credentials_are_refused(
+    kind: str, run: Run, tmp_path: Path
 ) -> None:
-    secret = f"{store.put(votes_file)}?key=hunter2"
-    store.system().pipe_file(secret, votes_file.read_bytes())
-    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1)
-    for name, votes in (("near.csv", votes_file), ("far.csv", secret)):
-        also = ("--ledger", f"{name}.db", "--statement", f"{name}.txt", "--json")
-        done = run("label", votes, *flags, "--output", name, *also)
-        assert done.exit_code == 0, done.stderr
+    before = {*tmp_path.iterdir()}
+    for place in (f"s3://me:hunter2@bucket/v{kind}", f"s3://bucket/v{kind}?key=hunter2"):
+        flags = (*BINARY, *BUDGET, "--ledger", "l.db", "--output", "labels.csv")
+        done = run("label", place, *flags)
+        assert done.exit_code == 2
+        assert "credentials belong in the environment" in done.stderr
         assert "hunter2" not in done.stdout + done.stderr
-    assert (tmp_path / "near.csv").read_text() == (tmp_path / "far.csv").read_text()
-    assert not any(b"hunter2" in file.read_bytes() for file in tmp_path.iterdir())
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_chunks_that_are_absent_are_votes_of_no_only_if_it_is_said(
+    run: Run, votes: Any, tmp_path: Path
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    few = votes.copy()
+    few[8:] = False
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=few.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = few
+    np.save(tmp_path / "v.npy", few)
+    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1)
+    done = run("label", "v.zarr", *flags, "--ledger", "l.db", "--output", "labels.csv")
+    assert done.exit_code == 2
+    assert "zarr's option write_empty_chunks" in done.stderr
+    assert "give --empty-chunks no, or set the attribute privote_empty" in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["v.npy", "v.zarr"]
+    done = run("label", "v.zarr", *flags, "--output", "labels.csv", "--empty-chunks", "no")
+    assert done.exit_code == 0, done.stderr
+    assert run("label", "v.npy", *flags, "--output", "same.csv").exit_code == 0
+    assert (tmp_path / "labels.csv").read_text() == (tmp_path / "same.csv").read_text()
+    done = run("label", "v.npy", *flags, "--output", "l.csv", "--empty-chunks", "no")
+    assert "--empty-chunks must be" in done.stderr
+
+
+def test_only_zarr_and_parquet_are_read_behind_a_url(run: Run) -> None:
+    done = run("label", "s3://bucket/votes.npy", *BINARY, *BUDGET, "--output", "labels.csv")
+    assert done.exit_code == 2
+    assert "votes file must be a path on this machine, and no URL" in done.stderr
 
 
 def test_labels_are_written_on_this_machine(run: Run, votes_file: Path) -> None:

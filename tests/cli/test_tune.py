@@ -341,18 +341,3 @@ def test_votes_that_cannot_be_read_are_refused(run: Run, tmp_path: Path) -> None
     done = run(*call("votes.npz", "sigma"))
     assert done.exit_code == 2
     assert "votes.npz is not a readable .npz file" in done.stderr
-
-
-def test_votes_behind_a_url_are_tried_with_their_truth(
-    run: Run, file: Path, store: Any, tmp_path: Path
-) -> None:
-    url = f"{store.put(file)}?key=hunter2"
-    store.system().pipe_file(url, file.read_bytes())
-    near, far = (run(*call(votes, "sigma", "--json")) for votes in (file, url))
-    assert far.exit_code == 0, far.stderr
-    assert json.loads(far.stdout)["trials"] == json.loads(near.stdout)["trials"]
-    assert json.loads(far.stdout)["against"] == json.loads(near.stdout)["against"]
-    assert run(*call(url, "sigma", "--report", "page.html")).exit_code == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "failing://" in page
-    assert "hunter2" not in page

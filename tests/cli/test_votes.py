@@ -69,13 +69,13 @@ def test_models_to_labels(
 
 
 def test_json_says_sizes_and_no_names_of_voters(run: Run, models: object) -> None:
-    given = ("votes", "rows.npy", "models", *LABELS, "--output", "votes.parquet")
+    given = ("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
     done = run(*given, "--chunk", 100, "--group", 4, "--json")
     assert done.exit_code == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["label_names"] == ["flu", "cold"]
     assert (facts["queries"], facts["voters"], facts["labels"]) == (300, 6, 2)
-    assert (facts["pieces"], facts["done_before"], facts["lost_workers"]) == (6, 0, 0)
+    assert (facts["chunks"], facts["done_before"], facts["lost_workers"]) == (6, 0, 0)
     assert "site" not in done.stdout
 
 
@@ -99,10 +99,17 @@ def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier
     ("words", "message"),
     [
         (("models", "--output", "v.zarr"), "--labels must be given"),
-        (("models", *LABELS, "--output", "v.npy"), "--output must end in .zarr or .parquet"),
+        (("models", *LABELS, "--output", "v.npy"), "--output must end in .zarr"),
         (("nobody", *LABELS, "--output", "v.zarr"), "VOTERS must be files that end in"),
         (("ask:vote", *LABELS, "--output", "v.zarr"), "--names must be given with a function"),
-        (("models", "--labels", 3, "--output", "v.zarr"), "voter 'site 0' on queries 0 to 63: "),
+        (
+            ("models", "--labels", 3, "--output", "v.zarr"),
+            "voter 'site 0' (site 0.joblib) on queries 0 to 63: ",
+        ),
+        (
+            ("models", *LABELS, "--output", "s3://me:hunter2@bucket/v.zarr"),
+            "--output must be a URL without '@' and '?': credentials belong in the environment\n",
+        ),
         (
             ("models", *LABELS, "--output", "v.zarr", "--address", "tcp://x:1"),
             "--address is of a cluster: it goes with --backend dask or --backend ray",
@@ -130,13 +137,13 @@ def test_killed_and_resumed(run: Run, models: object, tmp_path: Path) -> None:
     words += ["--chunk", "10", "--group", "2", "--workers", "2"]
     command = [sys.executable, "-m", "privote", *words, "--output", "votes.zarr"]
     process = subprocess.Popen(command, cwd=tmp_path, env=dict(os.environ))
-    marks = tmp_path / "votes.zarr" / ".privote" / "done"
+    chunks = tmp_path / "votes.zarr"
     end = time.monotonic() + 120
-    while time.monotonic() < end and len([*marks.glob("*")]) < 5:
+    while time.monotonic() < end and len([*chunks.glob("*.0")]) < 5:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert 5 <= len([*marks.glob("*")]) < 90
+    assert 5 <= len([*chunks.glob("*.0")]) < 90
     (tmp_path / "slow").unlink()
     unread = run("label", "votes.zarr", "--epsilon", 1, "--delta", 1e-5, "--output", "l.csv")
     assert "votes.zarr is not finished" in unread.stderr
@@ -154,11 +161,10 @@ def test_killed_and_resumed(run: Run, models: object, tmp_path: Path) -> None:
     assert not first.all()
 
 
-def test_what_a_url_keeps_secret_is_not_printed(run: Run, models: object, store: Any) -> None:
-    place = f"{store.url}/me:hunter2@bucket/votes.zarr"
+def test_votes_behind_a_url(run: Run, models: object, store: Any) -> None:
+    place = f"{store.url}/votes.zarr"
     for more in ((), ("--force", "--json")):
         done = run("votes", "rows.npy", "models", *LABELS, "--output", place, *more)
         assert done.exit_code == 0, done.stderr
-        assert "votes.zarr" in done.stdout
-        assert "hunter2" not in done.stdout + done.stderr
+        assert place in done.stdout
     assert pv.Ballots.of(place).queries == 300

@@ -18,7 +18,7 @@ from privote.drafts import complete
 from privote.errors import InputError
 from privote.release import Release
 from privote.sheets import name_in, open_csv
-from privote.storage import check_here, fetched, name_of
+from privote.storage import check_here
 
 Array = npt.NDArray[Any]
 
@@ -208,11 +208,10 @@ def read_truth(
     """
     if truth is not None:
         array = read_array(truth, "truth", "truth", queries=names)
-    elif Path(name_of(votes)).suffix == ".npz":
-        with fetched(votes, "votes") as file:
-            if "truth" not in _names(file):
-                return None
-            array = read_array(file, "votes", "truth")
+    elif Path(votes).suffix == ".npz":
+        if "truth" not in _names(Path(votes)):
+            return None
+        array = read_array(Path(votes), "votes", "truth")
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):

@@ -142,6 +142,7 @@ def label(
         typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
     ] = None,
     threshold: options.Threshold = None,
+    empty_chunks: options.EmptyChunks = None,
     seed: options.Seed = None,
     force: options.Force = False,
     resume: options.Resume = False,
@@ -233,7 +234,8 @@ def label(
         guess = None
         if not KeptReleases(draft).all_there:  # else no vote is needed any more
             with working(f"reading {name_of(votes)}"):
-                ballots = _read(votes, options.parse_threshold(threshold), draft)
+                bar = options.parse_threshold(threshold)
+                ballots = _read(votes, draft, threshold=bar, empty_chunks=empty_chunks)
         if ballots is not None:
             if baseline is not None:
                 guess = read_baseline(baseline, getattr(ballots, "query_names", None))
@@ -276,12 +278,12 @@ def label(
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
-def _read(votes: str, threshold: Any, draft: Any) -> Any:
+def _read(votes: str, draft: Any, **how: Any) -> Any:
     """Return the votes; None where they cannot be read any more, and what was released will do."""
     from privote.ballots import Ballots
 
     try:
-        return Ballots.of(votes, threshold=threshold)
+        return Ballots.of(votes, **how)
     except InputError as error:
         if not draft.paid:
             raise

@@ -20,8 +20,17 @@ VotesFile = Annotated[
     typer.Argument(
         metavar="VOTES",
         show_default=False,
-        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; a path "
-        "or a URL such as s3://bucket/votes.zarr.",
+        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; the last "
+        "two also by a URL such as s3://bucket/votes.zarr.",
+    ),
+]
+EmptyChunks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="no",
+        help="A Zarr array lacks chunks because these hold votes of no. Without it an array that "
+        "lacks one is refused, unless its attribute privote_empty is no: a chunk that was lost "
+        "would count as votes of no.",
     ),
 ]
 Threshold = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privote.errors import InputError, masked_url
+from privote.errors import InputError
 
 from . import options
 from .groups import Group, grouped
@@ -53,6 +53,7 @@ class TuneFlags:
         ),
     ] = None
     threshold: options.Threshold = None
+    empty_chunks: options.EmptyChunks = None
     max_queries: Annotated[
         int, typer.Option(help="Look at the first N queries only.", rich_help_panel=_LOOK)
     ] = 1000
@@ -94,7 +95,8 @@ class TuneFlags:
             cube, names = read_probabilities(votes)
             shape, named = cube.shape, names is not None
         else:
-            ballots = Ballots.of(votes, threshold=options.parse_threshold(self.threshold))
+            bar = options.parse_threshold(self.threshold)
+            ballots = Ballots.of(votes, threshold=bar, empty_chunks=self.empty_chunks)
             assert isinstance(ballots, Ballots)  # a file is dense
             warn_of_axes(ballots)
             shape, names = ballots.shape, ballots.query_names
@@ -339,7 +341,7 @@ def _command(context: typer.Context) -> str:
         if value is None or value == parameter.default:
             continue
         if parameter.param_type_name == "argument":
-            words.append(masked_url(str(value)))
+            words.append(str(value))
         elif isinstance(value, bool):
             words.append(parameter.opts[0])
         else:

@@ -20,8 +20,7 @@ def votes(
         typer.Argument(
             metavar="ROWS",
             show_default=False,
-            help="Public rows: .npy, .npz (array X), .csv, .tsv, .parquet or .zarr; .npy and tables"
-            " by URL, too.",
+            help="Public rows: .npy, .npz (array X) or .zarr; or a table, .csv, .tsv or .parquet.",
         ),
     ],
     voters: Annotated[
@@ -39,8 +38,7 @@ def votes(
         typer.Option(
             metavar="PLACE",
             show_default=False,
-            help="Where the votes go: .zarr or .parquet, a path or a URL such as s3://bucket/votes"
-            ".zarr.",
+            help="Where the votes go: .zarr, a path or a URL such as s3://bucket/votes.zarr.",
         ),
     ],
     labels: Annotated[
@@ -83,14 +81,14 @@ def votes(
     chunk: Annotated[
         int | None,
         typer.Option(
-            help="Queries of a piece of work, which is what a crash can cost; by size unless told.",
+            help="Queries of a chunk, which is what a crash can cost; by size unless told.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     group: Annotated[
         int | None,
         typer.Option(
-            help="Voters of a piece, whose models a worker has in memory at once; up to 32 unless "
+            help="Voters of a chunk, whose models a worker has in memory at once; up to 32 unless "
             "told.",
             rich_help_panel=_WHERE,
         ),
@@ -120,15 +118,15 @@ def votes(
     or for a table a dict of columns. It returns votes of 0 and 1, or with --threshold
     probabilities, in the shape (rows, labels); any framework, or a request to a server.
 
-    Votes are packed bits (Zarr; the faster to read) or a row a ballot (Parquet), under the names of
-    voters and labels. They are as private as the models: keep them to yourself, and release labels.
+    Votes are packed bits in a Zarr array, under the names of voters and labels. They are as private
+    as the models: keep them to yourself, and release labels.
 
-    The work is cut into pieces, of which each is on disk as a whole or not at all. Whatever breaks
-    off, the same command with --resume does the rest, and the votes are the same bit for bit, with
-    any number of workers. The votes cannot be read before all are there.
+    The votes are cut into chunks, each on disk as a whole or not at all. After a crash the same
+    command with --resume makes the chunks that are missing. The votes are the same bit for bit,
+    with any number of workers, and cannot be read before all are there. The digest of every chunk
+    is kept with them, so that `privote label` finds a chunk that was lost later.
     """
-    from privote.errors import masked_url
-    from privote.learning.collecting.collect import collect_votes
+    from privote.learning.collect import collect_votes
 
     from .output import print_result, say
     from .progress import stages
@@ -149,24 +147,22 @@ def votes(
             group=group,
             resume=resume,
             force=force,
-            progress=lambda done, pieces: tell("asking", done, pieces),
+            progress=lambda done, chunks: tell("asking", done, chunks),
         )
-    place = masked_url(output)
-    facts = found.facts() | {"output": masked_url(found.output)}
     if json:
-        print_result(facts, json=True, title="Collected")
+        print_result(found.facts(), json=True, title="Collected")
         return
     shown = {
         "queries": found.queries,
         "voters": found.voters,
         "labels": found.labels,
-        "pieces": found.pieces,
+        "chunks": found.chunks,
         "of these done before": found.done_before or None,
         "workers that died": found.lost_workers or None,
-        "votes written to": place,
+        "votes written to": output,
     }
     print_result(shown, json=False, title="Collected")
-    say(f"Next: privote label {place} --epsilon E --delta D --output labels.csv")
+    say(f"Next: privote label {output} --epsilon E --delta D --output labels.csv")
 
 
 @contextmanager

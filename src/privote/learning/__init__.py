@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "Collected": "collecting.collect",
+    "Collected": "collect",
     "DPLinear": "direct.gradients",
     "DPMoments": "direct.moments",
     "DPSGDClassifier": "direct.dpsgd",
@@ -28,7 +28,7 @@ _HOMES = {
     "Teachers": "teachers.ensemble",
     "balanced_shares": "neighbours.labelling",
     "cast": "teachers.votes",
-    "collect_votes": "collecting.collect",
+    "collect_votes": "collect",
     "train": "teachers.training",
 }
 

@@ -19,12 +19,13 @@ from sklearn.preprocessing import StandardScaler
 
 from privote.errors import InputError
 from privote.learning import LinearStudent, save_student
-from privote.learning.collecting.rows import open_rows
-from privote.learning.collecting.voters import (
-    FunctionVoters,
-    HeldVoters,
-    SavedVoters,
+from privote.learning.collect import (
+    Voter,
+    _answer,
+    _loaded,
+    _own_labels,
     check_answer,
+    open_rows,
     open_voters,
 )
 
@@ -41,15 +42,20 @@ def say(voter: str, rows: Any) -> np.ndarray:
     return np.asarray(rows)[:, :2] > len(voter)
 
 
+def ask(voters: tuple[Voter, ...], place: int, rows: Any, soft: bool = False) -> Any:
+    model = _loaded(voters)[place] if voters[place].place else voters[place].model
+    return _answer(model, voters[place].name, rows, 2, soft)
+
+
 # -- what models say ---------------------------------------------------------------------------
 
 
 def test_a_model_predicts_or_gives_probabilities() -> None:
     model = forest()
-    voters = HeldVoters(models=(model,), names=("a",))
-    assert np.array_equal(voters.ask(0, X, 2, False), model.predict(X))
+    voters = open_voters(model)
+    assert np.array_equal(ask(voters, 0, X), model.predict(X))
     chance = np.stack([part[:, 1] for part in model.predict_proba(X)], axis=1)
-    assert np.array_equal(voters.ask(0, X, 2, True), chance)
+    assert np.array_equal(ask(voters, 0, X, True), chance)
 
 
 @pytest.mark.parametrize("suffix", [".joblib", ".pkl", ".pickle"])
@@ -60,9 +66,9 @@ def test_a_saved_model_answers_as_it_did(suffix: str, tmp_path: Path) -> None:
     else:
         path.write_bytes(pickle.dumps(forest()))
     voters = open_voters([path])
-    assert voters.names == ("north",)
+    assert [voter.name for voter in voters] == ["north"]
     again = pickle.loads(pickle.dumps(voters))
-    assert np.array_equal(again.ask(0, X, 2, False), forest().predict(X))
+    assert np.array_equal(ask(again, 0, X), forest().predict(X))
 
 
 def test_students_know_their_labels(tmp_path: Path) -> None:
@@ -70,41 +76,36 @@ def test_students_know_their_labels(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save_student(tmp_path / f"{name}.student", student, label_names=["flu", "cold"])
     voters = open_voters(tmp_path)
-    assert voters.label_names() == ("flu", "cold")
-    assert np.array_equal(voters.ask(1, X, 2, False), student.predict(X))
-    assert np.array_equal(voters.ask(1, X, 2, True), student.predict_proba(X))
+    assert _own_labels(voters) == ("flu", "cold")
+    assert np.array_equal(ask(voters, 1, X), student.predict(X))
+    assert np.array_equal(ask(voters, 1, X, True), student.predict_proba(X))
     save_student(tmp_path / "b.student", student, label_names=["cold", "flu"])
-    with pytest.raises(InputError, match="voters 'a' and 'b' must know the same labels"):
-        open_voters(tmp_path).ask(0, X, 2, False)
+    with pytest.raises(InputError, match=r"'a' \(a.student\) and voter 'b' .* the same labels"):
+        _own_labels(open_voters(tmp_path))
 
 
 def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame.assign(note="words").to_csv(tmp_path / "rows.csv", index=False)
-    rows = open_rows(tmp_path / "rows.csv")
-    rows.prepare(len(X))
-    table = rows.part(0, len(X)).load()
+    table = open_rows(tmp_path / "rows.csv").part(0, len(X))
     learner = make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression()))
     named = learner.fit(frame[["c", "a"]], Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # scikit-learn warns of rows without names
-        said = HeldVoters(models=(named,), names=("a",)).ask(0, table, 2, False)
+        said = ask(open_voters(named), 0, table)
     assert np.array_equal(said, named.predict(frame[["c", "a"]]))
     with pytest.raises(InputError, match="column 'note' must hold numbers"):
-        HeldVoters(models=(forest(),), names=("a",)).ask(0, table, 2, False)
+        ask(open_voters(forest()), 0, table)
 
 
 def test_a_function_gets_the_voter_and_rows(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("a,w\n1,x\n2,y\n")
     rows = open_rows(tmp_path / "r.csv")
-    rows.prepare(2)
     seen: list[Any] = []
-    voters = FunctionVoters(
-        function=lambda voter, part: seen.append((voter, part)), names=("anna", "bob")
-    )
-    voters.some(1, 2).ask(0, rows.part(0, 2).load(), 2, False)
-    voters.ask(0, X, 2, False)
+    voters = open_voters(lambda voter, part: seen.append((voter, part)), ("anna", "bob"))
+    ask(voters, 1, rows.part(0, 2))
+    ask(voters, 0, X)
     assert seen[0][0] == "bob"
     assert seen[0][1]["a"].tolist() == [1.0, 2.0]
     assert seen[0][1]["w"].tolist() == ["x", "y"]
@@ -116,11 +117,10 @@ def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")  # so that what is added is gone afterwards
     voters = open_voters("ask_by_name:vote", ["a"])
-    assert voters.ask(0, X, 2, False) is X
-    before = voters.facts()
-    assert before["function"] == "ask_by_name:vote"
+    assert ask(voters, 0, X) is X
+    assert voters[0].digest.startswith("ask_by_name:vote ")
     (tmp_path / "ask_by_name.py").write_text("def vote(voter, rows):\n    return 1 - rows\n")
-    assert voters.facts() != before
+    assert open_voters("ask_by_name:vote", ["a"])[0].digest != voters[0].digest
     for name, message in (
         ("ask_by_name:n", "must be a function, and is 3"),
         ("ask_by_name:nobody", "cannot be imported: module .* has no attribute"),
@@ -136,37 +136,41 @@ def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_folder_in_the_order_of_names(tmp_path: Path) -> None:
     for name in ("site 10.joblib", "site 2.joblib", "notes.txt"):
         (tmp_path / name).write_bytes(b"")
-    assert open_voters(tmp_path).names == ("site 2", "site 10")
-    assert open_voters([tmp_path / "site 10.joblib", tmp_path]).names[0] == "site 10"
-    assert open_voters(tmp_path, ["a", "b"]).names == ("a", "b")
-    assert open_voters({"x": tmp_path / "site 2.joblib"}).names == ("x",)
+
+    def names(*given: Any) -> list[str]:
+        return [voter.name for voter in open_voters(*given)]
+
+    assert names(tmp_path) == ["site 2", "site 10"]
+    assert names([tmp_path / "site 10.joblib", tmp_path])[0] == "site 10"
+    assert names(tmp_path, ["a", "b"]) == ["a", "b"]
+    assert names({"x": tmp_path / "site 2.joblib"}) == ["x"]
 
 
 def test_a_model_that_changed_is_refused_by_name(tmp_path: Path) -> None:
     joblib.dump(forest(), tmp_path / "north.joblib")
     voters = open_voters(tmp_path)
     joblib.dump(forest(1), tmp_path / "north.joblib")
-    with pytest.raises(InputError, match=r"voter 'north': the model '.*' changed since collecting"):
-        voters.ask(0, X, 2, False)
+    with pytest.raises(InputError, match=r"voter 'north' \(north.joblib\): the model changed"):
+        ask(voters, 0, X)
 
 
 def test_a_model_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     (tmp_path / "north.pkl").write_bytes(b"nothing")
     voters = open_voters(tmp_path)
-    assert isinstance(voters, SavedVoters)
-    with pytest.raises(InputError, match=r"voter 'north': the model .* cannot be loaded"):
-        voters.ask(0, X, 2, False)
+    with pytest.raises(InputError, match=r"voter 'north' \(north.pkl\): .* cannot be loaded"):
+        ask(voters, 0, X)
 
 
 @pytest.mark.parametrize(
     ("voters", "names", "message"),
     [
         (say, None, "names must be given with a function"),
-        ([], None, "voters must be files, or models, or a function"),
+        ([], None, "voters must be files, or models that predict, or a function"),
         ("model.onnx", None, "voters must be files that end in .joblib"),
         ("nobody.joblib", None, "nobody.joblib' does not exist"),
         ({"a": 1}, ["b"], "names cannot be given: these voters have names"),
-        ([1, "a.joblib"], None, "voters must be files, or models, or a function"),
+        ([1, "a.joblib"], None, "voters must be files, or models that predict, or a function"),
+        ([1, 2], None, "voters must be files, or models that predict, or a function"),
     ],
 )
 def test_refused(voters: Any, names: Any, message: str) -> None:

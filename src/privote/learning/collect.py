@@ -1,0 +1,779 @@
+"""Collect votes: ask many models about many public rows, and keep what they say as a Zarr array.
+
+The votes are cut into chunks, so many queries of so many voters. A chunk is what a worker is asked
+for, what it writes, and what a run that was killed goes on from: each is there as a whole or counts
+as absent, and has the same bytes whoever makes it. The array's attributes say first what is
+collected, so that a run goes on with the same models, rows and settings only; in the end also the
+digest of every chunk, by which a reader finds one that was lost. The array's own metadata is
+written last: until then nobody can read the votes.
+
+A saved model is loaded where it is asked. **Loading a pickle runs whatever code its author put
+there**, on every worker; a ``.student`` file runs none. What is loaded has the digest that it had
+when collecting began, or it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .._version import check_written, written
+from ..arrayfiles import ArrayFile, check_file, open_npy
+from ..ballots import Threshold, block_queries, check_shape, check_threshold
+from ..datasets.records import RawTable
+from ..datasets.tables import columns_of, table
+from ..errors import BallotError, InputError, PrivoteError, shown, whole
+from ..names import Names, in_order
+from ..sheets import is_frame, is_gap
+from ..storage import PART, Folder, as_place, check_here, is_url, name_of, reached
+from ..streamed import MOST_ATTRIBUTES, OURS, chunk_digest, open_array
+from ..workers import WorkerLostError, each, on_workers, one_thread
+from .rows import Floats, Progress, count_rows, label_probabilities, row_size
+from .students.saving import SUFFIX, SavedStudent, load_student
+
+ARRAYS, TABLES = (".npy", ".npz", ".zarr"), (".csv", ".tsv", ".parquet")
+MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
+_FORMAT = 2
+_ATTRIBUTES, _METADATA = ".zattrs", ".zarray"
+_GROUP = 32  # voters of a chunk: as many models are in memory at once
+_CHUNKS, _FEW = 64, 64  # at least so many, so that workers share the work; unless of few queries
+_BYTES, _AT_ONCE = 1 << 24, 4  # of the rows of a chunk, and chunks that wait for each worker
+_LOSSES = 3  # workers that may die one after the other without a chunk done in between
+_DIGEST = 40  # bytes that the digest of a chunk takes in the attributes, at most
+Bits = npt.NDArray[np.bool_]
+Function = Callable[[str, Any], Any]
+Place = tuple[int, int]  # of a chunk: which run of queries, and which group of voters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """Where votes lie now, how many, under which names, and how much of that is new."""
+
+    output: str
+    queries: int
+    voters: int
+    labels: int
+    voter_names: tuple[str, ...]
+    label_names: tuple[str, ...] | None
+    chunks: int
+    done_before: int
+    lost_workers: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values, but for the voters' names, which are the owner's."""
+        return {name: value for name, value in vars(self).items() if name != "voter_names"}
+
+
+def collect_votes(
+    voters: Any,
+    rows: Any,
+    output: str | os.PathLike[str],
+    *,
+    labels: int | Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    threshold: Threshold = None,
+    columns: Sequence[str] | None = None,
+    chunk: int | None = None,
+    group: int | None = None,
+    backend: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Collected:
+    """Ask many models about many public rows, and write their votes to a Zarr array.
+
+    Parameters
+    ----------
+    voters
+        Files of saved models, or folders of them: ``.joblib``, ``.pkl`` and ``.pickle`` (**loading
+        one runs the code that its author put there**, on every worker) or ``.student``; or models
+        in memory; either in a list, or in a dict by name. Or a function ``f(voter, rows)`` that
+        returns votes or probabilities (rows, labels), itself or as ``"package.module:function"``.
+    rows
+        Public rows: ``.npy``, ``.npz`` (array ``X``) or ``.zarr``, read a chunk at a time; or an
+        array. Or a table, which is loaded: ``.csv``, ``.tsv``, ``.parquet`` or a
+        data frame. A function gets rows of an array as they are, those of a table as a dict of
+        columns: floats where the whole column holds numbers or gaps.
+    output
+        ``.zarr``, by path or by a URL that zarr opens. Every worker must be able to reach it, and
+        the models, by that name; rows are sent to it.
+    labels
+        Names of the labels, or how many; students in ``.student`` files know theirs.
+    names
+        Names of the voters: those a function is called with; for models those of their files unless
+        told. A ledger knows voters again by these.
+    threshold
+        A probability at or above it is a yes; one, or one per label. None: models predict, and a
+        function returns votes.
+    columns
+        Columns of a table that voters may look at; all unless told.
+    chunk, group
+        Queries, and voters, of a chunk; what suits the sizes unless told.
+    backend, workers, address
+        Where to work: see :func:`privote.workers.on_workers`. The votes are the same everywhere.
+    resume
+        Go on with what another run began: with the same voters, rows and settings only. Of votes
+        that were finished, make again the chunks that were lost.
+    force
+        Replace votes that were collected before.
+    progress
+        Called as ``progress(done, chunks)``.
+    """
+    place = as_place(output, "output")
+    if not place.endswith(".zarr"):
+        raise InputError("output", "must end in .zarr", name_of(place, "output"))
+    # Behind a link, which could not be removed with what is in it.
+    folder = Folder(place if is_url(place) else os.path.realpath(place), "output")
+    asked, public = open_voters(voters, names), open_rows(rows, columns)
+    label_names = _labels(labels, asked)
+    before = _begun(folder, resume=resume, force=force)
+    then = {} if before is None else before[OURS]["settings"]
+    width = label_names if isinstance(label_names, int) else len(label_names)
+    chunk = then.get("chunk") if chunk is None else chunk
+    group = then.get("group") if group is None else group
+    grid = _grid(public, len(asked), width, chunk, group)
+    voter_names = tuple(voter.name for voter in asked)
+    Names(voters=voter_names).checked(check_shape((grid.queries, grid.voters, grid.labels)))
+    bar = None if threshold is None else check_threshold(threshold, grid.labels)
+    settings = {
+        "rows": public.digest,
+        "labels": label_names if isinstance(label_names, int) else list(label_names),
+        "threshold": None if bar is None else bar.tolist(),
+        "columns": None if columns is None else list(columns),
+        "chunk": grid.chunk,
+        "group": grid.group,
+        "voters": [[voter.name, voter.digest] for voter in asked],
+    }
+    if before is not None:
+        _check_same(then, settings, asked)
+    known = {} if isinstance(label_names, int) else {"label_names": label_names}
+    ours = written(_FORMAT) | {"settings": settings}
+    attributes = before or {"voter_names": voter_names, OURS: ours, **known}
+    if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
+        rule = f"must be larger: the digests of {grid.total} chunks do not fit into the attributes"
+        raise InputError("chunk", rule, grid.chunk)
+    job = _Job(folder, grid, asked, public, bar, attributes)
+    done = {} if before is None else job.done()
+    done_before, lost = len(done), 0
+    if done_before < grid.total:
+        done, lost = job.work(done, progress, backend, workers, address)
+    job.finish(done)
+    return Collected(
+        output=place,
+        queries=grid.queries,
+        voters=grid.voters,
+        labels=grid.labels,
+        voter_names=voter_names,
+        label_names=None if isinstance(label_names, int) else label_names,
+        chunks=grid.total,
+        done_before=done_before,
+        lost_workers=lost,
+    )
+
+
+def _labels(labels: Any, voters: Sequence[Voter]) -> int | tuple[str, ...]:
+    """Return the labels' names, or how many there are."""
+    own = _own_labels(voters)
+    if labels is None:
+        if own is None:
+            raise InputError("labels", "must be given: their names, or how many there are")
+        return own
+    if isinstance(labels, str):
+        raise InputError("labels", "must be several names, or how many there are", labels)
+    if not isinstance(labels, Sequence):
+        return whole("labels", labels) if own is None else own
+    names = tuple(str(name).strip() for name in labels)
+    Names(labels=names).checked((1, 1, len(names)), "labels")
+    if own is not None and own != names:
+        raise InputError("labels", f"must be those of the students, {shown(own)}", names)
+    return names
+
+
+def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | None:
+    """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
+    if resume and force:
+        raise InputError("resume", "goes without `force`: the one goes on, the other begins anew")
+    files = [file for file in folder.files() if not file.endswith(PART)]
+    if not files:
+        return None
+    place = repr(folder.place)
+    if not resume and not force:
+        kind = "exists" if _METADATA in files else "was begun"
+        rule = f"{place} {kind}; give `resume=True` to go on with it, or `force=True` to begin anew"
+        raise InputError("output", rule)
+    try:
+        attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES, MOST_ATTRIBUTES))
+        ours: dict[str, Any] = dict(attributes[OURS])
+    except (InputError, ValueError, TypeError, KeyError):
+        rule = f"{place} holds no votes that privote votes collected"
+        raise InputError("output", rule) from None
+    check_written(f"output {place}", ours, _FORMAT)
+    if resume:
+        return attributes
+    folder.remove(_METADATA)  # unreadable first: half of it must not be taken for votes
+    folder.remove()
+    if folder.files():  # or they would be taken for what is collected next
+        raise InputError("output", f"{place} has chunks that cannot be removed")
+    return None
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Sequence[Voter]) -> None:
+    """Refuse to go on with anything else than what was begun; the message names what differs."""
+    for argument, value in now.items():
+        old = before.get(argument)
+        if old != value and argument != "voters":
+            rule = f"must be as it was when collecting began, {shown(old)}"
+            raise InputError(argument, rule, value)
+        if old != value:
+            pairs = zip(voters, old or (), strict=False)
+            others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
+            other = next(others, "their number")
+            raise InputError("voters", f"must be as when collecting began, and {other} is not")
+
+
+# -- chunks -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """How votes (queries, voters, labels) are cut: ``chunk`` queries of ``group`` voters."""
+
+    queries: int
+    voters: int
+    labels: int
+    chunk: int
+    group: int
+
+    @property
+    def total(self) -> int:
+        """How many chunks there are."""
+        return -(-self.queries // self.chunk) * -(-self.voters // self.group)
+
+    def places(self) -> Iterator[Place]:
+        """Yield the place of every chunk, in the order of the array."""
+        groups = range(-(-self.voters // self.group))
+        return ((run, at) for run in range(-(-self.queries // self.chunk)) for at in groups)
+
+    def pack(self, votes: Bits) -> bytes:
+        """Return a chunk as Zarr's codecs ``packbits`` and ``crc32`` encode it, padded."""
+        whole = np.zeros((self.chunk, self.group, self.labels), np.bool_)
+        whole[: votes.shape[0], : votes.shape[1]] = votes
+        bits = bytes([-whole.size % 8]) + np.packbits(whole).tobytes()
+        return zlib.crc32(bits).to_bytes(4, "little") + bits
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what Zarr has to know of the array."""
+        shape = [self.queries, self.voters, self.labels]
+        chunks, filters = [self.chunk, self.group, self.labels], [{"id": "packbits"}]
+        facts = {"zarr_format": 2, "dtype": "|b1", "fill_value": False, "order": "C"}
+        filters.append({"id": "crc32"})
+        return {**facts, "shape": shape, "chunks": chunks, "filters": filters, "compressor": None}
+
+
+def _grid(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> Grid:
+    """Return how votes are cut: as told, or as suits readers and workers."""
+    even = -(-voters // -(-voters // _GROUP))  # groups alike: a smaller one would be padded
+    group = even if group is None else min(voters, whole("group", group))
+    if chunk is None:
+        # What readers take at once, what fits, and small enough that everybody has some.
+        most = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
+        share = -(-rows.count * -(-voters // group) // _CHUNKS)
+        fit = max(1, min(most, max(_FEW, share)))
+        chunk = fit if fit < 8 else fit // 8 * 8
+    chunk = min(whole("chunk", chunk), rows.count)
+    return Grid(queries=rows.count, voters=voters, labels=labels, chunk=chunk, group=group)
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}.{place[1]}.0"  # as Zarr calls a chunk; every chunk has all labels
+
+
+def _json(facts: Mapping[str, Any]) -> bytes:
+    return json.dumps(facts, indent=1, sort_keys=True).encode()
+
+
+@dataclass(frozen=True)
+class _Job:
+    folder: Folder
+    grid: Grid
+    voters: tuple[Voter, ...]
+    rows: Rows
+    bar: Any
+    attributes: dict[str, Any]
+
+    def done(self) -> dict[Place, str]:
+        """Return the digests of the chunks that are there as a whole, as they were if finished."""
+        digests = self.attributes[OURS].get("digests")
+        if not isinstance(digests, list) or len(digests) != self.grid.total:  # not finished
+            digests = [None] * self.grid.total
+        files, done = self.folder.files(), {}
+        for place, digest in zip(self.grid.places(), digests, strict=True):
+            if _name(place) in files:
+                data = self.folder.read(_name(place))
+                sound = data[:4] == zlib.crc32(data[4:]).to_bytes(4, "little")
+                if sound and digest in (None, chunk_digest(data)):
+                    done[place] = chunk_digest(data)
+        return done
+
+    def work(
+        self, done: dict[Place, str], progress: Progress | None, *where: Any
+    ) -> tuple[dict[Place, str], int]:
+        """Make all chunks that are not done; return all, and how many workers died meanwhile."""
+        lost, in_vain, ours = 0, 0, self.attributes[OURS]
+        if "digests" in ours:  # of votes that were finished, and lost a chunk
+            ours["digests"] = [done.get(place) for place in self.grid.places()]
+        self.folder.remove(_METADATA)  # nobody reads votes of which some are being made again
+        self.folder.write(_ATTRIBUTES, _json(self.attributes))
+        try:
+            with on_workers(*where):
+                while len(done) < self.grid.total:
+                    wrong: PrivoteError = InputError("output", "does not keep what is written")
+                    try:
+                        self._round(done, progress)
+                    except WorkerLostError as error:
+                        wrong, lost = error, lost + 1
+                    count, done = len(done), self.done()  # what is there, not what was said
+                    in_vain = 0 if len(done) > count else in_vain + 1
+                    if in_vain == _LOSSES:
+                        raise wrong
+        except PrivoteError as error:
+            count = len(self.done())
+            if not count:  # then nothing is in the way of another try
+                self.folder.remove()
+                raise
+            more = f"{count} of {self.grid.total} chunks are done; with `resume=True` the others"
+            again = type(error)(f"{_worded(error)}. {more} follow")
+            vars(again).update(sealed=getattr(error, "sealed", None))
+            raise again from error
+        return done, lost
+
+    def _round(self, done: Mapping[Place, str], progress: Progress | None) -> None:
+        """Make every chunk that is not done, once; those of one group of voters together."""
+        claim, grid = chunk_digest(_json(self.attributes)), self.grid
+
+        def tasks() -> Iterator[_Task]:
+            for run, at in sorted(self.grid.places(), key=lambda place: place[::-1]):
+                if (run, at) not in done:
+                    start = run * grid.chunk
+                    rows = self.rows.part(start, min(start + grid.chunk, grid.queries))
+                    voters = self.voters[at * grid.group : (at + 1) * grid.group]
+                    yield _Task(self.folder, claim, grid, (run, at), voters, rows, self.bar)
+
+        for count, _ in enumerate(each(_cast, tasks(), at_once=_AT_ONCE), start=len(done) + 1):
+            if progress is not None:
+                progress(count, grid.total)
+
+    def finish(self, done: Mapping[Place, str]) -> None:
+        """Write the digests of the chunks, which are all there, and then what makes them votes."""
+        ours = self.attributes[OURS] | {"digests": [done[place] for place in self.grid.places()]}
+        for file in self.folder.files():
+            if file.endswith(PART):  # of a process that was killed
+                self.folder.remove(file)
+        self.folder.write(_ATTRIBUTES, _json(self.attributes | {OURS: ours}))
+        self.folder.write(_METADATA, _json(self.grid.metadata()))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One chunk, as it is sent to a worker.
+
+    ``claim`` is the digest of the attributes. A worker may outlive a run that was killed; it must
+    not write into the votes of another one.
+    """
+
+    folder: Folder
+    claim: str
+    grid: Grid
+    place: Place
+    voters: tuple[Voter, ...]
+    rows: Any
+    bar: Any
+
+
+def _cast(task: _Task) -> None:
+    """Ask the voters of a chunk about its rows, and write what they say: the work sent away."""
+    start, labels = task.place[0] * task.grid.chunk, task.grid.labels
+    count = min(task.grid.chunk, task.grid.queries - start)
+    votes = np.empty((count, len(task.voters), labels), np.bool_)
+    saved = bool(task.voters[0].place)
+    with one_thread():
+        models = _loaded(task.voters) if saved else [voter.model for voter in task.voters]
+        for at, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
+            try:
+                answer = _answer(model, voter.name, task.rows, labels, task.bar is not None)
+                votes[:, at] = check_answer(answer, start, count, labels, task.bar)
+            except Exception as error:  # a model may fail as it likes
+                why = " ".join(_worded(error).split())[:300]
+                where = f"{voter.label} on queries {start} to {start + count - 1}"
+                sealed = getattr(error, "sealed", None)
+                raise BallotError(f"{where}: {why}", sealed=sealed) from error
+    if chunk_digest(task.folder.read(_ATTRIBUTES)) != task.claim:
+        raise InputError("output", f"{task.folder.place!r} was taken over by another run")
+    task.folder.write(_name(task.place), task.grid.pack(votes))
+
+
+def _worded(error: Exception) -> str:
+    """Return an error's words, its arguments still between backticks for whoever words it again."""
+    if not isinstance(error, PrivoteError):
+        return f"{type(error).__name__}: {error}"
+    return error.worded(lambda name, value: f"`{name}`" if value is None else f"`{name}={value}`")
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Some rows of a table: ``raw`` as they stand in it, and which columns are numbers throughout.
+
+    What a voter is given must not depend on where the rows were cut.
+    """
+
+    raw: RawTable
+    numeric: frozenset[str]
+
+    def __getitem__(self, rows: slice) -> Table:
+        return Table(self.raw[rows], self.numeric)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns by name: floats, or texts and whatever else."""
+        return {
+            name: _floats(cells) if name in self.numeric else cells
+            for name, cells in self.raw.columns.items()
+        }
+
+    def matrix(self) -> Floats:
+        """Return the columns, which must all be numbers, as (rows, features)."""
+        for name in self.raw.columns:
+            if name not in self.numeric:
+                raise InputError(
+                    f"{self.raw.name}: column {name!r:.60} must hold numbers, as all that a model "
+                    "looks at; name the others with `columns`"
+                )
+        return np.asarray(np.stack([*self.columns().values()], axis=1), np.float64)
+
+
+def _floats(cells: npt.NDArray[Any]) -> Floats:
+    if cells.dtype != object:
+        return cells.astype(np.float64)
+    return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells.tolist()], float)
+
+
+def _is_numeric(cells: npt.NDArray[Any]) -> bool:
+    try:
+        return cells.dtype.kind in "biufO" and _floats(cells) is not None
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Public rows: an array or a table, how many, about how many bytes each, and their digest."""
+
+    held: Any
+    count: int
+    row_bytes: float
+    digest: str
+    file: str = ""
+    stamp: Any = None
+
+    def part(self, start: int, stop: int) -> Any:
+        """Return some of the rows; those of a file only if it is the one that was opened."""
+        if not self.file:
+            return self.held[start:stop]
+        with reached(self.file, "rows"):
+            part = np.array(self.held[start:stop])
+        if _stamp(self.file) != self.stamp:  # after reading: what was read is what was there
+            raise InputError("rows", f"{name_of(self.file)} changed since collecting began")
+        return part
+
+
+def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
+    """Open public rows: see :func:`collect_votes`."""
+    file, suffix, stamp, digest = "", "", None, ""
+    if isinstance(rows, str | os.PathLike):
+        file = as_place(rows, "rows")
+        suffix = Path(file).suffix
+        if suffix not in (*ARRAYS, *TABLES):
+            known = ", ".join((*ARRAYS, *TABLES))
+            raise InputError("rows", f"must end in one of {known}", name_of(file))
+        if suffix != ".zarr":
+            check_here("rows", file)
+            check_file(file, "rows")
+        stamp, digest = _stamp(file), _file_digest(file)  # before anything is read
+    if suffix in TABLES or is_frame(rows) or isinstance(rows, dict):
+        raw = columns_of(file or rows, "rows")
+        raw = raw if columns is None else raw.only(columns)
+        numeric = frozenset(name for name, cells in raw.columns.items() if _is_numeric(cells))
+        digest = digest or _hash([*raw.columns.items()])
+        found = Rows(Table(raw, numeric), len(raw), 8 * len(raw.columns), digest)
+    elif columns is not None:
+        raise InputError("columns", "goes with a table, and these rows are an array")
+    else:
+        held = _array(file, suffix) if file else rows
+        size = row_size(held) * getattr(getattr(held, "dtype", None), "itemsize", 64)
+        found = Rows(held, count_rows(held), size, digest or _hash(rows), file, stamp)
+    if not found.count:
+        raise InputError("rows", "must hold at least one, and hold none")
+    return found
+
+
+def _hash(value: Any) -> str:
+    from joblib import hash as joblib_hash
+
+    return str(joblib_hash(value))
+
+
+def _stamp(file: str) -> Any:
+    """Return what changes when somebody writes to a file of this machine."""
+    if is_url(file) or os.path.isdir(file):
+        return None
+    facts = os.stat(file)
+    return facts.st_size, facts.st_mtime_ns
+
+
+def _file_digest(file: str) -> str:
+    """Return the SHA-256 of a file, or of all files of a Zarr array with their names."""
+    if not file.endswith(".zarr"):
+        with open(file, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    digest, folder = hashlib.sha256(), Folder(file, "rows")
+    for name in sorted(folder.files()):
+        data = folder.read(name)
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()
+
+
+def _array(file: str, suffix: str) -> Any:
+    """Return an array that is read where it is sliced, as far as its file allows."""
+    if suffix == ".zarr":
+        return open_array(file, "rows", "X")
+    if suffix == ".npz":
+        arrays = ArrayFile(file)
+        if "X" not in arrays:
+            held = ", ".join(arrays.names)
+            raise InputError("rows", f"must have the array 'X' in {name_of(file)}, it has {held}")
+        return arrays.open("X")
+    return open_npy(file)
+
+
+# -- voters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A voter's name; the digest of what is asked; the model or function itself, or its file."""
+
+    name: str
+    digest: str
+    model: Any = None
+    place: str = ""
+
+    @property
+    def label(self) -> str:
+        """What messages call it: a model's file, too."""
+        file = f" ({name_of(self.place)})" if self.place else ""
+        return f"voter {self.name!r:.60}{file}"
+
+    def load(self) -> Any:
+        """Return the model in the file: of a pickle, this runs the code in it."""
+        data = Path(self.place).read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise InputError(f"{self.label}: the model changed since collecting began")
+        try:
+            if self.place.endswith(SUFFIX):
+                return load_student(self.place)
+            import joblib
+
+            return joblib.load(io.BytesIO(data))
+        except Exception as error:  # a pickle may fail in any way
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise InputError(f"{self.label}: the model cannot be loaded: {text}") from None
+
+
+@lru_cache(maxsize=1)
+def _loaded(voters: tuple[Voter, ...]) -> list[Any]:
+    """Return the models of a group: chunks of one group come one after the other."""
+    return [voter.load() for voter in voters]
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A function by its name, and where that is looked for."""
+
+    name: str
+    folder: str
+
+    def __call__(self, voter: str, rows: Any) -> Any:
+        return _imported(self.name, self.folder)(voter, rows)
+
+
+def open_voters(voters: Any, names: Sequence[str] | None = None) -> tuple[Voter, ...]:
+    """Return voters as they can be asked, whatever they came as; see :func:`collect_votes`."""
+    called = None if names is None else [str(name).strip() for name in names]
+    by_name = isinstance(voters, str) and ":" in voters and "://" not in voters
+    by_name = by_name and not Path(voters).exists()
+    if by_name or (callable(voters) and not hasattr(voters, "predict")):
+        if not called:
+            rule = "must be given with a function: it is called with each of them"
+            raise InputError("names", rule)
+        function = _Named(voters, os.getcwd()) if by_name else voters
+        digest = _function_digest(_imported(voters, os.getcwd()) if by_name else voters)
+        return tuple(Voter(name, digest, function) for name in called)
+    if isinstance(voters, Mapping):
+        if called is not None:
+            raise InputError("names", "cannot be given: these voters have names")
+        called, voters = [*map(str, voters)], list(voters.values())
+    one = isinstance(voters, str | os.PathLike) or hasattr(voters, "predict")  # a forest has trees
+    given = list(voters) if isinstance(voters, Iterable) and not one else [voters]
+    if given and all(isinstance(each, str | os.PathLike) for each in given):
+        files = [file for each in given for file in _files(each)]
+        found = [Voter(Path(file).stem, _file_digest(file), None, file) for file in files]
+    elif given and all(hasattr(m, "predict") or hasattr(m, "predict_proba") for m in given):
+        found = [Voter(f"voter {at}", _hash(model), model) for at, model in enumerate(given)]
+    else:
+        raise InputError("voters", "must be files, or models that predict, or a function", voters)
+    if called is not None and len(called) != len(found):
+        rule = f"must be {len(found)}, one a model in order, got {len(called)}"
+        raise InputError("names", rule)
+    pairs = zip(called or [voter.name for voter in found], found, strict=True)
+    return tuple(replace(voter, name=name) for name, voter in pairs)
+
+
+def _function_digest(function: Function) -> str:
+    """Return a function's name, and the digest of the file that it is in."""
+    name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+    try:
+        return f"{name} {_file_digest(inspect.getsourcefile(inspect.unwrap(function)) or '')}"
+    except (OSError, TypeError):  # typed into a prompt, or compiled
+        return name
+
+
+def _files(given: str | os.PathLike[str]) -> list[str]:
+    """Return a model's file; of a folder, all models in it, by their names."""
+    place = as_place(given, "voters")
+    check_here("voters", place)
+    if Path(place).is_dir():
+        held = [each.name for each in Path(place).iterdir() if each.suffix in MODELS]
+        if not held:
+            raise InputError("voters", f"{place!r} holds no file that ends in {', '.join(MODELS)}")
+        return [f"{place}/{name}" for name in in_order(held)]
+    if Path(place).suffix not in MODELS:
+        raise InputError("voters", f"must be files that end in {', '.join(MODELS)}", place)
+    return [str(check_file(place, "voters"))]
+
+
+@lru_cache(maxsize=8)
+def _imported(name: str, folder: str) -> Function:
+    """Return a function by its name, looked for where the command was given, too."""
+    module, _, place = name.partition(":")
+    if folder and folder not in sys.path and os.path.isdir(folder):
+        sys.path.append(folder)
+    try:
+        found: Any = import_module(module)
+        for part in place.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # somebody else's module may fail as it likes
+        text = " ".join(str(error).split())[:200]
+        raise InputError("voters", f"{name!r:.100} cannot be imported: {text}") from None
+    if not callable(found):
+        raise InputError("voters", f"{name!r:.100} must be a function, and is {shown(found)}")
+    function: Function = found
+    return function
+
+
+def _own_labels(voters: Sequence[Voter]) -> tuple[str, ...] | None:
+    """Return the labels that students know, all the same ones; None if some voter is no student.
+
+    Nothing is loaded whose author might run code.
+    """
+    known: dict[tuple[str, ...], Voter] = {}
+    for voter in voters:
+        model = voter.load() if voter.place.endswith(SUFFIX) else voter.model
+        if not isinstance(model, SavedStudent):
+            return None
+        known.setdefault(tuple(model.label_names), voter)
+    if len(known) > 1:
+        (one, first), (two, second) = [*known.items()][:2]
+        raise InputError(
+            f"{first.label} and {second.label} must know the same labels in the same order, got "
+            f"{shown(one)} and {shown(two)}"
+        )
+    return next(iter(known))
+
+
+def _answer(model: Any, voter: str, rows: Any, labels: int, soft: bool) -> Any:
+    """Return what a model or a function says of rows: (rows, labels)."""
+    if callable(model) and not hasattr(model, "predict"):
+        return model(voter, rows.columns() if isinstance(rows, Table) else rows)
+    given = _as_wanted(model, rows)
+    if soft:
+        if isinstance(model, SavedStudent):
+            return model.predict_proba(given)
+        return label_probabilities(model, given, labels)
+    if not hasattr(model, "predict"):
+        raise InputError("has no predict: give `threshold`, and its probabilities become votes")
+    votes = model.predict(given)
+    return votes.toarray() if sp.issparse(votes) else votes
+
+
+def _as_wanted(model: Any, rows: Any) -> Any:
+    """Return rows as a model has learnt from them: an array, a frame, or a table."""
+    if not isinstance(rows, Table):
+        return rows
+    if isinstance(model, SavedStudent):
+        if model.encoder is not None:
+            return rows.raw
+        names = model.feature_names or tuple(rows.raw.columns)
+        return table(rows.raw, features=names).X
+    wanted = getattr(model, "feature_names_in_", None)
+    if wanted is None:
+        return rows.matrix()
+    chosen = Table(rows.raw.only([str(name) for name in wanted]), rows.numeric)
+    try:
+        import pandas as pd
+    except ImportError:  # it then takes the columns in its order, without their names
+        return chosen.matrix()
+    return pd.DataFrame(chosen.columns())
+
+
+def check_answer(answer: Any, start: int, rows: int, labels: int, bar: Any) -> Bits:
+    """Return an answer as votes (rows, labels); refuse what is none, with its first bad place.
+
+    ``start`` is the first row's query. ``bar`` is None for votes; else a probability at or above
+    it is a yes.
+    """
+    array = np.asarray(answer)
+    if labels == 1 and array.shape == (rows,):
+        array = array[:, None]
+    if array.shape != (rows, labels):
+        raise BallotError(f"must answer with the shape ({rows}, {labels}), got {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise BallotError(f"must answer with numbers, got {array.dtype}")
+    soft = bar is not None
+    good = (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
+    if not good.all():
+        row, label = (int(at) for at in np.argwhere(~good)[0])
+        rule = "must be a probability in [0, 1]" if soft else "must be a vote of 0 or 1"
+        hint = "" if soft or array.dtype.kind != "f" else "; give `threshold` for probabilities"
+        # A model's answer is private, and messages end up in logs.
+        where, value = f"query {start + row}, label {label}", f"it is {array[row, label]}"
+        raise BallotError(f"{where} {rule}{hint}", sealed=value)
+    return np.asarray(array >= bar if soft else array == 1)
