@@ -165,7 +165,7 @@ def label(
                 mechanism=mechanism,
                 guarantee=guarantee,
                 budget=Budget(epsilon=epsilon, delta=delta),
-                scope=(dataset, consumer),
+                scope=(dataset, consumer),  # as the ledger has them, below
                 queries=queries,
                 simulated=seed is not None,
                 for_allowance=baseline is not None or voter_ids is not None,
@@ -173,6 +173,8 @@ def label(
             )
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             with _opened(ledger) as book:
+                if book is not None:
+                    request = replace(request, scope=book.known(dataset, consumer))
                 note = None if draft is None else draft.read()
                 if note is None:
                     chosen = settled(request, ballots, book, names)

@@ -122,6 +122,8 @@ class Release:
         Number and digest of the ledger entry after which this was drawn; None without a file.
     dataset, consumer
         Whose votes, and for whom: names in the ledger.
+    new
+        Whether this is the first charge to the data set in a ledger that lasts.
     rule
         How charges to the data set's budget add up: "shared at order 4", "exclusive"; None where
         nothing adds up.
@@ -163,6 +165,7 @@ class Release:
     ledger: dict[str, Any] | None = None
     dataset: str = "default"
     consumer: str | None = None
+    new: bool = False
     rule: str | None = None
     so_far: int | None = None
     left: float | None = None
@@ -248,6 +251,7 @@ class Release:
             "ledger": self.ledger,
             "dataset": self.dataset,
             "consumer": self.consumer,
+            "new": self.new,
             "rule": self.rule,
             "so_far": self.so_far,
             "left": self.left,

@@ -80,10 +80,11 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     from privote.mechanisms.base import describe
 
     with _opened(path, beside) as (ledger, name):
-        entries, budgets = ledger.published(), ledger.standing()
+        entries, budgets, twins = ledger.published(), ledger.standing(), ledger.twins()
         restored = ledger.restored
     if json:
-        print_json({"entries": entries, "budgets": budgets, "restored": restored})
+        facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
+        print_json(facts)
         return
     rows = [
         {
@@ -106,6 +107,10 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
             f"Entry {each['entry']}: restored {each['at'][:19]} UTC from the backup of "
             f"{each['backup'][:19]}. Charges made after that backup are not in this ledger."
         )
+    if twins:
+        rows = [{**each, "names": ", ".join(map(ascii, each["names"]))} for each in twins]
+        title = "Names that nearly are one, and have budgets of their own: are they the same?"
+        print_table(rows, title=title)
 
 
 def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:

@@ -27,6 +27,7 @@ from ..release import VOTER, Sealed
 from ..surprises import left_over
 
 Some = TypeVar("Some")
+Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -38,7 +39,7 @@ class Accounts:
     ledger, budget, orders
         Where charges enter, what the data set may cost in all, the orders of every curve.
     dataset, consumer
-        Whose data, for whom: names in the ledger.
+        Whose data, for whom: as the ledger has these names, if it has them.
     stamp
         What every entry says besides: the guarantee, the mechanism's parameters, the owner.
     own_order
@@ -48,6 +49,8 @@ class Accounts:
     draft
         Where what is paid for is kept, if anywhere. Its claims are in the entries of a ledger that
         lasts: what a run that died has paid for, the run that resumes it does not pay again.
+    new
+        Whether nothing was charged to the data set before.
     """
 
     ledger: Ledger
@@ -59,6 +62,14 @@ class Accounts:
     own_order: float | None = None
     conditional: bool = False
     draft: Draft | None = None
+    new: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        totals = self.ledger.reading()
+        dataset, consumer = totals.known((self.dataset, self.consumer))
+        object.__setattr__(self, "dataset", dataset)
+        object.__setattr__(self, "consumer", consumer)
+        object.__setattr__(self, "new", (dataset, None) not in totals.charged)
 
     @property
     def claim(self) -> str | None:
@@ -160,7 +171,7 @@ class Accounts:
         surprise: Callable[[], Floats],
         wanted: Counts | None,
         facts: Mapping[str, Any],
-        roll: Mapping[str, str] | None = None,
+        roll: Roll | None = None,
     ) -> Allowance:
         """Find the account of an electorate, or open and charge it.
 
@@ -173,10 +184,10 @@ class Accounts:
         facts
             Sizes of the electorate: voters, labels.
         roll
-            The digest of each voter's name, by name; None if voters are known by their place.
+            The digests of each voter's name, by name; None if voters are known by their place.
         """
         terms = terms_of({**self.entry("charge"), **facts})
-        digests = None if roll is None else list(roll.values())
+        digests = None if roll is None else [fold for fold, _ in roll.values()]
         # A coalition's accounts have other names, so nobody goes on with one of those.
         account = self.ledger.name_account(
             {"terms": terms, "voters": facts["voters"], "roll": digests}
@@ -371,12 +382,12 @@ class Allowance:
         accounts: Accounts,
         account: str,
         known: Account,
-        roll: Mapping[str, str] | None,
+        roll: Roll | None,
     ) -> Allowance:
         """Return the handle of an account that is open."""
         seats = None
         if roll is not None and known.roll is not None:
-            at = np.array([known.roll[digest] for digest in roll.values()], np.int64)
+            at = np.array(known.seats(roll.values()), np.int64)
             seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
         return cls(accounts, account, known.allowance, known.curve, seats)
 
@@ -463,7 +474,7 @@ class Allowance:
         return self.accounts.ledger.reading().accounts[self.account]
 
 
-def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | None:
+def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
     """Return the account that named voters have under these terms; None if they have none.
 
     They are found whatever their order, and also if others of the same account are absent. Whoever
@@ -472,8 +483,11 @@ def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | No
     for account, known in totals.accounts.items():
         if known.terms != terms or known.roll is None:
             continue
-        strangers = [name for name, digest in roll.items() if digest not in known.roll]
+        places = known.seats(roll.values())
+        strangers = [name for name, seat in zip(roll, places, strict=True) if seat is None]
         if not strangers:
+            if len(set(places)) < len(places):
+                raise InputError("voter_ids", "must name each voter once: two names are of one")
             return account
         if len(strangers) < len(roll):
             raise InputError(

@@ -53,7 +53,7 @@ def allowance_of(
     names: so whoever has settings chosen finds those again that the allowance was charged for.
     """
     voters, labels = sizes
-    digests = None if names is None else {ledger.name_voter(name) for name in names}
+    roll = None if names is None else [ledger.name_voter(name) for name in names]
     own = {"dataset": scope[0], "consumer": scope[1], "owner": None, "labels": labels}
     own["simulated"] = simulated
     found = None
@@ -61,10 +61,10 @@ def allowance_of(
         terms = json.loads(known.terms)
         if any(terms[key] != value for key, value in own.items()):
             continue
-        if known.roll is None or digests is None:
-            same = known.roll is None and digests is None and len(known.allowance) == voters
+        if known.roll is None or roll is None:
+            same = known.roll is None and roll is None and len(known.allowance) == voters
         else:
-            same = digests <= known.roll.keys()
+            same = None not in known.seats(roll)
         found = terms["mechanism"] if same else found
     return found
 

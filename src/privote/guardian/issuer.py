@@ -143,6 +143,7 @@ class Issuer:
             ledger=self.accounts.ledger.last_entry(),
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
+            new=self.accounts.new and self.accounts.ledger.lasts,
             rule=self.accounts.rule if terms is None else None,
             left=self.accounts.left,
             so_far=so_far,
