@@ -140,8 +140,8 @@ VOTES = np.zeros((40, 20, 3), np.int8)
 
 
 def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outcome) -> None:
-    through = 0
-    for number, names in enumerate(permutations(TYPED, 2)):
+    tried, through = [*permutations(TYPED, 2)][:: scaled(7, 1)], 0
+    for number, names in enumerate(tried):
         ledger = pv.Ledger.open(tmp_path / f"{number}.db")
         first = pv.label(VOTES, ledger=ledger, dataset=names[0], **BUDGET)
         assert (first.new, first.dataset) == (True, names[0])
@@ -150,9 +150,7 @@ def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outc
         through += len(ledger.standing()) - 1
         assert ledger.secret("partition", names[0]) == ledger.secret("partition", names[1])
         ledger.close()
-        if number >= scaled(8, 56):
-            break
-    outcome("a data set's name typed otherwise", number, through)
+    outcome("a data set's name typed otherwise", len(tried), through)
 
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:

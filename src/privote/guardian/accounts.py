@@ -8,8 +8,9 @@ that several accounts are charged together or not at all.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -19,14 +20,17 @@ from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
 from ..blocks import Counts
 from ..drafts import Draft
-from ..errors import BudgetError, InputError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PrivoteError, PrivoteWarning
 from ..ledger import Budget, Ledger
+from ..ledger.records import STATED, Entry, digest_of
 from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
-from ..release import VOTER, Sealed
+from ..release import VOTER, Release, Sealed
 from ..surprises import left_over
 
 Some = TypeVar("Some")
+_UNRECORDED = "the labels are those that were released, but they are not recorded in the ledger"
+_AT_THE_END = ("so_far", "left", "new", "made")  # a part of a release states what was so by then
 Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
 
@@ -407,20 +411,6 @@ class Allowance:
         known = self._known
         return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
 
-    def note(self, queries: int, departed: int, *, out: bool) -> None:
-        """Enter what a run released, for later ones to pace by.
-
-        Counts of released labels cost nothing. They are kept with what is sealed all the same: the
-        published view says nothing that depends on votes, not even by way of a release.
-        """
-        with self.accounts.ledger.writing() as totals:
-            body = {**self.accounts.entry("outcome"), "account": self.account}
-            if ("outcome", body.get("claim")) in totals.accounts[self.account].before:
-                return  # by the run that is resumed
-            self.accounts.enter(
-                {**body, "queries": queries}, sealed={"departed": departed, "out": out}
-            )
-
     @property
     def left(self) -> Counts:
         """What is left of each allowance by now (registered voters,). Sealed."""
@@ -497,6 +487,81 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
                 sealed=f"it is {strangers[0]!r:.60}",
             )
     return None
+
+
+def record(
+    ledger: Ledger, body: Mapping[str, Any], release: Release, more: Mapping[str, Any] | None = None
+) -> Release:
+    """Enter the digest of what was drawn; return the release with it and the entry's place.
+
+    Sealed all the same: the published view says nothing that depends on votes, not even by way of a
+    release. ``more`` is sealed with it.
+    """
+    release = replace(release, drawn=(digest_of(release.labels),))
+    facts = release.facts()
+    sealed = {"drawn": release.drawn[0], "stated": {name: facts[name] for name in STATED}}
+    row = ledger.append({**body, "kind": "outcome"}, {**sealed, **(more or {})})
+    place = {"entry": row.number, "digest": row.digest} if ledger.lasts else None
+    return replace(release, ledger=place)
+
+
+def recorded(release: Release, outcome: Entry) -> Release:
+    """Return a release with what its outcome, which is entered already, says of it."""
+    stated = {name: outcome.hidden["stated"][name] for name in _AT_THE_END}
+    drawn = (*release.drawn, outcome.hidden["drawn"])
+    return replace(release, ledger=outcome.place, drawn=drawn, **stated)
+
+
+def record_kept(place: Any, release: Release, since: int) -> Release:
+    """Enter what a draft kept of a release, unless that is done: a crash may have come before it.
+
+    ``place`` is the ledger or where it is, ``since`` the entry after which the draft begins.
+
+    Only for a charge that is there and of which that much is not recorded, so that nobody records
+    what was never paid for; with a warning otherwise, for what was paid for must not get lost.
+    """
+    if release.ledger is None:
+        return release
+    why = "give the one that was charged"
+    if place is not None:
+        try:
+            if isinstance(place, Ledger):
+                return _record_kept(place, release, since)
+            with closing(Ledger.open(place, create=False)) as book:
+                return _record_kept(book, release, since)
+        except (LedgerError, _NoChargeError) as error:
+            why = str(error)
+    warnings.warn(f"{_UNRECORDED}: {why}", PrivoteWarning, stacklevel=3)
+    return release
+
+
+class _NoChargeError(Exception):
+    """A ledger has no charge of which so much is not recorded."""
+
+
+def _record_kept(ledger: Ledger, release: Release, since: int) -> Release:
+    stamp = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
+    with ledger.writing():
+        records, start, whole = ledger.records(), 0, replace(release, drawn=())
+        for outcome in records.outcomes:
+            if outcome.number <= since:
+                continue
+            stop = start + outcome.hidden["stated"]["answered"]
+            digest = digest_of(release.labels[start:stop])
+            same = all(outcome.body.get(name) == getattr(release, name) for name in stamp[:-1])
+            if same and start < stop <= release.answered and digest == outcome.hidden["drawn"]:
+                start, whole = stop, recorded(whole, outcome)
+        if start == release.answered:
+            return whole
+        rest = replace(release, labels=release.labels[start:])
+        charge = records.pending(rest.facts()) if records.holds(release.ledger or {}) else None
+        if charge is None:
+            raise _NoChargeError("it has no charge for them of which that much is not recorded")
+        own = (*stamp, "owner", "voters", "labels", "account")
+        body = {name: charge.body[name] for name in own if name in charge.body}
+        queries = rest.answered if "account" in body else charge.body["queries"]
+        entered = record(ledger, {**body, "queries": queries}, rest)
+    return replace(whole, drawn=(*whole.drawn, *entered.drawn), ledger=entered.ledger)
 
 
 def plain(allowance: Counts) -> int | tuple[int, ...]:

@@ -124,12 +124,13 @@ def release(
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
-    labels = labels[:start]
+    labels, more = labels[:start], None
     if pace is not None and not pace.through:
         if not start:
             raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-        allowance.note(start, departed, out=pace.out)
-    return publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+        more = {"departed": departed, "out": pace.out}
+    whole = publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+    return issuer.record(whole, parts, account=allowance.account, more=more)
 
 
 def _paced(blocks: Iterator[Block], more: Callable[[], int]) -> Iterator[Block]:

@@ -1,9 +1,10 @@
 """The ledger: who was charged what, within which budget; append-only, keyed, anchored.
 
 A *budget* is set, a *charge* enters against it, an *answer* continues a charged allowance, an
-*outcome* says what a run released; *restored* says that all before comes from a backup. What
-depends on the votes (voters' spending, data-dependent curves) goes to the sealed table, bound to
-its entry by a keyed digest; the published view never reads it.
+*outcome* records what was drawn (:mod:`privote.ledger.records`); *restored* says that all before
+comes from a backup. What depends on the votes (voters' spending, data-dependent curves, what was
+drawn) goes to the sealed table, bound to its entry by a keyed digest; the published view never
+reads it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..names import folded, twins
 from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
+from .records import Records
 from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
 from .totals import Budget, Scope, Totals, check_name
 from .verification import Verification, against_anchor, misplaced, verify
@@ -399,6 +401,12 @@ class Ledger:
             return None
         number, digest = self.reading().head
         return {"entry": number, "digest": digest}
+
+    def records(self) -> Records:
+        """Return charges and what was drawn from each; for the owner's eyes."""
+        with self._turn():
+            self._catch_up()  # which checks the chain
+            return Records(self._store.rows(), self._chain)
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""

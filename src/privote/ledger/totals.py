@@ -281,6 +281,7 @@ class Totals:
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
+    outcomes: dict[str, int] = field(default_factory=dict)  # entries of outcomes, by their claims
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
@@ -360,11 +361,11 @@ class Totals:
             self.filters[limited] = self.filter(limited, orders)
             self.filters[limited].add(curve)
         if "account" in body:
-            hidden = _unsealed(row, body, chain) if "seal" in body else {}
+            hidden = unsealed(row, body, chain) if "seal" in body else {}
             self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        hidden, account = unsealed(row, body, chain), self.accounts[body["account"]]
         account.enter(body)
         spent, refused = unpacked(hidden["spent"]), unpacked(hidden["refused"])
         account.last = body.get("claim"), spent, refused
@@ -373,11 +374,14 @@ class Totals:
         account.refused += refused
 
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
-        account.enter(body)
-        account.told += int(body["queries"])
-        account.departed += int(hidden["departed"])
-        account.out = bool(hidden["out"])
+        hidden = unsealed(row, body, chain)
+        if "departed" in hidden:  # of what was released; not known after a crash
+            account = self.accounts[body["account"]]
+            account.told += int(body["queries"])
+            account.departed += int(hidden["departed"])
+            account.out = bool(hidden["out"])
+        if body.get("claim") is not None:
+            self.outcomes[body["claim"]] = row.number
 
 
 def packed(counts: Counts) -> str:
@@ -393,7 +397,7 @@ def unpacked(text: str) -> Counts:
     return np.frombuffer(zlib.decompress(base64.b64decode(body)), f"<u{width}").astype(np.int64)
 
 
-def _unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
+def unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
     """Return the sealed part of an entry, if it is the one that was sealed with it."""
     if row.sealed is None or chain.seal(row.sealed) != body["seal"]:
         raise LedgerError(f"the sealed part of entry {row.number} does not fit: run verify")
