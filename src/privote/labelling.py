@@ -147,7 +147,7 @@ def label(
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
-            release = record_kept(ledger, release, parts.since)
+            release = record_kept(ledger, release, parts.since, parts.draft)
             made_by = mechanism if isinstance(mechanism, Mechanism) else None
             release = expected(
                 release,

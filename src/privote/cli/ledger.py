@@ -163,9 +163,10 @@ def check(
     statement: Annotated[
         Path,
         typer.Argument(
-            metavar="STATEMENT|RELEASE",
+            metavar="STATEMENT|RELEASE|STUDENT",
             show_default=False,
-            help="A privacy statement, with its .json beside it; that .json; or a release, .npz.",
+            help="A privacy statement, with its .json beside it; that .json, also of a poll; a "
+            "release, .npz; or a student.",
         ),
     ],
     ledger: Annotated[
@@ -213,13 +214,13 @@ def check(
     differences = [*wrong, *(vars(each) for each in found.differences)]
     status = DIFFERS if wrong else found.status
     what = "not in this file"
-    if labels is not None or facts["processed"]:
-        what = "made of what was drawn" if facts["processed"] else "as they were drawn"
+    if labels is not None or facts.get("processed"):
+        what = "made of what was drawn" if facts.get("processed") else "as they were drawn"
     payload = {
         "status": status,
         "entries": list(found.entries),
         "labels": what,
-        "data set": facts["dataset"],
+        "data set": facts.get("people", facts.get("dataset")),
         "epsilon": facts["epsilon"],
         "drawn": facts["drawn"],
     }

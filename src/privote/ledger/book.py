@@ -16,7 +16,7 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -98,6 +98,15 @@ class Ledger:
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
         return cls(SQLiteStore(Path(":memory:")), Chain.new(), None)
+
+    @classmethod
+    def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
+        """Return a ledger to work with, by its place; or one that its owner will close."""
+        return (
+            nullcontext(place)
+            if isinstance(place, cls)
+            else closing(cls.open(place, create=create))
+        )
 
     # A copy would let the same budget be spent twice.
     def _refuse(self, *_: Any) -> NoReturn:

@@ -281,7 +281,8 @@ class Totals:
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
-    outcomes: dict[str, int] = field(default_factory=dict)  # entries of outcomes, by their claims
+    outcomes: dict[str, list[int]] = field(default_factory=dict)  # their entries, by draft
+    reached: dict[str, int] = field(default_factory=dict)  # the last claim of each draft
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
@@ -330,6 +331,8 @@ class Totals:
             self.restored.append(told)
             return
         scope = (body["dataset"], body.get("consumer"))
+        draft, place = draft_of(body.get("claim"))
+        self.reached[draft] = max(place, self.reached.get(draft, 0))
         if body["kind"] == "budget":
             pinned = body["orders"]
             self.budgets[scope] = Budget(
@@ -381,7 +384,13 @@ class Totals:
             account.departed += int(hidden["departed"])
             account.out = bool(hidden["out"])
         if body.get("claim") is not None:
-            self.outcomes[body["claim"]] = row.number
+            self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
+
+
+def draft_of(claim: str | None) -> tuple[str, int]:
+    """Return whose claim it is, and how far that draft had come; ("", 0) without one."""
+    key, _, place = (claim or ".0").rpartition(".")
+    return key, int(place)
 
 
 def packed(counts: Counts) -> str:
