@@ -64,7 +64,7 @@ def test_training_is_charged_before_it_starts_and_only_once(tmp_path, monkeypatc
     monkeypatch.undo()
     entries = Ledger.open(place).published()
     assert [entry["kind"] for entry in entries] == ["budget", "charge"]
-    assert entries[1]["mechanism"]["name"] == "noisy gradients"
+    assert entries[1]["mechanism"]["mechanism"] == "noisy gradients"
     with pytest.raises(BudgetError, match="'ward' buys no training"):
         DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
     with pytest.raises(BudgetError):  # votes on the same data set neither
