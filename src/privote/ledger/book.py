@@ -31,7 +31,15 @@ from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
 from .records import Records
-from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
+from .store import (
+    FORMAT,
+    CommittedError,
+    LostError,
+    Row,
+    SQLiteStore,
+    Store,
+    UnsettledError,
+)
 from .totals import Budget, Scope, Totals, check_name
 from .verification import Verification, against_anchor, misplaced, verify
 
@@ -178,7 +186,7 @@ class Ledger:
             with self._store.transaction():
                 there = self._store.rows(before[0], before[0] + len(added))
         except LedgerError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
                 f"and afterwards: {error}. Nothing is released; whether it is charged, that entry "
                 "of the ledger will tell"
@@ -206,10 +214,12 @@ class Ledger:
                 self._store.reconnect()
                 self._read_back(before, added, after)
         except LostError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"entry {after[0]} is charged, but the connection broke before it was read back: "
                 f"{error}. Nothing is released"
             ) from None
+        except LedgerError as error:
+            raise CommittedError(str(error)) from None
 
     def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless what was added is there; anchor it unless others have anchored more."""
