@@ -22,6 +22,7 @@ from privote.cli.output import print_facts, print_table, say
 from privote.cli.predict import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
+from privote.names import folded
 from privote.sheets import cell_of, name_in
 
 FORMULAS = (
@@ -151,6 +152,31 @@ def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outc
         assert ledger.secret("partition", names[0]) == ledger.secret("partition", names[1])
         ledger.close()
     outcome("a data set's name typed otherwise", len(tried), through)
+
+
+# Unicode's Default_Ignorable_Code_Point, version 16, and a symbol that is blank.
+INVISIBLE = (
+    (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF), (0x2800, 0x2800),
+)  # fmt: skip
+
+
+def test_no_character_that_nobody_sees_makes_another_name(outcome: Outcome) -> None:
+    unseen = [chr(code) for first, last in INVISIBLE for code in range(first, last + 1)]
+    names = [f"ward 3{each}" for each in unseen] + [f"ward {each}3" for each in unseen]
+    through = [name for name in [*names, *unseen] if folded(name) not in ("ward 3", "")]
+    print(*map(ascii, through[:20]))
+    outcome("characters that nobody sees", len(names) + len(unseen), len(through))
+
+
+def test_a_name_has_an_end() -> None:
+    ledger = pv.Ledger.in_memory()
+    with pytest.raises(pv.InputError) as refused:
+        pv.label(VOTES, ledger=ledger, dataset="x" * 10_000, **BUDGET)
+    assert refused.value.argument == "dataset"
+    assert not ledger.published()
 
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:

@@ -26,6 +26,7 @@ Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 RULES = ("shared", "exclusive")
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
+_LONGEST = 1000  # characters of a name, which stands in every entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,8 @@ def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not folded(value):
         raise InputError(argument, "must be a name (a text that is not empty)", value)
+    if len(value) > _LONGEST:
+        raise InputError(argument, f"must have at most {_LONGEST} characters, got {len(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
