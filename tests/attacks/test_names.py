@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from privote.cli.output import print_facts, print_table, say
 from privote.cli.predict import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.moments import DPMoments
 from privote.names import folded
 from privote.sheets import cell_of, name_in
 
@@ -171,12 +174,23 @@ def test_no_character_that_nobody_sees_makes_another_name(outcome: Outcome) -> N
     outcome("characters that nobody sees", len(names) + len(unseen), len(through))
 
 
-def test_a_name_has_an_end() -> None:
-    ledger = pv.Ledger.in_memory()
-    with pytest.raises(pv.InputError) as refused:
-        pv.label(VOTES, ledger=ledger, dataset="x" * 10_000, **BUDGET)
-    assert refused.value.argument == "dataset"
-    assert not ledger.published()
+@pytest.mark.parametrize("name", ["x" * 10_000, "", "\u200b", "\u2800", "a\udcff", 7])
+def test_a_name_that_no_entry_can_carry(tmp_path: Path, name: Any, outcome: Outcome) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    given = (X, X[:, :2] > 0, X + 1)
+    calls: list[Callable[..., Any]] = [
+        lambda **whose: pv.label(VOTES, **whose, **BUDGET),
+        lambda **whose: DPMoments(epsilon=2, embedding=None).fit(*given, **whose),
+        lambda **whose: DPLinear(epsilon=2, steps=2).fit(*given, **whose),
+    ]
+    through = 0
+    for call in calls:
+        for whose in ({"dataset": name}, {"dataset": "ward 3", "consumer": name}):
+            with suppress(pv.InputError):
+                call(ledger=tmp_path / "a.db", **whose)
+                through += 1
+    assert not (tmp_path / "a.db").exists()
+    outcome("names that no entry can carry", 2 * len(calls), through)
 
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:

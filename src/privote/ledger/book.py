@@ -40,7 +40,7 @@ from .store import (
     Store,
     UnsettledError,
 )
-from .totals import Budget, Scope, Totals, check_name
+from .totals import Budget, Scope, Totals
 from .verification import Verification, against_anchor, misplaced, verify
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
@@ -280,9 +280,6 @@ class Ledger:
         """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         with self.writing() as totals:
             self.fix_budget(totals, budget, totals.known((dataset, consumer)))
 
@@ -355,9 +352,6 @@ class Ledger:
 
         Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
         """
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         return self.reading().known((dataset, consumer))
 
     def published(self) -> list[dict[str, Any]]:

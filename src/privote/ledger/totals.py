@@ -154,6 +154,13 @@ def check_name(argument: str, value: Any) -> str:
     return value
 
 
+def check_scope(scope: Scope) -> None:
+    """Refuse a data set or a consumer whose name no entry can carry."""
+    for argument, name in zip(("dataset", "consumer"), scope, strict=True):
+        if argument == "dataset" or name is not None:
+            check_name(argument, name)
+
+
 def known_as(argument: str, value: str, known: Iterable[str]) -> str:
     """Return the known name that a name stands for: itself, or the one that folds to the same.
 
@@ -288,6 +295,7 @@ class Totals:
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
+        check_scope(scope)
         scopes = self.budgets.keys() | self.charged
         dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
         if scope[1] is None:

@@ -11,6 +11,7 @@ from ...drafts import Draft
 from ...errors import BudgetError, InputError
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
+from ...ledger.totals import check_scope
 from ...release import PERSON, RECORD
 from .noise import TrainingPlan
 
@@ -136,6 +137,7 @@ def begin(
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
+        check_scope((dataset, consumer))  # before a ledger is made
         with (
             nullcontext(ledger)
             if isinstance(ledger, Ledger)
