@@ -30,6 +30,7 @@ from ..errors import (
 )
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, STATED, Entry, digest_of
+from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Earlier, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
@@ -356,11 +357,14 @@ class Accounts:
     def paying(self) -> Iterator[None]:
         """Have the draft say no longer that it is paid for, where that is refused after all.
 
-        An interrupt leaves it so: who resumes finds in the ledger whether it was charged.
+        An interrupt leaves it so, and so does what fails after the commit: who resumes finds in the
+        ledger whether it was charged.
         """
         before = self.draft is not None and self.draft.paid
         try:
             yield
+        except CommittedError:
+            raise
         except PrivoteError:
             if self.draft is not None:
                 self.draft.paid = before

@@ -31,8 +31,16 @@ from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
 from .records import Records
-from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
-from .totals import Budget, Scope, Totals, check_name
+from .store import (
+    FORMAT,
+    CommittedError,
+    LostError,
+    Row,
+    SQLiteStore,
+    Store,
+    UnsettledError,
+)
+from .totals import Budget, Scope, Totals
 from .verification import Verification, against_anchor, misplaced, verify
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
@@ -187,7 +195,7 @@ class Ledger:
             with self._store.transaction():
                 there = self._store.rows(before[0], before[0] + len(added))
         except LedgerError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
                 f"and afterwards: {error}. Nothing is released; whether it is charged, that entry "
                 "of the ledger will tell"
@@ -215,10 +223,12 @@ class Ledger:
                 self._store.reconnect()
                 self._read_back(before, added, after)
         except LostError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"entry {after[0]} is charged, but the connection broke before it was read back: "
                 f"{error}. Nothing is released"
             ) from None
+        except LedgerError as error:
+            raise CommittedError(str(error)) from None
 
     def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless what was added is there; anchor it unless others have anchored more."""
@@ -279,9 +289,6 @@ class Ledger:
         """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         with self.writing() as totals:
             self.fix_budget(totals, budget, totals.known((dataset, consumer)))
 
@@ -354,9 +361,6 @@ class Ledger:
 
         Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
         """
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         return self.reading().known((dataset, consumer))
 
     def published(self) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 RULES = ("shared", "exclusive")
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
+_LONGEST = 1000  # characters of a name, which stands in every entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +145,20 @@ def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not folded(value):
         raise InputError(argument, "must be a name (a text that is not empty)", value)
+    if len(value) > _LONGEST:
+        raise InputError(argument, f"must have at most {_LONGEST} characters, got {len(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InputError(argument, f"must be text that UTF-8 can hold, got {value!a:.60}") from None
     return value
+
+
+def check_scope(scope: Scope) -> None:
+    """Refuse a data set or a consumer whose name no entry can carry."""
+    for argument, name in zip(("dataset", "consumer"), scope, strict=True):
+        if argument == "dataset" or name is not None:
+            check_name(argument, name)
 
 
 def known_as(argument: str, value: str, known: Iterable[str]) -> str:
@@ -286,6 +296,7 @@ class Totals:
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
+        check_scope(scope)
         scopes = self.budgets.keys() | self.charged
         dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
         if scope[1] is None:

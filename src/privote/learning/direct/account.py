@@ -14,6 +14,7 @@ from ...errors import BudgetError, InputError
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
+from ...ledger.totals import check_scope
 from ...release import PERSON, RECORD
 from .noise import TrainingPlan
 
@@ -181,6 +182,7 @@ def begin(
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
+        check_scope((dataset, consumer))  # before a ledger is made
         with Ledger.at(ledger) as book:
             accounts = Accounts(
                 ledger=book,
