@@ -435,7 +435,7 @@ def test_a_disk_that_is_full_right_after_the_commit(
 
             def committed(self: Ledger, before: Any, added: Any, after: Any) -> None:
                 if any(json.loads(row.body)["kind"] == "charge" for row in added):
-                    patched.setattr("privote.ledger.chain._durable", full)  # noqa: B023
+                    patched.setattr("privote.ledger.chain._durable", full)
                 commit(self, before, added, after)
 
             patched.setattr(Ledger, "_anchor_commit", committed)
