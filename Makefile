@@ -78,7 +78,7 @@ bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the res
 
 paper: $(STAMP) ## measure the paper's claims (PROFILE=full: all of them); writes build/paper, keeps docs/paper.md
 	@mkdir -p build
-	$(BIN)/privote paper --output build/paper --profile $(or $(PROFILE),quick)
+	$(BIN)/python -m experiments.paper --output build/paper --profile $(or $(PROFILE),quick)
 	@mkdir -p experiments/paper/results
 	cp build/paper/paper.md docs/paper.md
 	rm -rf docs/pictures/paper

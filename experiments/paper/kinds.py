@@ -181,4 +181,6 @@ class Claim:
     @property
     def command(self) -> str:
         """How to measure this one alone."""
-        return f"privote paper --only {self.key}" + (" --profile full" if self.slow else "")
+        return f"python -m experiments.paper --only {self.key}" + (
+            " --profile full" if self.slow else ""
+        )

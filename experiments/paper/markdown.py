@@ -50,7 +50,7 @@ def page(
     lines = [
         "# The paper, claim by claim",
         "",
-        "<!-- Written by `privote paper`; do not edit. -->",
+        "<!-- Written by `python -m experiments.paper`; do not edit. -->",
         "",
         intro,
         "",

@@ -137,7 +137,7 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     again = runner.run(bench, tmp_path / "kept", only=list(THEORY))
     assert all(r.kept for r in again)
     assert [r.verdict for r in again] == [r.verdict for r in first]
-    facts = write(tmp_path / "out", again, bench, "privote paper")
+    facts = write(tmp_path / "out", again, bench, "python -m experiments.paper")
     page = (tmp_path / "out" / "paper.html").read_text(encoding="utf-8")
     assert all(r.claim.command.replace("&", "&amp;") in page for r in first)
     assert "<dt>does not hold</dt><dd>2</dd>" in page
@@ -145,7 +145,7 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "csv" / "thm-pate-rdp-bound.csv").is_file()
     text = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
     assert _sections(text) == sorted(map(file_name, THEORY))
-    assert text.count("Measured by `privote paper --only ") == len(THEORY)
+    assert text.count("Measured by `python -m experiments.paper --only ") == len(THEORY)
     assert "[Proposition 3.1](#prop-binary-pate)" in text  # Lemma A.1 shares its measurement
     assert _pictures(text) == ["thm-pate-rdp-bound.svg"]
     assert (tmp_path / "out" / "pictures" / "paper" / "thm-pate-rdp-bound.svg").is_file()
@@ -290,7 +290,9 @@ def test_the_quick_profile_shows_what_a_full_run_left(
     monkeypatch.setattr(runner, "KEPT", tmp_path / "results")
     assert runner.run(Bench(), tmp_path / "kept")[0].verdict[0] == NOT_RUN
     full = Bench(profile="full")
-    write(tmp_path / "out", runner.run(full, tmp_path / "kept"), full, "privote paper")
+    write(
+        tmp_path / "out", runner.run(full, tmp_path / "kept"), full, "python -m experiments.paper"
+    )
     (tmp_path / "out" / "slow").rename(tmp_path / "results")
     (shown,) = runner.run(Bench(), tmp_path / "kept")
     assert shown.verdict[0] == HOLDS

@@ -20,7 +20,6 @@ from .demo import demo
 from .label import label
 from .ledger import app as ledger
 from .output import hold_streams, lost, unshown
-from .paper import paper
 from .plan import plan
 from .poll import plan_poll, poll
 from .predict import predict
@@ -65,7 +64,7 @@ def privote(
     """Release the outcome of multi-winner votes under differential privacy."""
 
 
-for verb in (label, votes, plan, tune, audit, train, predict, poll, demo, paper):
+for verb in (label, votes, plan, tune, audit, train, predict, poll, demo):
     app.command()(verb)
 app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")

@@ -1,18 +1,21 @@
-"""``privote paper``: every claim of the paper, measured; the claims come with a checkout."""
+"""Every claim of the paper, measured: ``python -m experiments.paper``."""
 
 from __future__ import annotations
 
 import shlex
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privote.errors import InputError, UnavailableError
+from privote.cli import options
+from privote.cli.output import print_json, print_table, say
+from privote.cli.progress import stages
+from privote.cli.wording import speak
+from privote.errors import InputError
 
-from . import options
+from . import claims, page, runner
+from .kinds import Bench
 
 PROFILES = ("quick", "full")
 
@@ -50,17 +53,12 @@ def paper(
 
     Example:
 
-        privote paper --only "Figure 4"
+        python -m experiments.paper --only "Figure 4"
 
     Writes one page with every claim: what the paper says, what is measured here, in the paper's
     accounting and exactly, a plot like the paper's, and a verdict. What was measured is kept: a
-    run that was broken off goes on, and only what changed is measured again. Needs a checkout of
-    the project, where experiments/ is.
+    run that was broken off goes on, and only what changed is measured again.
     """
-    from .output import print_json, print_table, say
-    from .progress import stages
-
-    claims = _claims()
     if listed:
         rows = [
             {"key": c.key, "in the paper": claims.PLACES[c.key], "claim": c.title}
@@ -79,9 +77,8 @@ def paper(
         raise InputError("seeds", "must be at least 1", seeds)
     if data is not None and not data.is_dir():
         raise InputError("data", "must be a folder", str(data))
-    keys = None if only is None else [_key(claims, name.strip()) for name in only.split(",")]
-    runner, page = (import_module(f"experiments.paper.{name}") for name in ("runner", "page"))
-    bench = import_module("experiments.paper.kinds").Bench(profile=profile, seeds=seeds, data=data)
+    keys = None if only is None else [_key(name.strip()) for name in only.split(",")]
+    bench = Bench(profile=profile, seeds=seeds, data=data)
     with stages() as tell:
         results = runner.run(
             bench,
@@ -91,7 +88,11 @@ def paper(
             kept_only=kept,
             progress=lambda key, done, total: _tell(tell, key, done, total),
         )
-    words = ["privote paper", f"--output {shlex.quote(str(output))}", f"--profile {profile}"]
+    words = [
+        "python -m experiments.paper",
+        f"--output {shlex.quote(str(output))}",
+        f"--profile {profile}",
+    ]
     words += [f"--seeds {seeds}"] + ([f"--only {','.join(keys)}"] if keys else [])
     words += [f"--data {shlex.quote(str(data))}"] if data else []
     facts = page.write(output, results, bench, " ".join(words))
@@ -116,7 +117,7 @@ def paper(
     say(f"Page: {facts['page']}; the same in Markdown, and CSVs, beside it")
 
 
-def _key(claims: Any, name: str) -> str:
+def _key(name: str) -> str:
     """Return the key of a claim that is called by its key or its place in the paper."""
     found = claims.BY_NAME.get(name.lower())
     if found is None:
@@ -130,14 +131,11 @@ def _tell(tell: Any, key: str, done: int, total: int) -> None:
     tell("claims", done, total)
 
 
-def _claims() -> Any:
-    """Return the module with the claims, from the checkout that this package belongs to."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / "experiments" / "paper" / "claims.py").is_file():
-        raise UnavailableError(
-            "the paper's claims come with a checkout of the project, in experiments/, and this "
-            "privote was installed without them"
-        )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    return import_module("experiments.paper.claims")
+app = typer.Typer(
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.command()(paper)
+speak(app)
+
+if __name__ == "__main__":
+    app(prog_name="python -m experiments.paper")
