@@ -23,7 +23,7 @@ import privote as pv
 from privote import audit
 
 ORDERS = np.array([1.05, 2.0, 5.0, 32.0, 400.0])
-KINDS = ("binary", "tau", "powerset", "plurality")
+KINDS = ("binary", "tau", "powerset", "plurality", "tally")
 
 
 def random_gate(rng: np.random.Generator, voters: int) -> pv.Gate | None:
@@ -43,6 +43,9 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
     if kind == "powerset":
         most = None if rng.random() < 0.6 else int(rng.integers(1, 4))
         return pv.PowersetVoting(sigma=sigma, max_positives=most, gate=gate)
+    if kind == "tally":
+        clip = {} if rng.random() < 0.5 else {"tau": rng.uniform(0.8, 2.5), "grid": 8}
+        return pv.TallyVoting(sigma=sigma, **clip)
     choice = rng.integers(4)
     if choice == 1:
         return pv.BinaryVoting(sigma=sigma, quota=rng.uniform(0.05, 0.95))
@@ -174,7 +177,7 @@ def main() -> None:
             first = arguments.seed + number * 1_000_000
             if kind == "adaptive":
                 count = math.ceil(arguments.runs / 20)
-                tasks = [(KINDS[i % 4], 20, first + 1000 * i) for i in range(count)]
+                tasks = [(KINDS[i % len(KINDS)], 20, first + 1000 * i) for i in range(count)]
                 found = gather(pool, one_run, tasks, kind)
             elif kind == "policies":
                 count = math.ceil(arguments.policies / 5)

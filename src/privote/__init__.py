@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Mechanism,
         PluralityVoting,
         PowersetVoting,
+        TallyVoting,
         TauVoting,
         VoteMechanism,
     )
@@ -85,6 +86,7 @@ __all__ = [
     "PrivoteWarning",
     "Release",
     "SparseBallots",
+    "TallyVoting",
     "TauVoting",
     "UnavailableError",
     "VoteMechanism",
@@ -121,7 +123,7 @@ _NAMES = {
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
-    "TauVoting VoteMechanism",
+    "TallyVoting TauVoting VoteMechanism",
     "planning": "advise",
     "polls": "poll",
     "release": "Release",
