@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from privote.accounting.filters import pinned_order
 from privote.accounting.learning import (
+    ENOUGH,
     Learning,
     gaussian_delta,
     learning_epsilon,
     mu_at_order,
     mu_of_budget,
+    settled,
 )
 from privote.accounting.renyi import epsilon
 from privote.audit.learnt import plain_scores
@@ -110,13 +111,28 @@ def test_bad_numbers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("budget", "delta"), BUDGETS)
-def test_a_pinned_order_adds_up_to_the_budget(budget: float, delta: float) -> None:
-    order = pinned_order(budget, delta)
-    epsilon0 = learning_epsilon(budget, delta)
+@pytest.mark.parametrize("voters", [1, 3, 10, 30, 100, 3000])
+def test_a_pinned_order_adds_up_to_the_budget(budget: float, delta: float, voters: int) -> None:
+    order, rho = settled(budget, delta)
+    epsilon0 = learning_epsilon(rho, voters)
     learnt = order * epsilon0**2 / 8
-    mu = mu_at_order(9 * learnt, order)
+    assert learnt <= order * rho / 3
+    assert learnt >= order * rho / 10 * (1 - 1e-12) or epsilon0 == 0
+    assert epsilon0 == 0 or voters * epsilon0 >= ENOUGH
+    assert Learning(voters=voters, queries=9, labels=9, epsilon0=epsilon0).learns == (epsilon0 > 0)
+    mu = mu_at_order(order * rho - learnt, order)
     total = learnt + order * mu**2 / 2
     assert float(epsilon([total], [order], delta)) == pytest.approx(budget, rel=1e-9)
+
+
+def test_from_how_many_voters_it_is_learnt() -> None:
+    for budget, fewest, plenty in ((8.0, 8, 15), (4.0, 15, 26), (2.0, 27, 48), (1.0, 50, 90)):
+        _, rho = settled(budget, 1e-5)
+        assert learning_epsilon(rho, fewest) > 0
+        assert learning_epsilon(rho, fewest - 1) == 0
+        # From here on a tenth of the budget is enough.
+        assert learning_epsilon(rho, plenty) == learning_epsilon(rho, 10**6)
+        assert learning_epsilon(rho, plenty - 1) > learning_epsilon(rho, plenty)
 
 
 def exact_delta(budget: float, epsilon0: float, mu: float, points: int = 400) -> float:
@@ -141,7 +157,7 @@ def exact_delta(budget: float, epsilon0: float, mu: float, points: int = 400) ->
 
 @pytest.mark.parametrize(("budget", "delta"), BUDGETS)
 def test_a_whole_budget_is_met_from_below(budget: float, delta: float) -> None:
-    epsilon0 = learning_epsilon(budget, delta)
+    epsilon0 = learning_epsilon(settled(budget, delta)[1], 10**6)
     mu = mu_of_budget(budget, delta, epsilon0)
     true = exact_delta(budget, epsilon0, mu)
     assert true <= delta
@@ -170,7 +186,7 @@ def brute_delta(budget: float, chances: np.ndarray, others: np.ndarray, mu: floa
 
 @pytest.mark.parametrize(("budget", "delta"), BUDGETS[:4])
 def test_no_choice_of_this_range_and_noise_exceeds_the_formula(budget: float, delta: float) -> None:
-    epsilon0 = learning_epsilon(budget, delta)
+    epsilon0 = learning_epsilon(settled(budget, delta)[1], 10**6)
     mu = mu_of_budget(budget, delta, epsilon0)
     worst = 0.0
     for t in np.linspace(0.01, 0.99, 41) * epsilon0:  # two branches

@@ -31,8 +31,8 @@ from .renyi import Floats, check_delta, largest_curve
 
 Counts = npt.NDArray[np.int64]
 
-PART = Fraction(1, 10)  # of the budget at its order: what learning takes
 ENOUGH = 14.0  # voters x epsilon0: below, the draw is too often far off
+_PART, _MOST = 1 / 10, 1 / 3  # of the budget at its order: what learning takes, and may take
 _NARROW = 25.0  # voters x epsilon0 from which a narrow window is found
 _FIXED = 8  # where nothing is learnt, V is this part of the cells
 _MOST_CELLS = 10**24
@@ -138,11 +138,21 @@ class Learning:
         return root * (1 + 1e-12)  # never less for rounding
 
 
-def learning_epsilon(budget: float, delta: float) -> float:
-    """Return epsilon0 for a tenth of a budget, at the order where a full one settles."""
+def settled(budget: float, delta: float) -> tuple[float, float]:
+    """Return the order where a full budget settles, and the slope rho of the line that fills it."""
     order = pinned_order(budget, check_delta(delta))
-    rho = float(largest_curve(budget, np.array([order]), delta)[0]) / order
-    return math.sqrt(8 * float(PART) * rho)
+    return order, float(largest_curve(budget, np.array([order]), delta)[0]) / order
+
+
+def learning_epsilon(rho: float, voters: int) -> float:
+    """Return epsilon0 for the learning; 0 where so few voters had better not be asked.
+
+    A tenth of the budget rho, as far as that is enough for so many voters. Else as much as is
+    enough, up to a third: then the noise grows by at most 1.16, and a fixed allowance would be off
+    by more. Its cost at an order is order epsilon0^2 / 8.
+    """
+    wanted = max(math.sqrt(8 * _PART * rho), ENOUGH / voters * (1 + 1e-12))
+    return wanted if wanted**2 / 8 <= _MOST * rho else 0.0
 
 
 def mu_at_order(left: float, order: float) -> float:

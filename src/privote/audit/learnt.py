@@ -19,16 +19,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from ..accounting.filters import pinned_order
 from ..accounting.learning import (
-    PART,
+    ENOUGH,
     Learning,
     gaussian_delta,
     learning_epsilon,
     mu_at_order,
     mu_of_budget,
+    settled,
 )
-from ..accounting.renyi import Floats, largest_curve
+from ..accounting.renyi import Floats
 from ..errors import InputError, whole
 from ..surprises import effective_votes
 
@@ -37,7 +37,6 @@ Worlds = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 PLANS = ("whole budget", "one batch", "two batches", "learnt twice")
 #: Not so: for the audit to catch.
 WRONG = ("whole budget, learning left out", "learnt twice, in surprises")
-_ENOUGH = 14.0  # voters x epsilon0 for which others are made up, as many as learning needs
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,12 @@ class _Pair:
         self.plan, self.rng = plan, rng
         self.branches = self.unlike = 0
         self.budget, self.delta = float(rng.choice([1.0, 2.0, 8.0, 30.0, 120.0])), 1e-5
-        self.epsilon0 = learning_epsilon(self.budget, self.delta)
-        self.order = pinned_order(self.budget, self.delta)
-        at = np.array([self.order])
-        self.stated = float(largest_curve(self.budget, at, self.delta)[0])
-        self.voters = math.ceil(_ENOUGH / self.epsilon0 * float(rng.choice([1.0, 1.2, 2.5])))
+        self.order, rho = settled(self.budget, self.delta)
+        self.stated = self.order * rho
+        # From as few voters as are ever asked to many.
+        few = ENOUGH / math.sqrt(8 * rho / 3)
+        self.voters = math.ceil(few * float(rng.choice([1.0, 1.4, 2.0, 5.0])))
+        self.epsilon0 = learning_epsilon(rho, self.voters)
         self.labels = int(rng.integers(1, 3))
         self.batch = int(rng.integers(1, 7))
         self.planned = self.batch * (2 if plan == "two batches" else 1)
@@ -129,7 +129,7 @@ class _Pair:
         if self.plan.startswith("whole budget"):
             return max(self._delta(False), self._delta(True)) / self.delta
         parts = 2 if self.twice else 1
-        left = (1 - parts * float(PART)) * self.stated
+        left = self.stated - parts * self.order * self.epsilon0**2 / 8
         self.mu = mu_at_order(left, self.order)
         moments = self._learn((0, 0), (0.0, 0.0), 0)
         return float(np.log(moments).max()) / (self.order - 1) / self.stated
