@@ -117,8 +117,10 @@ def test_a_pinned_order_adds_up_to_the_budget(budget: float, delta: float, voter
     epsilon0 = learning_epsilon(rho, voters)
     learnt = order * epsilon0**2 / 8
     assert learnt <= order * rho / 3
-    assert learnt >= order * rho / 10 * (1 - 1e-12) or epsilon0 == 0
     assert epsilon0 == 0 or voters * epsilon0 >= ENOUGH
+    if voters * epsilon0 > ENOUGH * (1 + 1e-9):  # no more than a tenth, and no more than helps
+        assert learnt <= order * rho / 10 * (1 + 1e-12)
+        assert voters * epsilon0 <= 60 * (1 + 1e-12)
     assert Learning(voters=voters, queries=9, labels=9, epsilon0=epsilon0).learns == (epsilon0 > 0)
     mu = mu_at_order(order * rho - learnt, order)
     total = learnt + order * mu**2 / 2
@@ -130,9 +132,11 @@ def test_from_how_many_voters_it_is_learnt() -> None:
         _, rho = settled(budget, 1e-5)
         assert learning_epsilon(rho, fewest) > 0
         assert learning_epsilon(rho, fewest - 1) == 0
-        # From here on a tenth of the budget is enough.
-        assert learning_epsilon(rho, plenty) == learning_epsilon(rho, 10**6)
-        assert learning_epsilon(rho, plenty - 1) > learning_epsilon(rho, plenty)
+        # From here on a tenth of the budget is enough, and for four times as many, too much.
+        tenth = learning_epsilon(rho, plenty)
+        assert tenth == pytest.approx(math.sqrt(0.8 * rho))
+        assert learning_epsilon(rho, plenty - 1) > tenth == learning_epsilon(rho, 4 * plenty)
+        assert learning_epsilon(rho, 5 * plenty) == pytest.approx(60 / (5 * plenty))
 
 
 def exact_delta(budget: float, epsilon0: float, mu: float, points: int = 400) -> float:
@@ -157,7 +161,7 @@ def exact_delta(budget: float, epsilon0: float, mu: float, points: int = 400) ->
 
 @pytest.mark.parametrize(("budget", "delta"), BUDGETS)
 def test_a_whole_budget_is_met_from_below(budget: float, delta: float) -> None:
-    epsilon0 = learning_epsilon(settled(budget, delta)[1], 10**6)
+    epsilon0 = math.sqrt(0.8 * settled(budget, delta)[1])
     mu = mu_of_budget(budget, delta, epsilon0)
     true = exact_delta(budget, epsilon0, mu)
     assert true <= delta
@@ -186,7 +190,7 @@ def brute_delta(budget: float, chances: np.ndarray, others: np.ndarray, mu: floa
 
 @pytest.mark.parametrize(("budget", "delta"), BUDGETS[:4])
 def test_no_choice_of_this_range_and_noise_exceeds_the_formula(budget: float, delta: float) -> None:
-    epsilon0 = learning_epsilon(settled(budget, delta)[1], 10**6)
+    epsilon0 = math.sqrt(0.8 * settled(budget, delta)[1])
     mu = mu_of_budget(budget, delta, epsilon0)
     worst = 0.0
     for t in np.linspace(0.01, 0.99, 41) * epsilon0:  # two branches

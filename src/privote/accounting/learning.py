@@ -32,6 +32,7 @@ from .renyi import Floats, check_delta, largest_curve
 Counts = npt.NDArray[np.int64]
 
 ENOUGH = 14.0  # voters x epsilon0: below, the draw is too often far off
+_PLENTY = 60.0  # voters x epsilon0: above, a better draw is worth less than less noise
 _PART, _MOST = 1 / 10, 1 / 3  # of the budget at its order: what learning takes, and may take
 _NARROW = 25.0  # voters x epsilon0 from which a narrow window is found
 _FIXED = 8  # where nothing is learnt, V is this part of the cells
@@ -147,11 +148,12 @@ def settled(budget: float, delta: float) -> tuple[float, float]:
 def learning_epsilon(rho: float, voters: int) -> float:
     """Return epsilon0 for the learning; 0 where so few voters had better not be asked.
 
-    A tenth of the budget rho, as far as that is enough for so many voters. Else as much as is
-    enough, up to a third: then the noise grows by at most 1.16, and a fixed allowance would be off
-    by more. Its cost at an order is order epsilon0^2 / 8.
+    A tenth of the budget rho, or less where so many voters tell more than enough. Where a tenth is
+    too little for so few, as much as is enough, up to a third: then the noise grows by at most
+    1.16, and a fixed allowance would be off by more. The cost at an order is order epsilon0^2 / 8.
     """
-    wanted = max(math.sqrt(8 * _PART * rho), ENOUGH / voters * (1 + 1e-12))
+    wanted = min(math.sqrt(8 * _PART * rho), _PLENTY / voters)
+    wanted = max(wanted, ENOUGH / voters * (1 + 1e-12))
     return wanted if wanted**2 / 8 <= _MOST * rho else 0.0
 
 
