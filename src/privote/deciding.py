@@ -32,7 +32,7 @@ _SHRINK = 5.0  # queries that the weights of all labels together count as
 _ROUNDS, _MORE_ROUNDS = 100, 300  # of EM: to decide, and to compare two fits
 _LUCK = 0.07  # of what is counted: the most by which luck alone may move a stated figure
 _POOLED, _CLEAR = 6.0, 2.0  # evidence for majorities: log-likelihood, of all labels and of one
-_HANDFUL = 5.0  # expected right ones of a label that need evidence, or they come out of nothing
+_HANDFUL = 5.0  # expected right ones that need evidence, or they come out of nothing
 
 
 @dataclass(frozen=True)
@@ -140,17 +140,17 @@ class Posterior:
         ----------
         by
             ``"likely"``: where the chance is above one half, so that a one is likelier right than
-            wrong. ``"f1"``: what has the largest expected F1 over all cells. ``"balanced"``: the
-            largest expected balanced accuracy of each label. A number: where the chance is at
-            least that. A handful of ones that nothing else speaks for is left out: a fit to noise
-            alone has such.
+            wrong; a handful of ones that nothing else speaks for is left out, since a fit to noise
+            alone has such. ``"f1"``: what has the largest expected F1 over all cells.
+            ``"balanced"``: the largest expected balanced accuracy of each label. A number: where
+            the chance is at least that.
         """
         chances, expected = self.chances, self.counts * self.chances
         if isinstance(by, str):
             if by not in RULES:
                 raise InputError("by", f"must be one of {', '.join(RULES)}, or a number", by)
             if by == "likely":
-                ones = chances > 0.5
+                ones = self._likely(expected)
             elif by == "f1":
                 ones = chances >= self._best_bar(expected)
             else:
@@ -160,15 +160,17 @@ class Posterior:
             if not 0 <= bar <= 1:
                 raise InputError("by", "must lie from 0 to 1", by)
             ones = chances >= bar
-        if not self.fitted:
-            return np.asarray(ones)
-        hits = (ones * expected).sum(axis=1)
-        few = hits < _HANDFUL
-        if ones[few].any():
-            pooled, by_label = self.evidence
-            ones = ones & ~(few & (pooled < _POOLED) & (by_label < _POOLED))[:, None]
         # Where not even half a one is expected, there is none.
-        return np.asarray(ones & (expected.sum() >= 0.5))
+        return np.asarray(ones & (not self.fitted or expected.sum() >= 0.5))
+
+    def _likely(self, expected: Floats) -> Bools:
+        """Return which bins are likelier 1 than 0; a label's handful needs evidence to be one."""
+        ones = self.chances > 0.5
+        few = (ones * expected).sum(axis=1) < _HANDFUL
+        if self.fitted and ones[few].any():
+            pooled, by_label = self.evidence
+            ones[few & (pooled < _CLEAR) & (by_label < _POOLED)] = False
+        return np.asarray(ones)
 
     def _best_bar(self, expected: Floats) -> float:
         order = np.argsort(-self.chances, axis=None, kind="stable")

@@ -8,6 +8,7 @@ from itertools import product
 
 import mpmath
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,10 +24,23 @@ from privote.accounting.learning import (
     settled,
 )
 from privote.accounting.renyi import epsilon
-from privote.audit.learnt import plain_scores
 from privote.errors import InputError
 
 BUDGETS = [(8.0, 1e-5), (4.0, 1e-5), (2.0, 1e-5), (1.0, 1e-5), (0.2, 1e-7), (30.0, 1e-6)]
+
+
+def plain_scores(
+    learning: Learning, surprises: npt.NDArray[np.int64], scale: Fraction
+) -> npt.NDArray[np.int64]:
+    """Return the scores by their definition, voter by voter, in fractions."""
+    ratio, bonus, _ = learning.window
+    first, last = learning.grid[0], learning.grid[-1]
+    clipped = [min(max(count * scale, first), last) for count in surprises.tolist()]
+    scores = [
+        min(sum(y <= v for y in clipped), sum(y > v / ratio for y in clipped) + bonus)
+        for v in learning.grid
+    ]
+    return np.array(scores, np.int64)
 
 
 # -- scores ---------------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
 """Audit: try to break the guarantee, by enumeration and by sampling.
 
 :func:`exact` lists every neighbour of small elections, :func:`adaptive` every transcript of small
-runs with an allowance, :func:`learnt` every branch of an allowance that is learnt,
-:func:`policies` plays against a ledger whose charges follow what was released, and :func:`sampled`
-counts what real releases do.
+runs with an allowance, :func:`policies` plays against a ledger whose charges follow what was
+released, and :func:`sampled` counts what real releases do.
 """
 
 from .adaptive import AdaptiveReport, adaptive
 from .exact import AUDIT_ORDERS, exact
 from .findings import AuditReport, Violation
-from .learnt import LearntReport, learnt
 from .policies import PolicyReport, by_the_best_order, policies
 from .sampled import SampledReport, sampled
 
@@ -17,14 +15,12 @@ __all__ = [
     "AUDIT_ORDERS",
     "AdaptiveReport",
     "AuditReport",
-    "LearntReport",
     "PolicyReport",
     "SampledReport",
     "Violation",
     "adaptive",
     "by_the_best_order",
     "exact",
-    "learnt",
     "policies",
     "sampled",
 ]

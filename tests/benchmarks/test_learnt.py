@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from learnt import PLANS, WRONG, learnt
 
 import privote as pv
-from privote.audit.learnt import PLANS, WRONG
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_no_pair_exceeds_the_budget(plan: str) -> None:
-    report = pv.audit.learnt(plan, 60, seed=1000)
+    report = learnt(plan, 60, seed=1000)
     assert report.ok, report.summary()
     assert report.branches > 150
     assert 0.5 < report.ratio <= 1  # an audit that comes nowhere near shows nothing
@@ -18,11 +18,11 @@ def test_no_pair_exceeds_the_budget(plan: str) -> None:
 
 @pytest.mark.parametrize(("plan", "seed"), [*zip(WRONG, (6, 87), strict=True)])
 def test_what_is_wrong_is_caught(plan: str, seed: int) -> None:
-    report = pv.audit.learnt(plan, 1, seed=seed)
+    report = learnt(plan, 1, seed=seed)
     assert report.broken == (seed,)
     assert "BROKEN" in report.summary()
 
 
 def test_an_unknown_plan_is_refused() -> None:
     with pytest.raises(pv.InputError):
-        pv.audit.learnt("three batches")
+        learnt("three batches")

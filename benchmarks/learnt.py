@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from ..accounting.learning import (
+from privote.accounting.learning import (
     ENOUGH,
     Learning,
     gaussian_delta,
@@ -28,9 +28,9 @@ from ..accounting.learning import (
     mu_of_budget,
     settled,
 )
-from ..accounting.renyi import Floats
-from ..errors import InputError, whole
-from ..surprises import effective_votes
+from privote.accounting.renyi import Floats
+from privote.errors import InputError, whole
+from privote.surprises import effective_votes
 
 Worlds = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
@@ -49,8 +49,6 @@ class LearntReport:
         How many pairs of electorates, and how many branches they have together.
     ratio
         The largest enumerated / stated: delta for a whole budget, else the cost at its order.
-    unlike
-        How many scores differ from the definition.
     """
 
     plan: str
@@ -58,12 +56,11 @@ class LearntReport:
     branches: int
     ratio: float
     broken: tuple[int, ...]
-    unlike: int
 
     @property
     def ok(self) -> bool:
-        """True if no pair exceeds what is stated, and every score is the definition's."""
-        return not self.broken and not self.unlike
+        """True if no pair exceeds what is stated."""
+        return not self.broken
 
     def summary(self) -> str:
         """Return the findings in a line."""
@@ -71,7 +68,6 @@ class LearntReport:
             f"{'ok' if self.ok else 'BROKEN'}: allowance learnt, {self.plan}: {self.pairs} pairs, "
             f"{self.branches} branches, largest enumerated/stated {self.ratio:.9f}"
             + (f"; exceeded with seeds {self.broken[:5]}" if self.broken else "")
-            + (f"; {self.unlike} scores are not the definition's" if self.unlike else "")
         )
 
 
@@ -91,15 +87,14 @@ def learnt(plan: str, pairs: int = 100, *, seed: int = 0) -> LearntReport:
         raise InputError("plan", f"must be one of {', '.join((*PLANS, *WRONG))}", plan)
     whole("pairs", pairs)
     whole("seed", seed, 0)
-    broken, largest, branches, unlike = [], 0.0, 0, 0
+    broken, largest, branches = [], 0.0, 0
     for each in range(seed, seed + pairs):
         pair = _Pair(plan, np.random.default_rng(each))
         ratio = pair.ratio()
         largest, branches = max(largest, ratio), branches + pair.branches
-        unlike += pair.unlike
         if not ratio <= 1 + 1e-9:
             broken.append(each)
-    return LearntReport(plan, pairs, branches, largest, tuple(broken), unlike)
+    return LearntReport(plan, pairs, branches, largest, tuple(broken))
 
 
 class _Pair:
@@ -107,7 +102,7 @@ class _Pair:
 
     def __init__(self, plan: str, rng: np.random.Generator) -> None:
         self.plan, self.rng = plan, rng
-        self.branches = self.unlike = 0
+        self.branches = 0
         self.budget, self.delta = float(rng.choice([1.0, 2.0, 8.0, 30.0, 120.0])), 1e-5
         self.order, rho = settled(self.budget, self.delta)
         self.stated = self.order * rho
@@ -157,9 +152,6 @@ class _Pair:
         for own in ballots:
             counts = np.append(others, own.sum())
             logs.append(learning.log_probs(counts, scale))
-            self.unlike += int(
-                (learning.scores(counts, scale) != plain_scores(learning, counts, scale)).sum()
-            )
         self.branches += len(learning.grid)
         return list(zip(learning.grid, np.transpose(logs), strict=True))
 
@@ -259,17 +251,3 @@ class _Pair:
                 rest = self._batch(self._ballots(), sigma, over, cost, 1)
             total += whole_line * share * rest
         return total
-
-
-def plain_scores(
-    learning: Learning, surprises: npt.NDArray[np.int64], scale: Fraction
-) -> npt.NDArray[np.int64]:
-    """Return the scores by their definition, voter by voter, in fractions."""
-    ratio, bonus, _ = learning.window
-    first, last = learning.grid[0], learning.grid[-1]
-    clipped = [min(max(count * scale, first), last) for count in surprises.tolist()]
-    scores = [
-        min(sum(y <= v for y in clipped), sum(y > v / ratio for y in clipped) + bonus)
-        for v in learning.grid
-    ]
-    return np.array(scores, np.int64)
