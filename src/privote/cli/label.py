@@ -31,8 +31,8 @@ _MECHANISM = Annotated[
     typer.Option(
         "--mechanism",
         metavar="NAME",
-        help="auto: settings by advice, from public numbers. Or binary, tau, powerset, plurality; "
-        "or package.module:Class, a class of your own, which is imported and so runs.",
+        help="auto: settings by advice, from public numbers. Or binary, tau, powerset, plurality, "
+        "tally; or package.module:Class, a class of your own, which is imported and so runs.",
         rich_help_panel="Mechanism",
     ),
 ]
