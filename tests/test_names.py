@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privote.errors import BallotError
-from privote.names import Names, in_order, listed
+from privote.names import Names, folded, in_order, listed, twins
 
 
 def test_numbers_in_names_count_by_size() -> None:
@@ -37,3 +37,26 @@ def test_names_are_texts_or_integers() -> None:
     assert listed(np.array([3, 4]), "x") == ("3", "4")
     with pytest.raises(BallotError, match="x must be one axis of texts or integers, got float64"):
         listed(np.zeros(2), "x")
+
+
+def test_a_voter_has_one_name_however_it_is_typed() -> None:
+    assert Names(queries=("A", "a"), voters=("a", "b")).checked((2, 2, 1))
+    for other in ("ANNA", "anna ", "an\u200bna", "\uff41nna"):
+        with pytest.raises(BallotError):
+            Names(voters=("anna", other)).checked((1, 2, 1))
+
+
+@given(st.text())
+def test_folding_twice_is_folding_once(name: str) -> None:
+    assert folded(folded(name)) == folded(name)
+    assert folded(f" {name}\u200b\u00a0") == folded(name)
+
+
+def test_names_that_nearly_are_one() -> None:
+    assert folded("  Ward\u00a0 3\ufeff") == folded("ward 3") == "ward 3"
+    assert folded("e\u200d\u0301") == folded("\u00e9")
+    assert folded("Stra\u00dfe") == folded("STRASSE")
+    assert folded("\u200b \u3164") == ""
+    assert twins(["ward 3", "ward-3", "Ward3", "ward 4", "!", "?"]) == [
+        ["ward 3", "ward-3", "Ward3"]
+    ]

@@ -19,8 +19,9 @@ from .ballots import Ballots, BallotSource, Threshold
 from .dependencies import Implications, consistent
 from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
-from .guardian import Guardian, seats
+from .guardian import Guardian, record_kept, seats
 from .ledger import Budget, Ledger, Location
+from .ledger.records import digest_of
 from .mechanisms import Mechanism, mechanism_of
 from .planning.choice import AUTO, STOPPED, Chosen, Request, expected, settled
 from .release import Release
@@ -146,6 +147,7 @@ def label(
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
+            release = record_kept(ledger, release, parts.since)
             made_by = mechanism if isinstance(mechanism, Mechanism) else None
             release = expected(
                 release,
@@ -165,7 +167,7 @@ def label(
                 mechanism=mechanism,
                 guarantee=guarantee,
                 budget=Budget(epsilon=epsilon, delta=delta),
-                scope=(dataset, consumer),
+                scope=(dataset, consumer),  # as the ledger has them, below
                 queries=queries,
                 simulated=seed is not None,
                 for_allowance=baseline is not None or voter_ids is not None,
@@ -173,6 +175,8 @@ def label(
             )
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             with _opened(ledger) as book:
+                if book is not None:
+                    request = replace(request, scope=book.known(dataset, consumer))
                 note = None if draft is None else draft.read()
                 if note is None:
                     chosen = settled(request, ballots, book, names)
@@ -348,10 +352,12 @@ class KeptReleases:
         Gives a part its public names; it takes where its first query is, too.
     answered
         How many queries have their labels in the parts that were read, or kept.
+    since
+        The ledger entry after which the first of them was drawn, once all are read; 0 without one.
     """
 
     def __init__(self, draft: Draft) -> None:
-        self.draft, self.answered = draft, 0
+        self.draft, self.answered, self.since = draft, 0, 0
         self.name: Callable[[Release, int], Release] = lambda part, start: part
 
     @property
@@ -397,7 +403,9 @@ class KeptReleases:
             )
         labels = np.concatenate([part.labels for part, _ in parts])
         names = tuple(name for part, _ in parts for name in part.query_names or ())
-        whole = replace(parts[-1][0], labels=labels, query_names=names or None)
+        self.since = (parts[0][0].ledger or {}).get("entry", 0)
+        drawn = (digest_of(labels),)
+        whole = replace(parts[-1][0], labels=labels, query_names=names or None, drawn=drawn)
         return whole, np.concatenate([rows for _, rows in parts])
 
 

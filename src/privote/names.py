@@ -1,7 +1,8 @@
-"""What queries, voters and labels are called.
+"""What data sets, queries, voters and labels are called.
 
 Names of queries and labels are public and travel to the release. Names of voters are known to
-whoever keeps allowances, and never leave.
+whoever keeps allowances, and never leave. Data sets, consumers and voters are compared by
+:func:`folded`: a space, a capital or an invisible character makes no other person of anybody.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -17,6 +19,34 @@ from .errors import BallotError
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")
+# Invisible, though Unicode counts them among letters and marks: fillers, joiners, variation marks.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def folded(name: str) -> str:
+    """Return what a name is compared by: without invisible characters, odd spaces and case.
+
+    NFKC, format and control characters removed, white space folded to one space, trimmed, and
+    case-folded. Empty for a name of which nothing is visible.
+    """
+    text = name
+    if not (text.isascii() and text.isprintable()):
+        for _ in range(2):  # what is removed may have kept two characters from joining
+            text = _UNSEEN.sub("", normalize("NFKC", text))
+            seen = (c for c in text if c.isspace() or category(c) not in ("Cf", "Cc"))
+            text = normalize("NFKC", "".join(seen).casefold())
+    return " ".join(text.casefold().split())
+
+
+def twins(names: Iterable[str]) -> list[list[str]]:
+    """Return groups of names that differ in spaces, case, punctuation or what nobody sees."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        letters = "".join(filter(str.isalnum, folded(name)))
+        groups.setdefault(letters or folded(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +66,8 @@ class Names:
                 raise BallotError(
                     f"{where} must have one name a {axis}, {size} of them, got {len(names)}"
                 )
-            if len(set(names)) < size or not all(names):
+            told = {folded(name) for name in names} if axis == "voter" else set(names)
+            if len(told) < size or not all(told):
                 raise BallotError(f"{where} must have a name of its own for every {axis}")
         return self
 

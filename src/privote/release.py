@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,6 +20,7 @@ from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
 from .errors import InputError
 from .forecast import LASTS, SPENT, Forecast
+from .ledger.records import digest_of
 from .mechanisms import ABSTAIN
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
@@ -30,9 +31,41 @@ RECORD = "a record"
 PERSON = "a person, with all their records"
 
 
-FORMAT = 2  # of what is saved
+FORMAT = 3  # of what is saved
 
-_DERIVED = ("answered", "labels", "abstained", "digest", "format")  # facts that follow
+# Facts that follow from others.
+_DERIVED = ("answered", "labels", "abstained", "sha256", "digest", "format")
+
+
+def digest_of_facts(facts: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of all facts but this one; labels and names are in there by their own."""
+    told = {name: value for name, value in facts.items() if name != "digest"}
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
+    return sha256(text.encode()).hexdigest()
+
+
+def read_facts(text: str) -> dict[str, Any]:
+    """Return the facts of a release as JSON states them, each once; :meth:`Release.facts`."""
+    facts = json.loads(text, object_pairs_hook=_each_once)
+    if not isinstance(facts, dict):
+        raise ValueError("it holds no facts")
+    own = facts.get("promise", facts)  # of a student, whose statement says more
+    for name in own.keys() - {"labels", "reasons"}:
+        if own[name] != facts.get(name):
+            raise ValueError(f"it states {name} twice, and not the same")
+    return dict(own)
+
+
+def drawn_of(parts: Iterable[Release]) -> tuple[str, ...]:
+    """Return the digests of all that was drawn for several releases, in order."""
+    return tuple(digest for part in parts for digest in part.drawn)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    facts = dict(pairs)
+    if len(facts) < len(pairs):
+        raise ValueError("it states something twice")
+    return facts
 
 
 def check_protects(value: Any) -> str:
@@ -122,6 +155,8 @@ class Release:
         Number and digest of the ledger entry after which this was drawn; None without a file.
     dataset, consumer
         Whose votes, and for whom: names in the ledger.
+    new
+        Whether this is the first charge to the data set in a ledger that lasts.
     rule
         How charges to the data set's budget add up: "shared at order 4", "exclusive"; None where
         nothing adds up.
@@ -141,6 +176,9 @@ class Release:
     protects
         Whom the promise is to: "a voter", or what reaches one voter only, such as "a record" or
         "a person, with all their records". Whoever made the voters says so; the votes cannot.
+    drawn
+        The digest of what was drawn (:func:`digest_of`), one for each call that drew, in order:
+        what a ledger records. Nothing that is decided from drawn numbers afterwards changes it.
     processed
         What was done to the labels after they were drawn, in words. It follows from released labels
         and public rules alone, and costs nothing.
@@ -163,6 +201,7 @@ class Release:
     ledger: dict[str, Any] | None = None
     dataset: str = "default"
     consumer: str | None = None
+    new: bool = False
     rule: str | None = None
     so_far: int | None = None
     left: float | None = None
@@ -172,6 +211,7 @@ class Release:
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
     query_names: tuple[str, ...] | None = field(default=None, repr=False)
+    drawn: tuple[str, ...] = ()
     processed: tuple[str, ...] = ()
     made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
     version: str = __version__
@@ -185,8 +225,9 @@ class Release:
     @property
     def of_asked(self) -> str:
         """How many queries were answered, and of how many if not all were."""
-        more = self.asked is not None and self.asked > self.answered
-        return f"{self.answered} of {self.asked}" if more else f"{self.answered}"
+        from .statements import of_asked
+
+        return of_asked({"asked": self.asked, "answered": self.answered})
 
     @property
     def budget_left(self) -> str | None:
@@ -203,10 +244,12 @@ class Release:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of shape and labels, by which a statement names what it is about."""
-        digest = sha256(repr(self.labels.shape).encode())
-        digest.update(np.ascontiguousarray(self.labels, np.int8).data)
-        return digest.hexdigest()
+        """SHA-256 of all facts, labels and names. Whoever changes one of them can make another.
+
+        So it shows damage, and an edit of a part. That a ledger charged and released this, only
+        that ledger shows (``privote ledger check``), which has recorded :attr:`drawn`.
+        """
+        return str(self.facts()["digest"])
 
     def __repr__(self) -> str:
         shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon, 4)}"
@@ -231,8 +274,9 @@ class Release:
         return first if first < self.answered else None
 
     def facts(self) -> dict[str, Any]:
-        """Return everything publishable as plain values, for JSON, but labels and query names."""
-        return {
+        """Return everything publishable as plain values, for JSON; labels and names by digests."""
+        names = None if self.query_names is None else json.dumps(self.query_names).encode()
+        facts: dict[str, Any] = {
             "answered": self.answered,
             "labels": int(self.labels.shape[1]),
             "abstained": self.abstained,
@@ -242,12 +286,13 @@ class Release:
             "budget": self.budget,
             "mechanism": self.mechanism,
             "voters": self.voters,
-            "allowance": self.allowance,
+            "allowance": [*self.allowance] if isinstance(self.allowance, tuple) else self.allowance,
             "terms": self.terms,
             "simulated": self.simulated,
             "ledger": self.ledger,
             "dataset": self.dataset,
             "consumer": self.consumer,
+            "new": self.new,
             "rule": self.rule,
             "so_far": self.so_far,
             "left": self.left,
@@ -256,12 +301,17 @@ class Release:
             "reasons": list(self.reasons),
             "protects": self.protects,
             "label_names": None if self.label_names is None else list(self.label_names),
+            "drawn": list(self.drawn),
+            "sha256": {
+                "labels": digest_of(self.labels),
+                "query_names": None if names is None else sha256(names).hexdigest(),
+            },
             "processed": list(self.processed),
             "made": self.made,
-            "digest": self.digest,
             "version": self.version,
             "format": FORMAT,
         }
+        return {**facts, "digest": digest_of_facts(facts)}
 
     def summary(self) -> str:
         """Return a few lines for a terminal: published numbers only."""
@@ -276,7 +326,7 @@ class Release:
         """
         from .statements import statement
 
-        return statement(self)
+        return statement(self.facts())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""
@@ -298,11 +348,11 @@ class Release:
     def of_arrays(cls, data: Any) -> Release:
         """Return the release that :meth:`arrays` is about."""
         names = data["query_names"].tolist() if "query_names" in data else None
-        return cls.of_facts(data["labels"], json.loads(str(data["facts"])), names)
+        return cls.of_facts(data["labels"], read_facts(str(data["facts"])), names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
-        """Read what :meth:`save` wrote. Runs no code from the file."""
+        """Read what :meth:`save` wrote, if it fits its digest. Runs no code from the file."""
         try:
             return cls.of_arrays(ArrayFile(path))
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
@@ -315,8 +365,13 @@ class Release:
         facts: dict[str, Any],
         query_names: Sequence[str] | None = None,
     ) -> Release:
-        """Return the release that :meth:`facts` is about."""
+        """Return the release that :meth:`facts` is about; refuse labels or facts of another."""
         check_written("it", facts, FORMAT)
+        for name in ("epsilon", "delta", "budget"):
+            if facts[name] is None and name == "epsilon":
+                continue
+            if isinstance(facts[name], bool) or not facts[name] >= 0:
+                raise ValueError(f"its {name} is {facts[name]!r:.40}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         own["reasons"] = tuple(map(str, own["reasons"]))
         if own["forecast"] is not None:
@@ -325,8 +380,17 @@ class Release:
             own["allowance"] = tuple(own["allowance"])
         if own.get("label_names") is not None:
             own["label_names"] = tuple(map(str, own["label_names"]))
-        own["processed"] = tuple(map(str, own.get("processed", ())))
+        for name in ("drawn", "processed"):
+            own[name] = tuple(map(str, own[name]))
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")
-        return cls(labels=labels, query_names=named, **own)
+        release = cls(labels=labels, query_names=named, **own)
+        made = release.facts()
+        edited = [name for name in made.keys() | facts.keys() if made.get(name) != facts.get(name)]
+        if edited:
+            raise ValueError(f"it was edited: {', '.join(sorted(edited))} does not fit the rest")
+        same = release.drawn == (made["sha256"]["labels"],)
+        if len(release.drawn) == 1 and not release.processed and not same:
+            raise ValueError("its labels are not those that were drawn, and it does not say why")
+        return release

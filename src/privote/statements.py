@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 
 from .accounting.renyi import rounded_up
+from .forecast import Forecast
 from .mechanisms.base import describe
 from .release import VOTER, Release
 
@@ -56,7 +58,7 @@ def summary(release: Release) -> str:
     if release.abstained:
         lines.append(f"held back         {release.abstained} labels (gate)")
     if release.terms:
-        lines.append(f"terms             {_terms(release)}")
+        lines.append(f"terms             {_terms(release.facts())}")
     if release.left is not None:
         lines.append(f"budget left       {release.budget_left}")
     if release.forecast is not None:
@@ -68,29 +70,30 @@ def summary(release: Release) -> str:
     return "\n".join(lines)
 
 
-def statement(release: Release) -> str:
+def statement(facts: Mapping[str, Any]) -> str:
     """Return one page in plain words, for the person who signs it: published numbers only.
 
-    :meth:`Release.facts` holds the same for machines.
+    ``facts`` are those of :meth:`Release.facts`: nothing else is said, so that whoever has them can
+    tell whether a page is theirs.
     """
     shown = (
         "sealed, because the number depends on the votes"
-        if release.epsilon is None
-        else f"{rounded_up(release.epsilon)}"
+        if facts["epsilon"] is None
+        else f"{rounded_up(facts['epsilon'])}"
     )
     source = (
         "a seed: SIMULATED, these labels protect nobody"
-        if release.simulated
+        if facts["simulated"]
         else "the operating system's cryptographic generator"
     )
     place = (
         "none: this budget is of this one run"
-        if release.ledger is None
-        else f"entry {release.ledger['entry']}, digest {release.ledger['digest']}"
+        if facts["ledger"] is None
+        else f"entry {facts['ledger']['entry']}, digest {facts['ledger']['digest']}"
     )
     software = ", ".join(
         [
-            f"privote {release.version}",
+            f"privote {facts['version']}",
             f"dp-accounting {metadata.version('dp-accounting')}",
             f"numpy {np.__version__}",
             f"Python {platform.python_version()}",
@@ -99,97 +102,112 @@ def statement(release: Release) -> str:
     lines = [
         (
             "What was released",
-            f"{release.of_asked} queries with {release.labels.shape[1]} yes/no "
-            f"labels each, from the votes of {release.voters} registered voters on data set "
-            f"{release.dataset!r}"
-            + ("" if release.consumer is None else f", for {release.consumer!r}")
-            + f", on {release.made}; the labels' SHA-256 digest is {release.digest}",
+            f"{of_asked(facts)} queries with {facts['labels']} yes/no "
+            f"labels each, from the votes of {facts['voters']} registered voters on data set "
+            f"{facts['dataset']!r}"
+            + ("" if facts["consumer"] is None else f", for {facts['consumer']!r}")
+            + f", on {facts['made']}; {_digests(facts)}",
         ),
-        ("Mechanism", describe(release.mechanism)),
-        ("Who is protected", _protected(release)),
-        ("Kind of guarantee", f"{release.guarantee}: {_MEANING[release.guarantee]}"),
-        ("epsilon", f"{shown} (asked for: {rounded_up(release.budget)})"),
-        ("delta", f"{rounded_up(release.delta)}"),
+        ("Mechanism", describe(facts["mechanism"])),
+        ("Who is protected", _protected(facts)),
+        ("Kind of guarantee", f"{facts['guarantee']}: {_MEANING[facts['guarantee']]}"),
+        ("epsilon", f"{shown} (asked for: {rounded_up(facts['budget'])})"),
+        ("delta", f"{rounded_up(facts['delta'])}"),
         (
             "Accountant",
             "Rényi divergence of the exact outcome distribution, worst of both "
             "directions, converted by dp-accounting",
         ),
-        ("What may follow from released labels", _adaptively(release)),
+        ("What may follow from released labels", _adaptively(facts)),
         ("Random source", source),
         ("Ledger", place),
         ("Software", software),
     ]
-    if _unconditional(release):
-        lines.insert(-5, ("What that means", _meaning(release)))
-    if release.terms:
-        lines.insert(-5, ("Terms", _terms(release)))
-    if "price_2018" in release.terms:
+    if _unconditional(facts):
+        lines.insert(-5, ("What that means", _meaning(facts)))
+    if facts["terms"]:
+        lines.insert(-5, ("Terms", _terms(facts)))
+    if "price_2018" in facts["terms"]:
         lines.insert(
             -5,
             (
                 "For comparison only",
                 "PATE 2018 (Theorem 23) would price the published number at "
-                f"{rounded_up(release.terms['price_2018'], 4)} instead of "
-                f"{rounded_up(release.terms['price'], 4)}: not a valid bound",
+                f"{rounded_up(facts['terms']['price_2018'], 4)} instead of "
+                f"{rounded_up(facts['terms']['price'], 4)}: not a valid bound",
             ),
         )
-    if release.forecast is not None:
-        lines.insert(-5, ("Expected quality", _joined(release.forecast.lines())))
-    if release.reasons:
-        lines.insert(-5, ("Where settings came from, and the end", _joined(release.reasons)))
-    if release.processed:
-        text = "; ".join(release.processed)
+    if facts["forecast"] is not None:
+        said = Forecast.of_facts(facts["forecast"]).lines()
+        lines.insert(-5, ("Expected quality", _joined(said)))
+    if facts["reasons"]:
+        lines.insert(-5, ("Where settings came from, and the end", _joined(facts["reasons"])))
+    if facts["processed"]:
+        text = "; ".join(facts["processed"])
         lines.insert(-5, ("After the draw", f"{text}. This is post-processing and costs nothing"))
-    if release.allowance is not None:
-        lines.insert(2, ("Allowance", _allowance(release)))
-    if release.abstained:
-        lines.insert(1, ("Held back", f"{release.abstained} labels, by the confidence gate"))
+    if facts["allowance"] is not None:
+        lines.insert(2, ("Allowance", _allowance(facts)))
+    if facts["abstained"]:
+        lines.insert(1, ("Held back", f"{facts['abstained']} labels, by the confidence gate"))
     return "\n".join(["PRIVACY STATEMENT", "", *[f"{name}: {text}." for name, text in lines]])
 
 
-def _unconditional(release: Release) -> bool:
+def of_asked(facts: Mapping[str, Any]) -> str:
+    """Say how many queries were answered, and of how many if not all were."""
+    more = facts["asked"] is not None and facts["asked"] > facts["answered"]
+    return f"{facts['answered']} of {facts['asked']}" if more else f"{facts['answered']}"
+
+
+def _digests(facts: Mapping[str, Any]) -> str:
+    """Name what was drawn, which a ledger records, and labels that were made of it."""
+    own, drawn = facts["sha256"]["labels"], facts["drawn"]
+    if [own] == drawn or not drawn:
+        return f"the labels' SHA-256 digest is {own}"
+    return f"the labels' SHA-256 digest is {own}, and that of what was drawn {', '.join(drawn)}"
+
+
+def _unconditional(facts: Mapping[str, Any]) -> bool:
     """Return whether a number may be said to bound what one voter's ballots change."""
-    known = release.epsilon is not None and not release.simulated
-    return known and release.protects == VOTER and release.guarantee != "data-dependent"
+    known = facts["epsilon"] is not None and not facts["simulated"]
+    return known and facts["protects"] == VOTER and facts["guarantee"] != "data-dependent"
 
 
-def _meaning(release: Release) -> str:
-    epsilon = release.epsilon or 0.0
+def _meaning(facts: Mapping[str, Any]) -> str:
+    epsilon = facts["epsilon"] or 0.0
     factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if epsilon < 700 else ""
     return (
         "had the ballots of one voter been different, on any or all queries, the probability of "
         f"any outcome would have changed by at most a factor e^{rounded_up(epsilon, 4)}{factor}, "
-        f"plus {rounded_up(release.delta)}"
+        f"plus {rounded_up(facts['delta'])}"
     )
 
 
-def _protected(release: Release) -> str:
+def _protected(facts: Mapping[str, Any]) -> str:
     neighbours = (
         "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
         "(replace one voter)"
     )
-    if release.protects == VOTER:
+    if facts["protects"] == VOTER:
         return (
             f"each voter. {neighbours}. Where all records of a person reach one voter only, "
             "this protects each person; whether they do was not recorded"
         )
     return (
-        f"{release.protects}, because it reaches one voter only: whoever made the voters says so, "
+        f"{facts['protects']}, because it reaches one voter only: whoever made the voters says so, "
         f"the votes cannot show it. {neighbours}"
     )
 
 
-def _adaptively(release: Release) -> str:
+def _adaptively(facts: Mapping[str, Any]) -> str:
     """Say what may have been chosen from released labels without breaking the promise."""
-    if release.guarantee == "data-dependent":
+    if facts["guarantee"] == "data-dependent":
         return "nothing: queries and settings were fixed before any label was seen"
-    if release.guarantee == "ptr":
+    if facts["guarantee"] == "ptr":
         return "nothing: one release takes the whole budget of the data set"
     text = "later queries, baselines, and when to stop"
-    if release.ledger is None:
+    if facts["ledger"] is None:
         return f"{text}; the budget is of this one run"
-    if release.rule == "exclusive":
+    if facts["rule"] == "exclusive":
         text += (
             "; the mechanism, its settings and who votes are fixed for the data set: every "
             "charge to its budget is a multiple of the first"
@@ -197,43 +215,43 @@ def _adaptively(release: Release) -> str:
     else:
         text += (
             ", and also mechanism, settings and numbers of later charges: the data set's "
-            f"budget of {rounded_up(release.budget)} is {release.rule}, which was fixed with it, "
+            f"budget of {rounded_up(facts['budget'])} is {facts['rule']}, which was fixed with it, "
             "so it holds for all charges together"
         )
-    if release.consumer is None:
+    if facts["consumer"] is None:
         return text
     return (
-        f"{text}. This epsilon is what {release.consumer!r} learns if it learns nothing from "
+        f"{text}. This epsilon is what {facts['consumer']!r} learns if it learns nothing from "
         "other consumers of the data set, and if no voter learnt from released labels; the "
         "data set's budget holds for everybody"
     )
 
 
-def _allowance(release: Release) -> str:
-    text = f"{release.allowance} surprises a voter, for life"
-    if release.so_far is None or release.so_far <= release.answered:
+def _allowance(facts: Mapping[str, Any]) -> str:
+    text = f"{facts['allowance']} surprises a voter, for life"
+    if facts["so_far"] is None or facts["so_far"] <= facts["answered"]:
         return text
     return (
-        f"{text}; {release.so_far} queries were answered from it so far, these included, under "
+        f"{text}; {facts['so_far']} queries were answered from it so far, these included, under "
         "one epsilon: statements about the same allowance do not add up"
     )
 
 
-def _terms(release: Release) -> str:
-    if "passed" in release.terms:
+def _terms(facts: Mapping[str, Any]) -> str:
+    if "passed" in facts["terms"]:
         said = (
             "the test passed"
-            if release.terms["passed"]
+            if facts["terms"]["passed"]
             else "the test failed: nothing was released, and the whole budget is spent"
         )
     else:
         said = (
-            f"sanitized: with probability {1 - release.terms['gamma']:g} these labels and this "
+            f"sanitized: with probability {1 - facts['terms']['gamma']:g} these labels and this "
             "number are (epsilon, delta)-close to those of every neighbour of these votes"
         )
     numbers = ", ".join(
         f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
-        for name, value in release.terms.items()
+        for name, value in facts["terms"].items()
         if name not in ("passed", "price_2018")
     )
     return f"{said}; {numbers}"

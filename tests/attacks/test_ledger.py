@@ -325,7 +325,7 @@ def test_verify_on_read_only_media(path: Path, crashed: bool) -> None:
             text=True,
             check=False,
         )
-        assert done.stdout.split() == ["True", "3", "8.0"] * 2, done.stderr
+        assert done.stdout.split() == ["True", "4", "8.0"] * 2, done.stderr
         assert sorted((file.name, file.read_bytes()) for file in medium.iterdir()) == before
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+from contextlib import closing
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.attacks.conftest import Outcome
+from tests.attacks.conftest import Outcome, scaled
 from typer.testing import CliRunner
 
+import privote as pv
 from privote.cli import app
 from privote.cli.files import read_names
 from privote.cli.output import print_facts, print_table, say
@@ -116,3 +120,78 @@ def test_words_of_every_script_stay_words() -> None:
         "🫁",
     ):
         assert printable(name) == name
+
+
+# -- one data set under many names -----------------------------------------------------------------
+
+TYPED = (
+    "ward 3",
+    "Ward 3",
+    "ward 3 ",
+    "ward  3",
+    "ward\u00a03",
+    "wa\u200brd 3",
+    "ward\t3",
+    "ward 3\ufe0f",
+)
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": pv.BinaryVoting(sigma=7.0)}
+BUDGET |= {"guarantee": "worst-case"}
+VOTES = np.zeros((40, 20, 3), np.int8)
+
+
+def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outcome) -> None:
+    tried, through = [*permutations(TYPED, 2)][:: scaled(7, 1)], 0
+    for number, names in enumerate(tried):
+        ledger = pv.Ledger.open(tmp_path / f"{number}.db")
+        first = pv.label(VOTES, ledger=ledger, dataset=names[0], **BUDGET)
+        assert (first.new, first.dataset) == (True, names[0])
+        with pytest.raises(pv.BudgetError):
+            pv.label(VOTES, ledger=ledger, dataset=names[1], **BUDGET)
+        through += len(ledger.standing()) - 1
+        assert ledger.secret("partition", names[0]) == ledger.secret("partition", names[1])
+        ledger.close()
+    outcome("a data set's name typed otherwise", len(tried), through)
+
+
+def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:
+    ledger, through = pv.Ledger.in_memory(), 0
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5, rule="shared"), dataset="ward 3")
+    little = pv.Budget(epsilon=0.5, delta=1e-5, rule="shared")
+    ledger.set_budget(little, dataset="Ward 3", consumer="the lab")
+    for name in ("The Lab", "the lab ", "the\u200b lab", "the\u00a0lab"):
+        try:
+            pv.label(VOTES, ledger=ledger, dataset="WARD 3", consumer=name, **BUDGET)
+            through += 1
+        except pv.BudgetError:
+            pass
+    outcome("a consumer's name typed otherwise", 4, through)
+
+
+def test_known_names_that_fold_together_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with closing(pv.Ledger.open(path)) as ledger, ledger.writing():
+        for name in ("ward 3", "Ward 3"):  # as an earlier version entered them
+            body = {"kind": "budget", "dataset": name, "consumer": None, "epsilon": 8.0}
+            ledger.append({**body, "delta": 1e-5, "rule": "shared", "orders": [4.0]})
+    with closing(pv.Ledger.open(path)) as ledger:
+        assert pv.label(VOTES, ledger=ledger, dataset="Ward 3", **BUDGET).dataset == "Ward 3"
+        entries = len(ledger.published())
+        with pytest.raises(pv.InputError) as refused:
+            pv.label(VOTES, ledger=ledger, dataset="WARD 3", **BUDGET)
+        assert refused.value.argument == "dataset"
+        assert pv.label(VOTES, ledger=ledger, dataset="ward 3", **BUDGET).new
+        assert len(ledger.published()) > entries
+    shown = CliRunner().invoke(app, ["ledger", "show", str(path)]).stdout
+    assert "'Ward 3', 'ward 3'" in " ".join(shown.split())
+
+
+def test_a_name_that_was_made_meanwhile_is_refused() -> None:
+    ledger = pv.Ledger.in_memory()
+    first, second = (
+        pv.Guardian(BUDGET["mechanism"], pv.Budget(epsilon=8.0, delta=1e-5), ledger, dataset=name)
+        for name in ("ward 3", "Ward 3")
+    )
+    first.register(20, 3)
+    with pytest.raises(pv.BudgetError):
+        second.register(20, 3)
+    assert len(ledger.standing()) == 1

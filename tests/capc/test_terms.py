@@ -149,3 +149,11 @@ def test_roles_of_sites() -> None:
     assert not terms.may_be("p0", GUARDIAN)
     assert not terms.may_be("p0", "anything")
     assert terms.most_bytes > 8 * 1000 * 2
+
+
+@pytest.mark.parametrize("twin", [{"queriers": ("q0", "Q0")}, {"queriers": ("P0",)}])
+def test_sites_differ_in_more_than_case(twin: dict[str, Any]) -> None:
+    """A ledger folds names: two such sites would share a budget, and one allowance."""
+    with pytest.raises(pv.InputError) as refused:
+        terms_of(pv.BinaryVoting(sigma=7.0), **twin)
+    assert refused.value.argument == "parties"

@@ -26,7 +26,12 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     for word in ("budget", "charge", "answer", "allowance", "unconditional"):
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
-    assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer"]
+    assert [e["kind"] for e in facts["entries"]] == [
+        "budget",
+        "charge",
+        "answer",
+        "outcome",
+    ]
     budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
     assert budget["used"] <= 8
     assert budget["left"] == pytest.approx(8 - budget["used"])
@@ -95,13 +100,13 @@ def test_backup_and_restore_on_the_command_line(
     (tmp_path / "fresh").mkdir()
     done = run("ledger", "restore", "safe", "fresh/ledger.db", "--json")
     assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["entries"] == 4
+    assert json.loads(done.stdout)["entries"] == 5
     again = (*LABEL, *EVERY, "--output", "again.csv", "--ledger", "fresh/ledger.db")
     assert run("label", votes_file, *again).exit_code == 0
     shown = run("ledger", "show", "fresh/ledger.db")
     assert "Charges made after that backup are not in this ledger" in shown.stdout
     facts = json.loads(run("ledger", "show", "fresh/ledger.db", "--json").stdout)
-    assert [each["entry"] for each in facts["restored"]] == [4]
+    assert [each["entry"] for each in facts["restored"]] == [5]
     assert run("ledger", "restore", "nothing", "else.db").exit_code == 2
 
 

@@ -28,8 +28,8 @@ def accounts(ledger: pv.Ledger, **changes: Any) -> Accounts:
     return Accounts(**{**settings, **changes})
 
 
-def roll(names: str) -> dict[str, str]:
-    return {name: name.upper() for name in names}
+def roll(names: str) -> dict[str, tuple[str, str]]:
+    return {name: (name.upper(), f"{name} as it stands") for name in names}
 
 
 def test_a_bare_curve_can_be_charged(ledger: pv.Ledger) -> None:

@@ -92,6 +92,35 @@ def test_strangers_are_refused_and_charged_nothing(ledger: pv.Ledger) -> None:
     assert ledger.published() == before
 
 
+def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> None:
+    label(ledger, cube(3, 0, 1, 0))
+    again = label(ledger, cube(0, 2, 0, 0), ["WEST", " North", "e\u200bast", "south\u00a0"])
+    assert again.sealed.spent.tolist() == [0, 5, 0, 1]
+    assert [e["kind"] for e in ledger.published()].count("charge") == 1
+    before = ledger.published()
+    for name in ("north ", "NORTH", "no\u200brth", "\uff4eorth"):
+        with pytest.raises(pv.InputError) as refused:
+            label(ledger, cube(1, 1, 1, 1), ["north", name, "south", "west"])
+        assert refused.value.argument == "voter_ids"
+    assert ledger.published() == before
+
+
+def test_rolls_from_before_names_were_folded_stay_valid(
+    ledger: pv.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, now = ["North", "east", "EAST", "west"], pv.Ledger.name_voter
+    with monkeypatch.context() as past:  # what an earlier version entered
+        past.setattr(pv.Ledger, "name_voter", lambda self, name: (now(self, name)[1],) * 2)
+        past.setattr("privote.guardian.registry.folded", str)
+        label(ledger, cube(1, 2, 3, 0), names)
+    part = label(ledger, cube(1, 1, 1), ["west", "EAST", "North"])
+    assert part.sealed.spent.tolist() == [1, 4, 2]
+    assert label(ledger, cube(1), ["east"]).sealed.spent.tolist() == [3]
+    assert [e["kind"] for e in ledger.published()].count("charge") == 1
+    with pytest.raises(pv.InputError):  # such a roll knows a name as it was typed
+        label(ledger, cube(1, 1), ["west", "NORTH"])
+
+
 def test_other_voters_are_another_electorate_and_another_charge(ledger: pv.Ledger) -> None:
     ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5, rule="shared"), dataset="default")
     guardian(ledger, allowance=2).release(cube(1, 1, 1, 1))
@@ -192,7 +221,7 @@ def test_refused_ballots_are_resumed_from_the_ledger(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_shows_nowhere_unasked(ledger: pv.Ledger, tmp_path: Path) -> None:
-    views = []
+    views, digests = [], ("ledger", "dataset", "made", "drawn", "sha256", "digest")
     for name, yes in (("quiet", 0), ("loud", 3)):
         door = guardian(ledger, dataset=name, allowance=4)
         release = door.release(cube(yes, yes, yes, yes, queries=1234))
@@ -201,7 +230,7 @@ def test_what_is_refused_shows_nowhere_unasked(ledger: pv.Ledger, tmp_path: Path
         assert not vars(loaded.sealed)
         views.append(
             [
-                {**loaded.facts(), "ledger": None, "dataset": None, "digest": None, "made": None},
+                {n: v for n, v in loaded.facts().items() if n not in digests},
                 release.summary(),
                 repr((release, release.sealed, door.budget)),
                 [e for e in ledger.published() if e["dataset"] == name][-1].keys(),
@@ -260,7 +289,7 @@ def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> N
     assert f"Who is protected: {person}, because it reaches one voter only" in release.statement()
     release.save(tmp_path / "release.npz")
     assert pv.Release.load(tmp_path / "release.npz").protects == person
-    assert [entry.get("protects") for entry in ledger.published()] == [None, person, person]
+    assert [entry.get("protects") for entry in ledger.published()] == [None, *[person] * 3]
 
 
 def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:

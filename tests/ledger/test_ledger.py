@@ -52,7 +52,7 @@ def test_allowance_is_charged_once_and_goes_on(path: Path) -> None:
     for _ in range(3):
         release = label(path)
     entries = pv.Ledger.open(path).published()
-    assert [e["kind"] for e in entries] == ["budget", "charge", "answer", "answer", "answer"]
+    assert [e["kind"] for e in entries] == ["budget", "charge", *["answer", "outcome"] * 3]
     twice = np.concatenate([VOTES] * 3)
     together = pv.label(
         twice,
@@ -175,7 +175,7 @@ def test_backup_while_in_use(path: Path, tmp_path: Path) -> None:
     label(path)
     ledger = pv.Ledger.open(path)
     assert ledger.backup(tmp_path / "copy.db")  # with the key
-    assert pv.Ledger.restore(tmp_path / "copy.db", tmp_path / "again.db").entries == 4
+    assert pv.Ledger.restore(tmp_path / "copy.db", tmp_path / "again.db").entries == 5
     with pytest.raises(pv.InputError, match="exists already"):
         ledger.backup(tmp_path / "copy.db")
 

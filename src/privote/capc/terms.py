@@ -20,6 +20,7 @@ from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError, positive, whole
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.base import Counted
+from ..names import folded
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
 from .noise import SharedNoise
 
@@ -135,6 +136,9 @@ class Terms:
                 "guardian",
                 f"must be a site of its own, got {self.guardian!r}, which asks or answers",
             )
+        # A ledger compares names folded: two sites would have one budget, charged once.
+        if len({folded(site) for site in self.sites}) < len(self.sites):
+            raise InputError("parties", "must have names that differ in more than case", self.sites)
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
             raise InputError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,17 @@ import numpy.typing as npt
 from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.drafts import complete
 from privote.errors import InputError
-from privote.release import Release
+from privote.release import Release, digest_of_facts, read_facts
 from privote.sheets import name_in, open_csv
+from privote.statements import statement
 from privote.storage import check_here
 
 Array = npt.NDArray[Any]
 
 LABEL_FILES = (".csv", ".npz")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
+# Of whoever wrote a statement, and not of what is stated.
+_SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
 DRAFT = ".draft"  # of what is written into a folder
 
 
@@ -122,6 +127,41 @@ def write_labels(release: Release, path: Path) -> None:
             names=release.label_names,
             poor_from=release.poor_from,
         )
+
+
+def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:
+    """Return the facts of a release or of its statement, any labels, and what does not fit in it.
+
+    A statement in words must be what the facts beside it say, word for word.
+    """
+    file, labels, wrong = check_file(path, "statement"), None, list[dict[str, Any]]()
+    try:
+        if path.suffix == ".npz":
+            arrays = ArrayFile(path)
+            labels, facts = arrays["labels"], read_facts(str(arrays["facts"]))
+            names = arrays["query_names"].tolist() if "query_names" in arrays else None
+            try:
+                Release.of_facts(labels, facts, names)
+            except ValueError as error:
+                wrong.append(_wrong("file", str(error), None))
+        else:
+            beside = check_file(path.with_suffix(".json"), "statement")
+            facts = read_facts(beside.read_text(encoding="utf-8"))
+        if facts.get("drawn") is None:
+            raise ValueError("it does not state what was drawn from votes")
+        if digest_of_facts(facts) != facts["digest"]:
+            wrong.append(_wrong("digest", facts["digest"], digest_of_facts(facts)))
+        if path.suffix not in (".npz", ".json"):
+            texts = file.read_text(encoding="utf-8").removesuffix("\n"), statement(facts)
+            pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
+            wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
+    except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise InputError("statement", f"{str(path)!r} is not that of a release: {error}") from None
+    return facts, labels, wrong
+
+
+def _wrong(fact: str, stated: Any, due: Any) -> dict[str, Any]:
+    return {"fact": fact, "stated": stated, "ledger": due}
 
 
 def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:

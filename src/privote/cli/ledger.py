@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from privote._version import written
-from privote.errors import LedgerError
+from privote.errors import InputError, LedgerError
 
 from . import options
 from .output import print_facts, print_json, print_result, print_table, say
@@ -73,17 +73,18 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
         privote ledger show ledger.db
 
     A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more; an *outcome* says that a run
-    is over. The epsilon of a charge is what it costs alone; charges together cost less than their
-    sum, and what is left counts them together.
+    with an allowance that was charged before, and costs nothing more; an *outcome* records, sealed,
+    what was drawn. The epsilon of a charge is what it costs alone; charges together cost less than
+    their sum, and what is left counts them together.
     """
     from privote.mechanisms.base import describe
 
     with _opened(path, beside) as (ledger, name):
-        entries, budgets = ledger.published(), ledger.standing()
+        entries, budgets, twins = ledger.published(), ledger.standing(), ledger.twins()
         restored = ledger.restored
     if json:
-        print_json({"entries": entries, "budgets": budgets, "restored": restored})
+        facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
+        print_json(facts)
         return
     rows = [
         {
@@ -101,6 +102,14 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     ]
     print_table(rows, title=f"{name}: {len(entries)} entries")
     print_table(budgets, title="Budgets")
+    _say_restored(restored)
+    if twins:
+        rows = [{**each, "names": ", ".join(map(ascii, each["names"]))} for each in twins]
+        title = "Names that nearly are one, and have budgets of their own: are they the same?"
+        print_table(rows, title=title)
+
+
+def _say_restored(restored: list[dict[str, Any]]) -> None:
     for each in restored:
         say(
             f"Entry {each['entry']}: restored {each['at'][:19]} UTC from the backup of "
@@ -147,6 +156,85 @@ def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False)
     if problems:
         say(f"error: {'; '.join(problems)}", err=True)
         raise typer.Exit(LedgerError.exit_code)
+
+
+@app.command()
+def check(
+    statement: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STATEMENT|RELEASE",
+            show_default=False,
+            help="A privacy statement, with its .json beside it; that .json; or a release, .npz.",
+        ),
+    ],
+    ledger: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|ADDRESS",
+            show_default=False,
+            help="The ledger: a file, or a postgresql:// address with --beside.",
+        ),
+    ],
+    beside: Beside = None,
+    json: options.Json = False,
+) -> None:
+    """Say whether this ledger charged and released exactly what a statement says.
+
+    Example:
+
+        privote ledger check labels.npz --ledger ledger.db
+
+    Exit code 0 if so. 1 if not, with what differs; or if it is charged and not recorded: the run
+    ended between draw and record, and the same command with --resume adds the entry. 4 if the
+    ledger itself does not verify.
+
+    A digest in a file shows damage only, since whoever edits the file can make another. The ledger
+    recorded what was drawn, right after it was drawn. It does not record what was decided
+    afterwards: names, forecasts and reasons, and labels that say that they were made of what was
+    drawn.
+    """
+    from privote.ledger.records import DIFFERS, RELEASED
+
+    from .files import read_stated
+
+    facts, labels, wrong = read_stated(statement)
+    with _opened(ledger, beside) as (book, name):
+        verified = book.verify()
+        if verified.problems:
+            raise LedgerError("; ".join(verified.problems))
+        restored = book.restored
+        try:
+            found = book.records().check(facts, labels)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                "statement", f"{str(statement)!r} is not that of a release: {error}"
+            ) from None
+    differences = [*wrong, *(vars(each) for each in found.differences)]
+    status = DIFFERS if wrong else found.status
+    what = "not in this file"
+    if labels is not None or facts["processed"]:
+        what = "made of what was drawn" if facts["processed"] else "as they were drawn"
+    payload = {
+        "status": status,
+        "entries": list(found.entries),
+        "labels": what,
+        "data set": facts["dataset"],
+        "epsilon": facts["epsilon"],
+        "drawn": facts["drawn"],
+    }
+    if json:
+        more = {"differences": differences, "restored": restored}
+        print_json({"ok": status == RELEASED, **payload, **more})
+    else:
+        listed = {"entries": payload["entries"], "drawn": payload["drawn"]}
+        shown = {**payload, **{n: ", ".join(map(str, v)) for n, v in listed.items()}}
+        print_facts(shown, title=f"{statement} in {name}: {status}")
+        _say_restored(restored)
+        if differences:
+            print_table([{n: str(v) for n, v in each.items()} for each in differences])
+    if status != RELEASED:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -78,6 +78,7 @@ def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iter
         from privote.ledger import Ledger
 
         with closing(Ledger.open(place, readonly=True)) as book:
+            dataset = book.known(dataset)[0]
             budgets = [each for each in book.standing() if each["consumer"] is None]
         for budget in budgets:
             if budget["dataset"] == dataset and budget["used"]:

@@ -110,6 +110,7 @@ class _Questions:
     more: dict[str, Any]
     asked: int = 0
     last: Release | None = None
+    drawn: tuple[str, ...] = ()
 
     def ask(self, rows: npt.NDArray[np.intp], labels: npt.NDArray[np.intp]) -> Labels:
         """Return labels (answered rows, labels) of those rows all whose labels were answered."""
@@ -127,6 +128,7 @@ class _Questions:
                 raise
             return np.empty((0, len(labels)), np.int8)
         self.asked, self.last = self.asked + part.answered, part
+        self.drawn += part.drawn
         whole_rows = part.answered // len(labels)
         return part.labels[: whole_rows * len(labels), 0].reshape(whole_rows, len(labels))
 
@@ -143,6 +145,7 @@ class _Questions:
         return replace(
             self.last,
             labels=labels,
+            drawn=self.drawn,
             # A realised sum would depend on the labels; an allowance is one sum for every history.
             epsilon=self.last.epsilon if self.last.allowance is not None else self.last.budget,
             so_far=None,

@@ -1,9 +1,9 @@
 """The guardian: the only door between votes and labels."""
 
-from .accounts import Accounts, Allowance
+from .accounts import Accounts, Allowance, record_kept
 from .allowance import allowance_of
 from .guardian import Guardian
 from .registry import seats
 from .voter_bills import bills
 
-__all__ = ["Accounts", "Allowance", "Guardian", "allowance_of", "bills", "seats"]
+__all__ = ["Accounts", "Allowance", "Guardian", "allowance_of", "bills", "record_kept", "seats"]

@@ -8,8 +8,9 @@ that several accounts are charged together or not at all.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -19,14 +20,18 @@ from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
 from ..blocks import Counts
 from ..drafts import Draft
-from ..errors import BudgetError, InputError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PrivoteError, PrivoteWarning
 from ..ledger import Budget, Ledger
+from ..ledger.records import STATED, Entry, digest_of
 from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
 from ..mechanisms.base import describe
-from ..release import VOTER, Sealed
+from ..release import VOTER, Release, Sealed
 from ..surprises import left_over
 
 Some = TypeVar("Some")
+_UNRECORDED = "the labels are those that were released, but they are not recorded in the ledger"
+_AT_THE_END = ("so_far", "left", "new", "made")  # a part of a release states what was so by then
+Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -38,7 +43,7 @@ class Accounts:
     ledger, budget, orders
         Where charges enter, what the data set may cost in all, the orders of every curve.
     dataset, consumer
-        Whose data, for whom: names in the ledger.
+        Whose data, for whom: as the ledger has these names, if it has them.
     stamp
         What every entry says besides: the guarantee, the mechanism's parameters, the owner.
     own_order
@@ -48,6 +53,8 @@ class Accounts:
     draft
         Where what is paid for is kept, if anywhere. Its claims are in the entries of a ledger that
         lasts: what a run that died has paid for, the run that resumes it does not pay again.
+    new
+        Whether nothing was charged to the data set before.
     """
 
     ledger: Ledger
@@ -59,6 +66,14 @@ class Accounts:
     own_order: float | None = None
     conditional: bool = False
     draft: Draft | None = None
+    new: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        totals = self.ledger.reading()
+        dataset, consumer = totals.known((self.dataset, self.consumer))
+        object.__setattr__(self, "dataset", dataset)
+        object.__setattr__(self, "consumer", consumer)
+        object.__setattr__(self, "new", (dataset, None) not in totals.charged)
 
     @property
     def claim(self) -> str | None:
@@ -160,7 +175,7 @@ class Accounts:
         surprise: Callable[[], Floats],
         wanted: Counts | None,
         facts: Mapping[str, Any],
-        roll: Mapping[str, str] | None = None,
+        roll: Roll | None = None,
     ) -> Allowance:
         """Find the account of an electorate, or open and charge it.
 
@@ -173,10 +188,10 @@ class Accounts:
         facts
             Sizes of the electorate: voters, labels.
         roll
-            The digest of each voter's name, by name; None if voters are known by their place.
+            The digests of each voter's name, by name; None if voters are known by their place.
         """
         terms = terms_of({**self.entry("charge"), **facts})
-        digests = None if roll is None else list(roll.values())
+        digests = None if roll is None else [fold for fold, _ in roll.values()]
         # A coalition's accounts have other names, so nobody goes on with one of those.
         account = self.ledger.name_account(
             {"terms": terms, "voters": facts["voters"], "roll": digests}
@@ -371,12 +386,12 @@ class Allowance:
         accounts: Accounts,
         account: str,
         known: Account,
-        roll: Mapping[str, str] | None,
+        roll: Roll | None,
     ) -> Allowance:
         """Return the handle of an account that is open."""
         seats = None
         if roll is not None and known.roll is not None:
-            at = np.array([known.roll[digest] for digest in roll.values()], np.int64)
+            at = np.array(known.seats(roll.values()), np.int64)
             seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
         return cls(accounts, account, known.allowance, known.curve, seats)
 
@@ -395,20 +410,6 @@ class Allowance:
         """What earlier runs leave to know, for whoever paces the next one."""
         known = self._known
         return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
-
-    def note(self, queries: int, departed: int, *, out: bool) -> None:
-        """Enter what a run released, for later ones to pace by.
-
-        Counts of released labels cost nothing. They are kept with what is sealed all the same: the
-        published view says nothing that depends on votes, not even by way of a release.
-        """
-        with self.accounts.ledger.writing() as totals:
-            body = {**self.accounts.entry("outcome"), "account": self.account}
-            if ("outcome", body.get("claim")) in totals.accounts[self.account].before:
-                return  # by the run that is resumed
-            self.accounts.enter(
-                {**body, "queries": queries}, sealed={"departed": departed, "out": out}
-            )
 
     @property
     def left(self) -> Counts:
@@ -463,7 +464,7 @@ class Allowance:
         return self.accounts.ledger.reading().accounts[self.account]
 
 
-def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | None:
+def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
     """Return the account that named voters have under these terms; None if they have none.
 
     They are found whatever their order, and also if others of the same account are absent. Whoever
@@ -472,8 +473,11 @@ def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | No
     for account, known in totals.accounts.items():
         if known.terms != terms or known.roll is None:
             continue
-        strangers = [name for name, digest in roll.items() if digest not in known.roll]
+        places = known.seats(roll.values())
+        strangers = [name for name, seat in zip(roll, places, strict=True) if seat is None]
         if not strangers:
+            if len(set(places)) < len(places):
+                raise InputError("voter_ids", "must name each voter once: two names are of one")
             return account
         if len(strangers) < len(roll):
             raise InputError(
@@ -483,6 +487,81 @@ def _account_of(totals: Totals, terms: str, roll: Mapping[str, str]) -> str | No
                 sealed=f"it is {strangers[0]!r:.60}",
             )
     return None
+
+
+def record(
+    ledger: Ledger, body: Mapping[str, Any], release: Release, more: Mapping[str, Any] | None = None
+) -> Release:
+    """Enter the digest of what was drawn; return the release with it and the entry's place.
+
+    Sealed all the same: the published view says nothing that depends on votes, not even by way of a
+    release. ``more`` is sealed with it.
+    """
+    release = replace(release, drawn=(digest_of(release.labels),))
+    facts = release.facts()
+    sealed = {"drawn": release.drawn[0], "stated": {name: facts[name] for name in STATED}}
+    row = ledger.append({**body, "kind": "outcome"}, {**sealed, **(more or {})})
+    place = {"entry": row.number, "digest": row.digest} if ledger.lasts else None
+    return replace(release, ledger=place)
+
+
+def recorded(release: Release, outcome: Entry) -> Release:
+    """Return a release with what its outcome, which is entered already, says of it."""
+    stated = {name: outcome.hidden["stated"][name] for name in _AT_THE_END}
+    drawn = (*release.drawn, outcome.hidden["drawn"])
+    return replace(release, ledger=outcome.place, drawn=drawn, **stated)
+
+
+def record_kept(place: Any, release: Release, since: int) -> Release:
+    """Enter what a draft kept of a release, unless that is done: a crash may have come before it.
+
+    ``place`` is the ledger or where it is, ``since`` the entry after which the draft begins.
+
+    Only for a charge that is there and of which that much is not recorded, so that nobody records
+    what was never paid for; with a warning otherwise, for what was paid for must not get lost.
+    """
+    if release.ledger is None:
+        return release
+    why = "give the one that was charged"
+    if place is not None:
+        try:
+            if isinstance(place, Ledger):
+                return _record_kept(place, release, since)
+            with closing(Ledger.open(place, create=False)) as book:
+                return _record_kept(book, release, since)
+        except (LedgerError, _NoChargeError) as error:
+            why = str(error)
+    warnings.warn(f"{_UNRECORDED}: {why}", PrivoteWarning, stacklevel=3)
+    return release
+
+
+class _NoChargeError(Exception):
+    """A ledger has no charge of which so much is not recorded."""
+
+
+def _record_kept(ledger: Ledger, release: Release, since: int) -> Release:
+    stamp = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
+    with ledger.writing():
+        records, start, whole = ledger.records(), 0, replace(release, drawn=())
+        for outcome in records.outcomes:
+            if outcome.number <= since:
+                continue
+            stop = start + outcome.hidden["stated"]["answered"]
+            digest = digest_of(release.labels[start:stop])
+            same = all(outcome.body.get(name) == getattr(release, name) for name in stamp[:-1])
+            if same and start < stop <= release.answered and digest == outcome.hidden["drawn"]:
+                start, whole = stop, recorded(whole, outcome)
+        if start == release.answered:
+            return whole
+        rest = replace(release, labels=release.labels[start:])
+        charge = records.pending(rest.facts()) if records.holds(release.ledger or {}) else None
+        if charge is None:
+            raise _NoChargeError("it has no charge for them of which that much is not recorded")
+        own = (*stamp, "owner", "voters", "labels", "account")
+        body = {name: charge.body[name] for name in own if name in charge.body}
+        queries = rest.answered if "account" in body else charge.body["queries"]
+        entered = record(ledger, {**body, "queries": queries}, rest)
+    return replace(whole, drawn=(*whole.drawn, *entered.drawn), ledger=entered.ledger)
 
 
 def plain(allowance: Counts) -> int | tuple[int, ...]:

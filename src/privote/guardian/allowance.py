@@ -53,7 +53,7 @@ def allowance_of(
     names: so whoever has settings chosen finds those again that the allowance was charged for.
     """
     voters, labels = sizes
-    digests = None if names is None else {ledger.name_voter(name) for name in names}
+    roll = None if names is None else [ledger.name_voter(name) for name in names]
     own = {"dataset": scope[0], "consumer": scope[1], "owner": None, "labels": labels}
     own["simulated"] = simulated
     found = None
@@ -61,10 +61,10 @@ def allowance_of(
         terms = json.loads(known.terms)
         if any(terms[key] != value for key, value in own.items()):
             continue
-        if known.roll is None or digests is None:
-            same = known.roll is None and digests is None and len(known.allowance) == voters
+        if known.roll is None or roll is None:
+            same = known.roll is None and roll is None and len(known.allowance) == voters
         else:
-            same = digests <= known.roll.keys()
+            same = None not in known.seats(roll)
         found = terms["mechanism"] if same else found
     return found
 
@@ -124,12 +124,13 @@ def release(
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
-    labels = labels[:start]
+    labels, more = labels[:start], None
     if pace is not None and not pace.through:
         if not start:
             raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-        allowance.note(start, departed, out=pace.out)
-    return publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+        more = {"departed": departed, "out": pace.out}
+    whole = publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+    return issuer.record(whole, parts, account=allowance.account, more=more)
 
 
 def _paced(blocks: Iterator[Block], more: Callable[[], int]) -> Iterator[Block]:

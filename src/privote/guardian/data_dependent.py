@@ -12,11 +12,13 @@ from ..ballots import BallotSource
 from ..errors import InputError
 from ..release import Later, Release, Sealed
 from .consensus import Levels, sanitize
-from .issuer import Issuer, fixed, sizes
+from .issuer import Issuer, Parts, fixed, sizes
 from .voter_bills import bills, by_voter
 
 
-def release(issuer: Issuer, ballots: BallotSource, queries: int | None, bound: str) -> Release:
+def release(
+    issuer: Issuer, ballots: BallotSource, queries: int | None, bound: str, parts: Parts | None
+) -> Release:
     """Price and draw in one pass; charge, sealed, before anything leaves."""
     fixed("data-dependent", queries)
     mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
@@ -49,4 +51,7 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None, bound: s
         epsilon_rdp=Later(lambda: exact.value.rdp),
         epsilon_pld=Later(lambda: exact.value.pld),
     )
-    return issuer.publish(labels, ballots.voters, shown, terms=terms, sealed=sealed)
+    made = issuer.publish(labels, ballots.voters, shown, terms=terms, sealed=sealed)
+    if parts is not None:
+        parts.keep(made)
+    return issuer.record(made, parts)

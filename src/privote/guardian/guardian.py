@@ -188,14 +188,10 @@ class Guardian:
             return worst_case.release(issuer, ballots, queries, parts)
         kept = None if parts is None else parts.kept(None)
         if kept is not None:
-            return kept
+            return issuer.record(kept, parts, queries=ballots.queries)
         if self.guarantee == "ptr":
-            release = ptr.release(issuer, ballots, queries)
-        else:
-            release = data_dependent.release(issuer, ballots, queries, bound)
-        if parts is not None:
-            parts.keep(release)
-        return release
+            return ptr.release(issuer, ballots, queries, parts)
+        return data_dependent.release(issuer, ballots, queries, bound, parts)
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""

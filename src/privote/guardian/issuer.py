@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,11 +14,12 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
-from ..errors import ChargedError, InputError, MissingExtraError
+from ..errors import ChargedError, InputError, LedgerError, MissingExtraError, PrivoteWarning
+from ..ledger.records import digest_of
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed
-from .accounts import Accounts
+from .accounts import Accounts, record, recorded
 
 Labels = npt.NDArray[np.int8]
 
@@ -143,12 +145,52 @@ class Issuer:
             ledger=self.accounts.ledger.last_entry(),
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
+            new=self.accounts.new and self.accounts.ledger.lasts,
             rule=self.accounts.rule if terms is None else None,
             left=self.accounts.left,
             so_far=so_far,
             protects=self.protects,
             sealed=sealed or Sealed(),
         )
+
+    def record(
+        self,
+        release: Release,
+        parts: Parts | None,
+        *,
+        queries: int | None = None,
+        account: str | None = None,
+        more: dict[str, Any] | None = None,
+    ) -> Release:
+        """Enter the digest of what was drawn and leaves, and return the release with it.
+
+        ``queries`` is how many were charged, where that is not how many were answered. What is
+        withheld is not recorded either. Where the ledger fails by now, a draft that kept the labels
+        can be resumed; without one, they are returned, with a warning.
+        """
+        accounts = self.accounts
+        body = {
+            **accounts.entry("outcome"),
+            "voters": release.voters,
+            "labels": release.labels.shape[1],
+            "queries": release.answered if queries is None else queries,
+            **({} if account is None else {"account": account}),
+        }
+        try:
+            with accounts.ledger.writing() as totals:
+                number = totals.outcomes.get(body.get("claim", ""))
+                if number is not None:  # by the run that is resumed
+                    return recorded(release, accounts.ledger.records().entries[number - 1])
+                return record(accounts.ledger, body, release, more)
+        except LedgerError as error:
+            if parts is not None:
+                raise
+            warnings.warn(
+                f"the labels are charged and released, but not recorded in the ledger: {error}",
+                PrivoteWarning,
+                stacklevel=3,
+            )
+            return replace(release, drawn=(digest_of(release.labels),))
 
 
 @contextmanager

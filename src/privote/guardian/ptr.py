@@ -8,10 +8,12 @@ from ..ballots import BallotSource
 from ..errors import UnavailableError
 from ..release import Release
 from .consensus import Levels, propose
-from .issuer import Issuer, charged, fixed, sizes
+from .issuer import Issuer, Parts, charged, fixed, sizes
 
 
-def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Release:
+def release(
+    issuer: Issuer, ballots: BallotSource, queries: int | None, parts: Parts | None
+) -> Release:
     """Charge the whole budget, then release all labels or none."""
     fixed("ptr", queries)
     levels = Levels.of(issuer.mechanism, ballots)
@@ -24,14 +26,19 @@ def release(issuer: Issuer, ballots: BallotSource, queries: int | None) -> Relea
     proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)
     # Its promise holds at one order and with all of delta: nothing can be added to it.
     issuer.accounts.charge_everything(
-        proposal.epsilon, proposal.delta, {"queries": ballots.queries, **sizes(ballots)}
+        proposal.epsilon,
+        proposal.delta,
+        {"queries": ballots.queries, "epsilon": proposal.epsilon, **sizes(ballots)},
     )
     with charged():
         labels = issuer.draw(ballots, levels.add)
     passed = levels.passes(proposal, issuer.entropy)
-    return issuer.publish(
+    made = issuer.publish(
         labels if passed else np.zeros((0, ballots.labels), np.int8),
         ballots.voters,
         proposal.epsilon,
         terms=levels.terms(proposal, passed),
     )
+    if parts is not None:
+        parts.keep(made)
+    return issuer.record(made, parts, queries=ballots.queries)

@@ -15,36 +15,42 @@ from ..ballots import BallotSource, block_queries
 from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
 from ..errors import InputError, shown
 from ..mechanisms import Mechanism
+from ..names import folded
 
 
 def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
     """Return each named voter's seat; refuse names that do not tell voters apart.
 
-    Names are texts or integers, and are compared as texts: 7 and "7" name one voter.
+    Names are texts or integers, and are compared as texts, folded: 7 and "7" name one voter, and so
+    do "Anna" and "anna ".
     """
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
         raise InputError("voter_ids", "must be a sequence of names", names)
     texts = [_name(name, place) for place, name in enumerate(names)]
-    places = {name: place for place, name in enumerate(texts)}
+    places = {folded(name): place for place, name in enumerate(texts)}
     wanted = len(texts) if voters is None else voters
     if not texts or len(texts) != wanted:
         raise InputError(
             "voter_ids", f"must be {wanted or 'one or more'} different names, got {len(texts)}"
         )
     if len(places) < wanted:
-        first, twice = next((at, name) for at, name in enumerate(texts) if places[name] != at)
+        first, twice = next(
+            (at, name) for at, name in enumerate(texts) if places[folded(name)] != at
+        )
+        last = places[folded(twice)]
         raise InputError(
             "voter_ids",
-            f"must be {wanted} different names, but voters {first} and {places[twice]} have one",
+            f"must be {wanted} different names, but voters {first} and {last} have one (apart from "
+            "case, spaces and invisible characters)",
             sealed=f"it is {shown(twice)}",
         )
-    return places
+    return {name: place for place, name in enumerate(texts)}
 
 
 def _name(name: Any, place: int) -> str:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return str(int(name))
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not folded(name):
         raise InputError(
             "voter_ids",
             f"must hold texts that are not empty, or integers; voter {place} has "
@@ -68,14 +74,15 @@ def seats_in_batch(
     if registered is None:
         raise InputError("`voter_ids` given, but the voters were registered without names")
     batch = seats(voter_ids, voters)
-    unknown = [name for name in batch if name not in registered]
+    known = {folded(name): seat for name, seat in registered.items()}
+    unknown = [name for name in batch if folded(name) not in known]
     if unknown:
         raise InputError(
             "voter_ids",
             f"must name registered voters, and voter {batch[unknown[0]]} is not",
             sealed=f"it is {shown(unknown[0])}",
         )
-    return np.array([registered[name] for name in batch], np.int64)
+    return np.array([known[folded(name)] for name in batch], np.int64)
 
 
 def check_baseline(

@@ -19,4 +19,5 @@ def release(
     fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=sizes(ballots))
     publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
     with charged():
-        return publish(issuer.draw(ballots.head(fit), parts=parts, publish=publish))
+        labels = issuer.draw(ballots.head(fit), parts=parts, publish=publish)
+    return issuer.record(publish(labels), parts, queries=fit)

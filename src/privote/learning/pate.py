@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..datasets import Images
 from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
-from ..guardian import Guardian
+from ..guardian import Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, room, warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
@@ -225,7 +225,7 @@ class PATEClassifier(LabelClassifier):
             # Without a ledger records would be with other voters now, who have allowances, too.
             done = parts is not None and (parts.all_there or (ledger is None and parts.draft.paid))
             if parts is not None and resume and done:
-                found = self._kept(parts, voters, public.order)
+                found = self._kept(parts, voters, public.order, ledger)
             else:
                 pool, mechanism, plan = voters()
                 if kept is not None:
@@ -280,10 +280,11 @@ class PATEClassifier(LabelClassifier):
         return found
 
     def _kept(
-        self, parts: KeptReleases, voters: Callable[[], Voters], order: Rows
+        self, parts: KeptReleases, voters: Callable[[], Voters], order: Rows, ledger: Any
     ) -> NeighbourAnswers | None:
         """Take the labels of a draft, and say what neighbours make of them; nobody is asked."""
-        self.release_, self.public_rows_ = parts.together()
+        release, self.public_rows_ = parts.together()
+        self.release_ = record_kept(ledger, release, parts.since)
         found, near = None, None
         if self.voters == "neighbours":  # their circles are public, and not in the draft
             pool, _, plan = voters()

@@ -24,7 +24,7 @@ from ..guardian import Guardian
 from ..labelling import KeptReleases
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
-from ..release import Release
+from ..release import Release, drawn_of
 from .rows import Floats, Labels, Progress, label_probabilities
 from .students.classifiers import train_student
 
@@ -202,7 +202,7 @@ class PoolLabelling:
             each = guardian.mechanism.worst_case_rdp(last.voters, labels.shape[1], guardian.orders)
             cost = float(epsilon(len(labels) * each, guardian.orders, last.delta))
         return expected(
-            replace(last, labels=labels, epsilon=cost),
+            replace(last, labels=labels, epsilon=cost, drawn=drawn_of(self.releases)),
             guardian.mechanism,
             baseline=np.concatenate(self.guesses),
             near=self.pool.near,

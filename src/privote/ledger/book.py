@@ -1,9 +1,10 @@
 """The ledger: who was charged what, within which budget; append-only, keyed, anchored.
 
 A *budget* is set, a *charge* enters against it, an *answer* continues a charged allowance, an
-*outcome* says what a run released; *restored* says that all before comes from a backup. What
-depends on the votes (voters' spending, data-dependent curves) goes to the sealed table, bound to
-its entry by a keyed digest; the published view never reads it.
+*outcome* records what was drawn (:mod:`privote.ledger.records`); *restored* says that all before
+comes from a backup. What depends on the votes (voters' spending, data-dependent curves, what was
+drawn) goes to the sealed table, bound to its entry by a keyed digest; the published view never
+reads it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from .._version import written
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
+from ..names import folded, twins
 from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
+from .records import Records
 from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
 from .totals import Budget, Scope, Totals, check_name
 from .verification import Verification, against_anchor, misplaced, verify
@@ -271,7 +274,7 @@ class Ledger:
         if consumer is not None:
             check_name("consumer", consumer)
         with self.writing() as totals:
-            self.fix_budget(totals, budget, (dataset, consumer))
+            self.fix_budget(totals, budget, totals.known((dataset, consumer)))
 
     def fix_budget(
         self,
@@ -304,6 +307,8 @@ class Ledger:
         if scope in totals.charged:
             # Whoever sets it now has seen what was released: its order would follow the history.
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
+        if totals.known(scope) != scope:  # somebody made it since this name was looked up
+            raise BudgetError(f"{_name(totals.known(scope))} is there by now: do the same again")
         settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
@@ -316,19 +321,34 @@ class Ledger:
         """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""
         return self._chain.seal(canonical(facts))[:32]
 
-    def name_voter(self, name: str) -> str:
-        """Return a voter's keyed digest: the same name is found again, and none can be read off."""
-        return self._chain.seal(canonical(["voter", name]))[:32]
+    def name_voter(self, name: str) -> tuple[str, str]:
+        """Return the keyed digests of a voter's name, folded and as it stands.
+
+        The same name is found again, and none can be read off. The first is what a roll holds; the
+        second is what it held before names were folded.
+        """
+        one, two = (self._chain.seal(canonical(["voter", n]))[:32] for n in (folded(name), name))
+        return one, two
 
     def secret(self, purpose: str, dataset: str) -> bytes:
         """Return 32 bytes that follow from the ledger's key alone: the same for a data set, always.
 
         For what must stay the same over runs and known to nobody, such as a partition's key.
         """
-        check_name("dataset", dataset)
-        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, dataset])))
+        name = self.known(dataset)[0]
+        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, name])))
 
     # -- reading -----------------------------------------------------------------------------------
+
+    def known(self, dataset: str, consumer: str | None = None) -> Scope:
+        """Return the names that this ledger has for a data set and a consumer, if it has them.
+
+        Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
+        """
+        check_name("dataset", dataset)
+        if consumer is not None:
+            check_name("consumer", consumer)
+        return self.reading().known((dataset, consumer))
 
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
@@ -358,6 +378,18 @@ class Ledger:
             for scope, budget in totals.budgets.items()
         ]
 
+    def twins(self) -> list[dict[str, Any]]:
+        """Return names that nearly are one, each of which has a budget, or charges, of its own."""
+        totals = self.reading()
+        scopes = sorted(totals.budgets.keys() | totals.charged, key=str)
+        datasets = dict.fromkeys(scope[0] for scope in scopes)
+        listed = [{"what": "data sets", "names": group} for group in twins(datasets)]
+        for dataset in datasets:
+            consumers = [str(each[1]) for each in scopes if each[0] == dataset and each[1]]
+            what = f"consumers of {dataset!r}"
+            listed += [{"what": what, "names": group} for group in twins(consumers)]
+        return listed
+
     @property
     def lasts(self) -> bool:
         """Whether it is kept beyond this object."""
@@ -369,6 +401,12 @@ class Ledger:
             return None
         number, digest = self.reading().head
         return {"entry": number, "digest": digest}
+
+    def records(self) -> Records:
+        """Return charges and what was drawn from each; for the owner's eyes."""
+        with self._turn():
+            self._catch_up()  # which checks the chain
+            return Records(self._store.rows(), self._chain)
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""

@@ -6,6 +6,7 @@ import base64
 import json
 import warnings
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, PrivoteWarning, positive
+from ..names import folded
 from .chain import START, Chain, Head, canonical
 from .store import Row
 
@@ -140,13 +142,33 @@ class Budget:
 
 def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not folded(value):
         raise InputError(argument, "must be a name (a text that is not empty)", value)
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InputError(argument, f"must be text that UTF-8 can hold, got {value!a:.60}") from None
     return value
+
+
+def known_as(argument: str, value: str, known: Iterable[str]) -> str:
+    """Return the known name that a name stands for: itself, or the one that folds to the same.
+
+    A name that nobody knows yet stays as it is. Known names that fold together are not merged:
+    what folds to two of them, and is neither, is refused.
+    """
+    names = set(known)
+    if value in names:
+        return value
+    same = sorted(name for name in names if folded(name) == folded(value))
+    if len(same) > 1:
+        raise InputError(
+            argument,
+            f"must be one of the names that the ledger has, exactly as there: "
+            f"{', '.join(map(ascii, same))}",
+            value,
+        )
+    return same[0] if same else value
 
 
 def terms_of(body: dict[str, Any]) -> str:
@@ -212,6 +234,14 @@ class Account:
     before: dict[tuple[str, str], Earlier] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
 
+    def seats(self, digests: Iterable[tuple[str, str]]) -> list[int | None]:
+        """Return the seat of each voter by what :meth:`Ledger.name_voter` says of its name.
+
+        None who is not registered. A name as it stands comes before one that only folds to it.
+        """
+        roll = self.roll or {}
+        return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
+
     @property
     def earlier(self) -> Earlier:
         """What is known of it before a run, for whoever paces that one."""
@@ -251,6 +281,16 @@ class Totals:
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
+    outcomes: dict[str, int] = field(default_factory=dict)  # entries of outcomes, by their claims
+
+    def known(self, scope: Scope) -> Scope:
+        """Return a scope by the names that the entries have, if they have them; see known_as."""
+        scopes = self.budgets.keys() | self.charged
+        dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
+        if scope[1] is None:
+            return dataset, None
+        consumers = (each[1] for each in scopes if each[0] == dataset and each[1] is not None)
+        return dataset, known_as("consumer", scope[1], consumers)
 
     def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
         """Return what a scope's budget has admitted so far."""
@@ -321,11 +361,11 @@ class Totals:
             self.filters[limited] = self.filter(limited, orders)
             self.filters[limited].add(curve)
         if "account" in body:
-            hidden = _unsealed(row, body, chain) if "seal" in body else {}
+            hidden = unsealed(row, body, chain) if "seal" in body else {}
             self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
+        hidden, account = unsealed(row, body, chain), self.accounts[body["account"]]
         account.enter(body)
         spent, refused = unpacked(hidden["spent"]), unpacked(hidden["refused"])
         account.last = body.get("claim"), spent, refused
@@ -334,11 +374,14 @@ class Totals:
         account.refused += refused
 
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden, account = _unsealed(row, body, chain), self.accounts[body["account"]]
-        account.enter(body)
-        account.told += int(body["queries"])
-        account.departed += int(hidden["departed"])
-        account.out = bool(hidden["out"])
+        hidden = unsealed(row, body, chain)
+        if "departed" in hidden:  # of what was released; not known after a crash
+            account = self.accounts[body["account"]]
+            account.told += int(body["queries"])
+            account.departed += int(hidden["departed"])
+            account.out = bool(hidden["out"])
+        if body.get("claim") is not None:
+            self.outcomes[body["claim"]] = row.number
 
 
 def packed(counts: Counts) -> str:
@@ -354,7 +397,7 @@ def unpacked(text: str) -> Counts:
     return np.frombuffer(zlib.decompress(base64.b64decode(body)), f"<u{width}").astype(np.int64)
 
 
-def _unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
+def unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
     """Return the sealed part of an entry, if it is the one that was sealed with it."""
     if row.sealed is None or chain.seal(row.sealed) != body["seal"]:
         raise LedgerError(f"the sealed part of entry {row.number} does not fit: run verify")

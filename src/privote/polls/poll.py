@@ -186,6 +186,7 @@ def _charge(
     people, ledger, budget = whose
     context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
     with context as book:
+        people = book.known(people)[0]
         known = book.reading().budgets.get((people, None))
         if known is None:
             whole = Budget(epsilon=epsilon if budget is None else budget, delta=plan.delta)

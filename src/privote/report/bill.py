@@ -52,6 +52,9 @@ def bill(release: Release) -> dict[str, Any]:
         if release.allowance is not None and so_far > release.answered
         else None,
         "left of the budget": release.budget_left,
+        "NEW": f"nothing was charged to data set {release.dataset!r} in this ledger before"
+        if release.new
+        else None,
         **_expected(release),
         "held back (ABSTAIN)": f"{release.abstained:,} labels" if release.abstained else None,
         "after the draw": "; ".join(release.processed) or None,

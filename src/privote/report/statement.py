@@ -42,6 +42,7 @@ class TrainingStatement:
         outcome = self.outcome
         return {
             **outcome.promise.facts(),
+            "promise": outcome.promise.facts(),
             "method": outcome.fitted.method_,
             "reasons": list(outcome.fitted.reasons_),
             "records": outcome.fitted.numbers_.records,

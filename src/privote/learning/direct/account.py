@@ -43,6 +43,8 @@ class TrainingPrivacy:
     dataset, ledger
         Where it was charged: the data set's name, and the number and digest of the last entry; None
         without a ledger that lasts.
+    new
+        Whether nothing was charged to that data set before.
     """
 
     epsilon: float
@@ -57,6 +59,7 @@ class TrainingPrivacy:
     released: str = GRADIENTS
     dataset: str | None = None
     ledger: dict[str, Any] | None = None
+    new: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
@@ -79,7 +82,10 @@ class TrainingPrivacy:
         if self.released == MOMENTS:
             done = "one noisy sum of features times labels"
             used = used and " The mean over each person's records took part."
-        charged = "" if self.dataset is None else f" It is charged to data set {self.dataset!r}."
+        new = ", which is new to its ledger" if self.new else ""
+        charged = (
+            "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
+        )
         return (
             f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
             f"{self.noise_multiplier:g}.{used} The number of {counted}, {self.records}, is public."
@@ -126,6 +132,7 @@ def begin(
     Budget(epsilon=epsilon, delta=delta).warn(records)
     protects = PERSON if persons else RECORD
     place: dict[str, Any] | None = None
+    new = False
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
@@ -148,7 +155,8 @@ def begin(
                 draft=draft,
             )
             noise = _charge(plan, accounts, released, {"voters": records, "labels": labels})
-            place = book.last_entry()
+            place, dataset = book.last_entry(), accounts.dataset
+            new = accounts.new and book.lasts
     return TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
@@ -162,6 +170,7 @@ def begin(
         released=released,
         dataset=None if ledger is None else dataset,
         ledger=place,
+        new=new,
     )
 
 

@@ -27,7 +27,7 @@ from ...errors import BudgetError, InputError, positive
 from ...guardian import Guardian
 from ...labelling import KeptReleases
 from ...mechanisms import ABSTAIN, Mechanism
-from ...release import Release
+from ...release import Release, drawn_of
 from ..rounds import PartsOf, Rows, expected
 from ..rows import Floats, Labels, Progress
 from .ballots import NeighbourBallots
@@ -119,7 +119,8 @@ def label_by_neighbours(
     for turn in range(plan.passes):
         ask(wide, rows[0 if turn else plan.first :])
     labels = np.concatenate([release.labels for release in releases])
-    release = expected(replace(releases[-1], labels=labels), plan.mechanism, near=wide.near)
+    whole = replace(releases[-1], labels=labels, drawn=drawn_of(releases))
+    release = expected(whole, plan.mechanism, near=wide.near)
     return collected(ballots, plan, order, np.concatenate(asked), release)
 
 

@@ -1,0 +1,358 @@
+"""Forged releases and statements: a file's digest shows damage, and the ledger shows the truth."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.attacks.conftest import Outcome
+from typer.testing import CliRunner
+
+import privote as pv
+from privote.cli import app
+from privote.drafts import write_statement
+from privote.guardian import record_kept
+from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
+from privote.release import digest_of_facts
+
+VOTES = np.random.default_rng(0).random((40, 30, 4)) < 0.2
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": pv.BinaryVoting(sigma=7.0)}
+QUERIES = {"allowance": "all", "worst-case": None, "ptr": 5, "data-dependent": 20}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def label(path: Path, guarantee: str = "worst-case", **changes: Any) -> pv.Release:
+    asked = {**BUDGET, "queries": QUERIES[guarantee], "guarantee": guarantee, **changes}
+    return pv.label(asked.pop("votes", VOTES), **{"ledger": path, "dataset": guarantee, **asked})
+
+
+def check(file: Path, ledger: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(
+        app, ["ledger", "check", str(file), "--ledger", str(ledger), "--json"]
+    )
+    assert done.exit_code in (0, 1, 2), done.output
+    if done.exit_code == 2:
+        return {"status": "refused", "differences": []}
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert (said["status"] == RELEASED) == said["ok"] == (done.exit_code == 0)
+    return said
+
+
+def differing(said: dict[str, Any]) -> set[str]:
+    return {each["fact"] for each in said["differences"]}
+
+
+def write(file: Path, labels: Any, facts: dict[str, Any], names: Any = None) -> Path:
+    """Write a release as a forger would, who knows how digests are made."""
+    facts = {**facts, "digest": digest_of_facts(facts)}
+    more = {} if names is None else {"query_names": np.array(names)}
+    np.savez(file, labels=labels, facts=np.array(json.dumps(facts)), **more)
+    return file
+
+
+# -- what is genuine -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", QUERIES)
+def test_what_was_released_is_found(path: Path, guarantee: str, tmp_path: Path) -> None:
+    first, second = label(path, guarantee, dataset="a"), label(path, guarantee, dataset="b")
+    for release, name in ((first, "a"), (second, "b"), (first, "a")):
+        release.save(tmp_path / f"{name}.npz")
+        write_statement(release, tmp_path / f"{name}.txt")
+        for ending in ("npz", "txt", "json"):
+            said = check(tmp_path / f"{name}.{ending}", path)
+            assert said["status"] == RELEASED, said
+            assert said["entries"] == [release.ledger["entry"]]  # type: ignore[index]
+    made = pv.dependencies.consistent(first, [(0, 1)])
+    assert made.drawn == first.drawn
+    named = replace(made, label_names=("w", "x", "y", "z"))
+    named.save(tmp_path / "made.npz")
+    said = check(tmp_path / "made.npz", path)
+    assert (said["status"], said["labels"]) == (RELEASED, "made of what was drawn")
+
+
+def test_releases_of_several_draws_are_found(path: Path, tmp_path: Path) -> None:
+    ledger = pv.Ledger.open(path)
+    settings: dict[str, Any] = {"voters": 30, "labels": 1, "epsilon": 8.0, "delta": 1e-5}
+    electorate = pv.Electorate(mechanism=BUDGET["mechanism"], ledger=ledger, **settings)
+    gated = pv.dependencies.gated(electorate.answer, VOTES, 0)
+    assert len(gated.drawn) > 2
+    door = pv.Guardian(
+        BUDGET["mechanism"],
+        pv.Budget(epsilon=8.0, delta=1e-5),
+        ledger,
+        guarantee="worst-case",
+        dataset="b",
+    )
+    costly = pv.dependencies.gated(door.release, VOTES, 0, batch=2)
+    for release in (gated, costly):
+        release.save(tmp_path / "gated.npz")
+        said = check(tmp_path / "gated.npz", path)
+        assert (said["status"], len(said["entries"])) == (RELEASED, len(release.drawn)), said
+        replace(release, epsilon=0.9 * (release.epsilon or 0)).save(tmp_path / "less.npz")
+        assert differing(check(tmp_path / "less.npz", path)) == {"epsilon"}
+    ledger.close()
+
+
+def test_the_digest_is_of_numbers_not_of_their_layout() -> None:
+    labels = np.array([[0, 1, -1], [1, 1, 0]], np.int8)
+    assert digest_of(labels) == digest_of(np.asfortranarray(labels)) == digest_of(labels[::1])
+    tallies = labels.astype(np.int64)
+    assert digest_of(tallies) == digest_of(tallies.astype(">i8")) == digest_of(tallies.astype("i4"))
+    different = [labels, tallies, labels.T, labels.reshape(-1), labels[:0], labels[:0, :2]]
+    assert len({digest_of(array) for array in different}) == len(different)
+    with pytest.raises(pv.InputError):
+        digest_of(labels / 2)
+
+
+def test_the_published_view_says_nothing_of_what_was_drawn(path: Path) -> None:
+    """Not even whether a test of ptr passed, nor what its withheld labels were."""
+    views = []
+    agreed = np.repeat(VOTES[:30, :1], 60, axis=1)
+    torn = np.random.default_rng(1).random((30, 60, 4)) < 0.5
+    for name, votes in (("agreed", agreed), ("torn", torn)):
+        asked: dict[str, Any] = {**BUDGET, "mechanism": pv.BinaryVoting(sigma=8.0)}
+        asked |= {"guarantee": "ptr", "queries": 30, "dataset": name}
+        release = pv.label(votes, ledger=path, **asked)
+        assert release.terms["passed"] == (name == "agreed")
+        with closing(pv.Ledger.open(path)) as ledger:
+            entries = [e for e in ledger.published() if e["dataset"] == name]
+            hidden = ledger.records().outcomes[-1].hidden
+        assert hidden["drawn"] == digest_of(release.labels)
+        unlike = {"number", "at", "digest", "dataset"}
+        views.append([{n: v for n, v in e.items() if n not in unlike} for e in entries])
+    assert views[0] == views[1]
+
+
+# -- what is forged --------------------------------------------------------------------------------
+
+FORGED: dict[str, Any] = {
+    "epsilon": 0.01,
+    "delta": 1e-9,
+    "guarantee": "allowance",
+    "budget": 0.5,
+    "mechanism": {"mechanism": "binary", "sigma": 70.0},
+    "voters": 3000,
+    "allowance": 1,
+    "terms": {"passed": True},
+    "simulated": True,
+    "dataset": "another",
+    "consumer": "nobody",
+    "new": False,
+    "rule": "exclusive",
+    "so_far": 1,
+    "left": 7.9,
+    "protects": "a person, with all their records",
+    "made": "2020-01-01 00:00 UTC",
+    "answered": 7,
+    "abstained": 5,
+    "labels": 9,
+    "drawn": ["0" * 64],
+    "sha256": {"labels": "0" * 64, "query_names": None},
+}
+
+
+@pytest.mark.parametrize("guarantee", QUERIES)
+def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome) -> None:
+    release = label(path, guarantee)
+    facts, tried, through = release.facts(), 0, 0
+    for name, value in FORGED.items():
+        if facts[name] == value:
+            continue
+        forged = {**facts, name: value}
+        one = write(path.with_name("forged.npz"), release.labels, forged)
+        two = path.with_name("forged.json")
+        two.write_text(json.dumps({**forged, "digest": digest_of_facts(forged)}))
+        for file in (one, two):
+            said = check(file, path)
+            tried, through = tried + 1, through + (said["status"] == RELEASED)
+            if file.suffix == ".json" and name not in ("drawn", "sha256"):
+                assert name in differing(said), (name, said)
+        two.write_text(json.dumps({**facts, name: value}))  # by one who leaves the digest
+        assert "digest" in differing(check(two, path))
+    for labels in (1 - release.labels, release.labels[:-1], release.labels[:, :2]):
+        room_facts = replace(release, labels=labels.astype(np.int8)).facts()
+        for drawn in (release.drawn, (digest_of(labels.astype(np.int8)),)):
+            forged = {**room_facts, "drawn": list(drawn)}
+            said = check(write(path.with_name("l.npz"), labels.astype(np.int8), forged), path)
+            tried, through = tried + 1, through + (said["status"] == RELEASED)
+    outcome(f"forged facts and labels ({guarantee})", tried, through)
+
+
+def test_edited_releases_do_not_load(path: Path, tmp_path: Path, outcome: Outcome) -> None:
+    release = label(path, queries=10)
+    named = replace(release, query_names=tuple(f"q{i}" for i in range(release.answered)))
+    facts, file, through = named.facts(), tmp_path / "edited.npz", 0
+    names, text = list(named.query_names or ()), json.dumps(facts)
+    files: list[dict[str, Any]] = [
+        {"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()
+    ]
+    files += [
+        {"labels": 1 - named.labels},
+        {"names": names[::-1]},
+        {"names": None},
+        {"facts": text[:-1] + ', "epsilon": 0.01}'},  # twice, the last one counts
+        {"facts": text.replace('"digest"', '"epsilon": 0.01, "digest"')},
+    ]
+    for value in (float("nan"), -1.0, True, "0.01", [0.01]):
+        forged = {**facts, "epsilon": value}
+        files.append({"facts": json.dumps({**forged, "digest": digest_of_facts(forged)})})
+    for held in files:
+        held = {"labels": named.labels, "facts": text, "names": names, **held}
+        arrays = {"labels": held["labels"], "facts": np.array(held["facts"])}
+        if held["names"] is not None:
+            arrays["query_names"] = np.array(held["names"])
+        np.savez(file, **arrays)
+        try:
+            pv.Release.load(file)
+            through += 1
+        except pv.InputError:
+            pass
+    outcome("edited releases", len(files), through)
+    np.savez(file, query_names=np.array(names), facts=np.array(text), labels=named.labels)
+    assert pv.Release.load(file).digest == named.digest  # in whatever order
+
+
+def test_two_members_of_one_name(path: Path, tmp_path: Path) -> None:
+    release = label(path, queries=10)
+    release.save(tmp_path / "r.npz")
+    forged = {**release.facts(), "epsilon": 0.01}
+    write(tmp_path / "f.npz", release.labels, forged)
+    with zipfile.ZipFile(tmp_path / "f.npz") as source:
+        data = source.read("facts.npy")
+    with (
+        zipfile.ZipFile(tmp_path / "r.npz", "a") as both,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
+        both.writestr("facts.npy", data)
+    with pytest.raises(pv.InputError):
+        pv.Release.load(tmp_path / "r.npz")
+    assert check(tmp_path / "r.npz", path)["status"] == "refused"
+
+
+def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome: Outcome) -> None:
+    write_statement(label(path, queries=10), tmp_path / "s.txt")
+    text, through = (tmp_path / "s.txt").read_text(), 0
+    lines = text.splitlines()
+    forged = [
+        text.replace("epsilon: ", "epsilon: 0.01. Not "),
+        text.replace("'worst-case'", "'another'"),
+        text + "In short, epsilon is 0.01.\n",
+        text + "Software: privote 0.1.0, and epsilon is 0.01.\n",
+        "\n".join(line for line in lines if not line.startswith("delta")),
+        "",
+    ]
+    for words in forged:
+        (tmp_path / "s.txt").write_text(words)
+        said = check(tmp_path / "s.txt", path)
+        through += said["status"] == RELEASED
+        assert "text" in differing(said)
+    outcome("statements in other words than their facts", len(forged), through)
+    (tmp_path / "s.json").unlink()
+    assert check(tmp_path / "s.txt", path)["status"] == "refused"
+
+
+def test_a_student_s_statement_says_one_thing(path: Path, tmp_path: Path) -> None:
+    facts = label(path, queries=10).facts()
+    whole = {**facts, "promise": facts, "labels": ["a", "b"], "method": "teachers"}
+    (tmp_path / "s.json").write_text(json.dumps(whole))
+    assert check(tmp_path / "s.json", path)["status"] == RELEASED
+    (tmp_path / "s.json").write_text(json.dumps({**whole, "epsilon": 0.01}))
+    assert check(tmp_path / "s.json", path)["status"] == "refused"
+    (tmp_path / "s.json").write_text(json.dumps({"format": 1, "digest": "0", "epsilon": 0.01}))
+    assert check(tmp_path / "s.json", path)["status"] == "refused"
+
+
+def test_other_ledgers_and_older_ones(path: Path, tmp_path: Path) -> None:
+    label(path, dataset="first", queries=5)
+    old = tmp_path / "old"
+    old.mkdir()
+    for name in ("ledger.db", "ledger.db.key", "ledger.db.head"):
+        shutil.copy(tmp_path / name, old / name)
+    label(path, dataset="second", queries=5).save(tmp_path / "r.npz")
+    label(tmp_path / "another.db", dataset="second", queries=5)
+    assert check(tmp_path / "r.npz", path)["status"] == RELEASED
+    for ledger in (old / "ledger.db", tmp_path / "another.db"):
+        said = check(tmp_path / "r.npz", ledger)
+        assert said["status"] == DIFFERS
+        assert "ledger" in differing(said)
+    alone = pv.label(VOTES, **BUDGET, guarantee="worst-case")
+    alone.save(tmp_path / "alone.npz")
+    assert differing(check(tmp_path / "alone.npz", path)) == {"ledger"}
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("UPDATE entries SET body=replace(body, 'second', 'third')")
+    done = CliRunner().invoke(
+        app, ["ledger", "check", str(tmp_path / "r.npz"), "--ledger", str(path)]
+    )
+    assert done.exit_code == 4
+
+
+# -- after a crash ---------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+@pytest.mark.parametrize("guarantee", QUERIES)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_around_the_record(
+    path: Path, tmp_path: Path, guarantee: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, append = tmp_path / "r.npz", pv.Ledger.append
+
+    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
+        if body["kind"] == "outcome" and moment == "before":
+            raise Killed
+        return append(self, body, sealed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pv.Ledger, "append", dying)
+        if moment == "after":
+            patch.setattr(pv.Release, "save", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            label(path, guarantee, output=output)
+    shutil.copy(tmp_path / ".r.npz.draft", tmp_path / "copy")
+    with pytest.warns(pv.PrivoteWarning, match="not recorded"):
+        label(path, guarantee, output=output, resume=True, force=True, ledger=None, votes=None)
+    said = check(output, path)
+    assert said["status"] == (NOT_RECORDED if moment == "before" else RELEASED), said
+    for votes in (VOTES, None, VOTES):  # and again: it is recorded once
+        shutil.copy(tmp_path / "copy", tmp_path / ".r.npz.draft")
+        label(path, guarantee, output=output, resume=True, force=True, votes=votes)
+        said = check(output, path)
+        assert said["status"] == RELEASED, said
+    with closing(pv.Ledger.open(path)) as ledger:
+        assert [e["kind"] for e in ledger.published()].count("outcome") == 1
+
+
+def test_a_draft_records_no_more_than_was_charged(path: Path, outcome: Outcome) -> None:
+    """What a draft holds is the owner's file: a ledger vouches only for what it charged."""
+    release, through = label(path), 0
+    assert release.ledger is not None
+    forged = [
+        replace(release, labels=1 - release.labels),  # its labels are recorded already
+        replace(release, labels=1 - release.labels, epsilon=0.01),
+        replace(release, labels=1 - release.labels, dataset="another"),
+        replace(release, ledger={"entry": 2, "digest": "0" * 64}, labels=1 - release.labels),
+    ]
+    for kept in forged:
+        with pytest.warns(pv.PrivoteWarning, match="not recorded"):
+            record_kept(path, kept, 0).save(path.with_name("r.npz"))
+        through += check(path.with_name("r.npz"), path)["status"] != DIFFERS
+    with closing(pv.Ledger.open(path)) as ledger:
+        assert len(ledger.records().outcomes) == 1
+    outcome("forged drafts that a ledger would vouch for", len(forged), through)
