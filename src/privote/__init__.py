@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from .planning import advise
     from .polls import poll
-    from .release import Release
+    from .release import Release, decide
 
 __all__ = [
     "ABSTAIN",
@@ -96,6 +96,7 @@ __all__ = [
     "bills",
     "collect_votes",
     "datasets",
+    "decide",
     "dependencies",
     "epsilon",
     "epsilon_2017",
@@ -126,7 +127,7 @@ _NAMES = {
     "TallyVoting TauVoting VoteMechanism",
     "planning": "advise",
     "polls": "poll",
-    "release": "Release",
+    "release": "Release decide",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = (

@@ -28,7 +28,7 @@ _WORD = 62  # bits of a first draw: fits an int64 and converts to float64 withou
 _MANTISSA = 53
 _RUN = 1 << 16  # draws that are worked out at a time; even, as a seeded word has bits for two
 _WIDEST = 1e15  # standard deviations of integer noise: sums with counts stay within an int64
-_WIDEST_ROUNDED = 1e9  # beyond, too many draws of rounded noise need more digits than a float has
+WIDEST_ROUNDED = 1e9  # beyond, too many draws of rounded noise need more digits than a float has
 _DOUBT = 2.0**-40  # by so much of itself a float of a tail probability may be off
 
 
@@ -166,6 +166,18 @@ class Entropy:
         place = np.minimum((draw >= heap).sum(axis=1), log_p.shape[1] - 1)
         return np.asarray(np.take_along_axis(order, place[:, None], axis=1)[:, 0])
 
+    def tempered(self, scores: Sequence[int], scale: Fraction) -> int:
+        """Draw a place with probability proportional to exp(scale x its score), exactly.
+
+        By rejection, in whole numbers throughout. ``scale`` must not be negative.
+        """
+        best = max(scores)
+        while True:
+            place = self.below(len(scores))
+            lost = scale * (best - scores[place])
+            if self._exp_minus(lost.numerator, lost.denominator):
+                return place
+
     def discrete_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
@@ -223,8 +235,8 @@ class Entropy:
         uniform number U. Where the 53 bits of U that are drawn first, or a tail's float, leave a
         doubt, U gets more bits and the tail more digits.
         """
-        if not 0 < sigma <= _WIDEST_ROUNDED:
-            raise InputError("sigma", f"must lie between 0 and {_WIDEST_ROUNDED:g}", sigma)
+        if not 0 < sigma <= WIDEST_ROUNDED:
+            raise InputError("sigma", f"must lie between 0 and {WIDEST_ROUNDED:g}", sigma)
         drawn = np.empty(count, np.int64)
         scale = math.sqrt(2) * sigma
         for start in range(0, count, _RUN):

@@ -78,6 +78,8 @@ class Mechanism(ABC):
     surprise_unit: ClassVar[str] = "ballot"
     #: Whether saying no to every label and saying nothing are the same.
     silence_is_zeros: ClassVar[bool] = True
+    #: Of what is drawn: int8 for labels, int64 for tallies.
+    outcomes: ClassVar[type] = np.int8
     bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 

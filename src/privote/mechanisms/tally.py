@@ -60,6 +60,7 @@ class TallyVoting(Mechanism):
     """
 
     name: ClassVar[str] = "tally"
+    outcomes: ClassVar[type] = np.int64
     bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
     sigma: float
@@ -138,7 +139,14 @@ class TallyVoting(Mechanism):
         missing = given == -1
         check_probabilities(np.where(missing, 0.0, given))
         steps = np.where(missing, -1, np.rint(self.steps * given)).astype(np.int8)
-        return Ballots(shape, lambda start, stop: steps[start:stop], missing=True)
+        return Ballots(shape, lambda start, stop: steps[start:stop], missing=True, steps=self.steps)
+
+    def check(self, ballots: BallotSource) -> None:
+        """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
+        due = self.steps if self.tau is None else 1
+        given = getattr(ballots, "steps", 1)
+        if given != due:
+            raise InputError("votes", f"must be in {due} steps a vote, as `grid` says, got {given}")
 
     def tally(self, block: Block) -> Tally:
         """Return the tallies (queries, labels) in steps."""

@@ -10,11 +10,12 @@ import numpy as np
 
 from privote.accounting.renyi import rounded_up
 from privote.forecast import UNSEEN, Forecast
+from privote.labelling import STOPPED
 from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
 from privote.planning import by_agreement
-from privote.planning.choice import STOPPED
 from privote.release import Release
+from privote.statements import headline, learnt
 
 from .blocks import Block, Facts, Section, TableBlock, reasons_folded
 from .page import write_page
@@ -27,6 +28,11 @@ _SANITIZED = (
     "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
     "only: not a valid bound. More: docs/publishing.md."
 )
+_DECIDED = {
+    "likely": "what is likely: a 1 where the chance that most voters want it is above one half",
+    "f1": "the largest expected F1",
+    "balanced": "the largest expected balanced accuracy of each label",
+}
 
 
 def bill(release: Release) -> dict[str, Any]:
@@ -37,6 +43,7 @@ def bill(release: Release) -> dict[str, Any]:
         shown = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
     so_far = release.so_far or release.answered
     return {
+        "in short": headline(release),
         "queries answered": release.of_asked,
         "labels each": release.labels.shape[1],
         "voters": release.voters,
@@ -46,8 +53,12 @@ def bill(release: Release) -> dict[str, Any]:
         "epsilon": shown,
         "delta": release.delta,
         "budget": release.budget,
-        **release.terms,
+        **({} if "learnt" in release.terms else release.terms),
+        "settings": None if "learnt" not in release.terms else learnt(release.terms["learnt"]),
         "allowance": _allowance(release),
+        "decided by": None
+        if release.tallies is None
+        else _DECIDED.get(release.decided, release.decided),
         "answered from it so far": f"{so_far:,} queries, under this one epsilon"
         if release.allowance is not None and so_far > release.answered
         else None,
@@ -209,8 +220,8 @@ def write_label_page(path: Path, release: Release) -> Path:
     return write_page(
         path,
         title="Private labels",
-        intro=f"{release.of_asked} queries were labelled by the votes of {release.voters:,} "
-        f"voters, under the guarantee {release.guarantee!r}.",
+        intro=f"{headline(release)}. Labelled by the votes of {release.voters:,} voters, under the "
+        f"guarantee {release.guarantee!r}.",
         sections=sections,
         notices=["SIMULATED: a seed was given, so this protects nobody."] * release.simulated,
     )
@@ -239,11 +250,13 @@ def remark(release: Release) -> str | None:
         return _SANITIZED.format(sure=1 - release.terms["gamma"])
     if release.allowance is None:
         return None
-    so_far = release.so_far or release.answered
+    so_far, which = release.so_far or release.answered, "answered from it so far"
+    if "learnt" in release.terms:
+        so_far, which = release.terms["learnt"]["planned"], "that it is for"
     many = "the one query" if so_far == 1 else f"each of the {so_far:,} queries"
     return (
         f"The allowance is {min(_each(release)) / so_far:.2g} surprises for {many} "
-        "answered from it so far. Voters who cast more run out, and then count "
+        f"{which}. Voters who cast more run out, and then count "
         "as the baseline; who did is sealed."
     )
 
