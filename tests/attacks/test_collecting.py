@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +20,65 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 from tests.attacks.conftest import Outcome, scaled
-from tests.attacks.test_outputs import Runs
 
 import privote as pv
 
 zarr = pytest.importorskip("zarr")
 
 METADATA = ("zarr.json", ".zarray", ".zattrs")
+# Imports once, then one process a run, which counts its calls inside privote and may end at one.
+DRIVER = """
+import json, os, sys
+import privote.cli, privote.cli.progress, privote.cli.votes, privote.learning.collect
+
+def run(words, at):
+    calls = 0
+    def count(frame, event, argument):
+        nonlocal calls
+        if event == "call" and "/privote/" in frame.f_code.co_filename:
+            calls += 1
+            if calls == at:
+                os.kill(os.getpid(), 9)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    code = 0
+    sys.setprofile(count)
+    try:
+        privote.cli.app(words)
+    except SystemExit as leaving:
+        code = leaving.code or 0
+    sys.setprofile(None)
+    with open("calls", "w") as stream:
+        stream.write(str(calls))
+    os._exit(code)
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        run(*json.loads(line))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Runs:
+    """Runs of privote, each in a process of its own that may be made to die."""
+
+    def __init__(self, folder: Path) -> None:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-c", DRIVER]
+        self._process = subprocess.Popen(command, cwd=folder, **pipes)
+
+    def go(self, *words: object, at: int = 0) -> int:
+        """Return the exit code of a run, which is ended at one of its calls inside privote."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([[*map(str, words)], at]), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -51,25 +105,18 @@ def test_votes_survive_a_kill(models: Path, outcome: Outcome) -> None:
     words += ("--chunk", 16, "--group", 2, "--output")
     lost: list[int] = []
     try:
-        code, log = runs.go(*words, models / "whole.zarr")
-        assert code == 0, log
-        whole, calls = everything(models / "whole.zarr"), json.loads(_calls(runs))[0]
+        assert runs.go(*words, models / "whole.zarr") == 0
+        whole, calls = everything(models / "whole.zarr"), int((models / "calls").read_text())
         kills = scaled(3, 40)
         for number, at in enumerate(np.linspace(1, calls, kills + 2)[1:-1].astype(int).tolist()):
             output = models / f"{number}.zarr"
             more = ("--workers", 2) if number % 4 == 3 else ()
-            code, _ = runs.go(*words, output, *more, at=at)
-            assert code in (-9, 0)  # with workers it makes fewer calls itself
-            code, log = runs.go(*words, output, "--resume")
-            if code != 0 or everything(output) != whole:
+            assert runs.go(*words, output, *more, at=at) in (-9, 0)  # workers make calls, too
+            if runs.go(*words, output, "--resume") != 0 or everything(output) != whole:
                 lost.append(at)
     finally:
         runs.close()
     outcome("votes that are collected, killed and resumed", kills, len(lost))
-
-
-def _calls(runs: Runs) -> str:
-    return (runs.folder / "driver.calls").read_text()
 
 
 LAYOUTS: dict[str, Any] = {
