@@ -21,7 +21,7 @@ from privote.labelling import KeptReleases
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((30, 20, 4)) < 0.2
 ASKED = {"mechanism": pv.BinaryVoting(sigma=7.0), "epsilon": 8.0, "delta": 1e-5}
-EVERY = {"guarantee": "allowance", "queries": "all"}
+EVERY = {"guarantee": "allowance"}
 
 
 def broken(*_: object, **__: object) -> None:

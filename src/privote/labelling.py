@@ -182,7 +182,9 @@ def label(
         if release.tallies is None:
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
-            release = with_forecast(release, made_by, baseline=guess, near=near)
+            earlier = getattr(release.sealed, "earlier", None)
+            given = {"baseline": guess, "near": near, "earlier": earlier}
+            release = with_forecast(release, made_by, **given)
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
                 release.save(part)

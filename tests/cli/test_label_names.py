@@ -15,7 +15,7 @@ import privote as pv
 from privote.cli.files import read_names
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
-EVERY = ("--guarantee", "allowance", "--queries", "all")
+EVERY = ("--guarantee", "allowance")
 CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
 LEDGER = ("--ledger", "ledger.db")
 

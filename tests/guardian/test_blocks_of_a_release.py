@@ -61,7 +61,7 @@ def release(votes: Any, mechanism: Any, **more: Any) -> dict[str, Any]:
     return {"labels": found.labels.tolist(), "ledger": entries, **sealed}
 
 
-EVERY = {"guarantee": "allowance", "queries": "all", "baseline": GUESS}
+EVERY = {"guarantee": "allowance", "baseline": GUESS}
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
@@ -238,7 +238,7 @@ class Uneven:
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])
 def test_an_empty_block_is_counted_with_the_others(guarantee: str, missing: bool) -> None:
     source = Uneven([0, 3, 5, 0, 4], missing=missing)
-    queries = "all" if guarantee == "allowance" else 12
+    queries = None if guarantee == "allowance" else 12
     found = pv.label(
         source,
         mechanism=pv.BinaryVoting(sigma=1.0),
@@ -262,4 +262,4 @@ def test_what_goes_wrong_while_counting_is_raised_and_ends_it(
     monkeypatch.setattr(room, "_BLOCK_CELLS", 16)
     ballots = Ballots((64, 2, 1), rows, missing=False)
     with pytest.raises(pv.ChargedError, match="is gone"):
-        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5, queries="all")
+        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5)

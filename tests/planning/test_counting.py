@@ -61,7 +61,7 @@ def test_an_allowance_lasts_as_long_as_planned(name: str, epsilon: float) -> Non
     mechanism = MECHANISMS[name]
     votes = votes_for(mechanism, 60)
     run = {"mechanism": mechanism, "epsilon": epsilon, "delta": DELTA, "seed": 1}
-    run |= {"guarantee": "allowance", "queries": "all"}
+    run |= {"guarantee": "allowance"}
     planned = count(mechanism, votes, epsilon, "allowance")
     allowance = planning.allowance_for(mechanism, 15, 3, epsilon, DELTA)
     if epsilon < 1:
@@ -207,7 +207,7 @@ def test_missing_votes_are_counted_as_the_mechanism_counts_them() -> None:
     planned = got["allowance"]
     assert planned is not None
     assert planned >= count(mechanism, votes, 4.0, "allowance")
-    run = {"guarantee": "allowance", "queries": "all", "seed": 0}
+    run = {"guarantee": "allowance", "seed": 0}
     release = pv.label(gaps[:planned], mechanism=mechanism, epsilon=4.0, delta=DELTA, **run)
     assert not release.sealed.refused.any()
 

@@ -40,7 +40,7 @@ def test_it_stops_where_voters_run_out_and_says_so(seed: int) -> None:
     assert recall(release, truth) >= 0.9
     assert f"{release.answered} of 300" in release.summary()
     with pytest.warns(pv.PrivoteWarning, match="voters run out"):
-        through = pv.label(votes, **BUDGET, **every, queries="all")
+        through = pv.label(votes, **BUDGET, **every)
     assert through.answered == 300
     assert recall(through, truth) < 0.5  # so there was something to stop for
 
@@ -96,7 +96,7 @@ def test_later_runs_with_a_ledger_are_never_silently_bad(tmp_path: Path) -> None
         with pytest.raises(pv.BudgetError, match=r"queries were answered from it in earlier runs"):
             pv.label(votes[150:], **BUDGET, **setting)
     with pytest.warns(pv.PrivoteWarning, match="Earlier runs have used up this allowance"):
-        last = pv.label(votes[:5], **BUDGET, **setting, queries="all")
+        last = pv.label(votes[:5], **BUDGET, **setting)
     assert last.answered == 5
     assert last.forecast.lasts is None  # nothing is told about a long life by labels of nobody
 

@@ -518,13 +518,14 @@ class Allowance:
                 self.accounts.enter(body)
             return replace(self, each=known.allowance, mechanism=known.mechanism)
 
-    def spending(self) -> Sealed:
+    def spending(self, **more: Any) -> Sealed:
         """Return what each voter has done with it, in the order of their names. Sealed."""
         known, at = self._known, slice(None) if self.seats is None else self.seats
         return Sealed(
             spent=-(-known.spent[at] // self.unit),
             refused=known.refused[at].copy(),
             allowance=self.own.copy(),
+            **more,
         )
 
     @property

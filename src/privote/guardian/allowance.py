@@ -117,11 +117,11 @@ def release(
             epsilon=issuer.epsilon(allowance.curve),
             allowance=plain(allowance.each),
         )
-    mechanism, start = issuer.mechanism, 0
+    mechanism, start, earlier = issuer.mechanism, 0, allowance.earlier
     labels = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)  # once, not in pieces
     blocks, departed = registered_blocks(ballots, places, voters), 0
     if pace is not None:
-        pace.start(voters, int(allowance.each.min()), allowance.earlier)
+        pace.start(voters, int(allowance.each.min()), earlier)
         blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
 
     def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
@@ -142,12 +142,12 @@ def release(
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
-    labels, more = labels[:start], None
-    if pace is not None and not pace.through:
-        if not start:
-            raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-        more = {"departed": departed, "out": pace.out}
-    whole = publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+    if pace is not None and not start:
+        raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
+    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
+    more = {"departed": departed, "out": pace is not None and pace.out}
+    sealed = allowance.spending(earlier=earlier)
+    whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
     return issuer.record(whole, parts, account=allowance.account, more=more)
 
 
