@@ -333,6 +333,7 @@ def test_a_release_that_stopped_early_can_be_resumed(
     truth = RNG.random((200, 1, 12)) < 0.18
     votes = RNG.random((200, 60, 12)) < np.where(truth, 0.95, 0.01)
     path, asked = tmp_path / "a.npz", {**ASKED, "mechanism": pv.BinaryVoting(sigma=12.0)}
+    asked["guarantee"] = "worst-case"
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", broken)
         with pytest.raises(ChargedError):

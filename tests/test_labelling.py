@@ -299,7 +299,7 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     votes: np.ndarray, tmp_path: Path
 ) -> None:
     budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
-    wide, narrow = pv.BinaryVoting(sigma=90.0), pv.BinaryVoting(sigma=9.0)
+    wide, narrow = pv.BinaryVoting(sigma=90.0), pv.BinaryVoting(sigma=4.0)
     assert pv.label(votes, mechanism=wide, **budget).guarantee == "worst-case"
     assert pv.label(votes, mechanism=narrow, **budget).guarantee == "allowance"
     assert pv.label(votes[:1], mechanism=narrow, **budget).guarantee == "worst-case"

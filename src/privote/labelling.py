@@ -136,9 +136,7 @@ def label(
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
             release = record_kept(ledger, release, parts.since)
-            why = () if parts.all_there else (_stopped(release, _NO_FURTHER),)
-            release = replace(release, reasons=(*release.reasons, *why))
-            near = None
+            near, why = None, _NEXT if parts.all_there else _NO_FURTHER
         else:
             ballots = ballots_of(votes, mechanism, threshold)
             warn_of_axes(ballots, voter_ids)
@@ -176,9 +174,10 @@ def label(
                 )
             if draft is not None:
                 draft.note(ALL_THERE)
-            release = named(release, 0)
-            if release.answered < wanted and guarantee == "worst-case":
-                release = replace(release, reasons=(_stopped(release, _NEXT),))
+            release, why = named(release, 0), _NEXT
+        if 0 < release.answered < (release.asked or 0):
+            text = f"{STOPPED} {release.of_asked} queries: {why}."
+            release = replace(release, reasons=(*release.reasons, text))
         if release.tallies is None:
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
@@ -238,10 +237,6 @@ def _guarantee(
     size = ballots.voters, ballots.labels
     fit = queries_for(mechanism, *size, budget.epsilon, budget.delta)
     return "worst-case" if fit >= wanted else "allowance"
-
-
-def _stopped(release: Release, why: str) -> str:
-    return f"{STOPPED} {release.of_asked} queries: {why}."
 
 
 def warn_of_quality(release: Release) -> None:

@@ -111,17 +111,17 @@ def rows_of(tally: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "packed", "parquet", "zarr1", "zarr7", "zarr45"])
-@pytest.mark.parametrize("paced", [False, True])
+@pytest.mark.parametrize("learnt", [False, True])
 def test_votes_are_the_same_however_they_are_stored(
-    kind: str, paced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, learnt: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "_BLOCK_CELLS", 8 * VOTERS * LABELS)
     votes = votes_of("binary", 7)
     # Of the type that holds a missing vote, as Parquet does: what could be missing costs more.
     votes = votes.astype(np.int8) if kind == "parquet" else votes
-    how = EVERY | ({"queries": None, "yes": 0.3} if paced else {})
+    mechanism: Any = "auto" if learnt else MECHANISMS["binary"]
     path = stored(kind, tmp_path, votes)
-    assert release(path, MECHANISMS["binary"], **how) == release(votes, MECHANISMS["binary"], **how)
+    assert release(path, mechanism, **EVERY) == release(votes, mechanism, **EVERY)
 
 
 def stored(kind: str, folder: Path, votes: np.ndarray) -> Path:

@@ -15,7 +15,7 @@ from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
 from privote.planning import by_agreement
 from privote.release import Release
-from privote.statements import headline, learnt
+from privote.statements import expected_quality, headline, learnt
 
 from .blocks import Block, Facts, Section, TableBlock, reasons_folded
 from .page import write_page
@@ -131,6 +131,8 @@ def _poor(release: Release) -> str | None:
 
 def forecast_section(release: Release) -> Section | None:
     """Return what is to be expected of released labels, for a page; None where nothing is known."""
+    if release.tallies is not None:
+        return _decided_section(release)
     found = release.forecast
     if found is None:
         return None
@@ -146,6 +148,46 @@ def forecast_section(release: Release) -> Section | None:
     blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
     stopped = [text for text in release.reasons if text.startswith(STOPPED)]
     blocks += [*stopped, *reasons_folded([t for t in release.reasons if t not in stopped])]
+    return Section(heading="What to expect of the labels", blocks=blocks)
+
+
+def _decided_section(release: Release) -> Section | None:
+    """Return how good labels of tallies are expected to be, by label, and how sure each is."""
+    chances = release.probabilities
+    if chances is None:
+        return None
+    blocks: list[Block] = []
+    if "learnt" in release.terms:
+        said = expected_quality(release)
+        blocks.append(f"{said[0].upper()}{said[1:]}. From released numbers alone.")
+    names = release.label_names or [f"label_{i}" for i in range(chances.shape[1])]
+    ones, found = release.labels == 1, release.quality
+    rows = []
+    for at, name in enumerate(names):
+        own = chances[ones[:, at], at]
+        row = {"label": name, "ones": len(own), "sure": _percent(own.mean()) if len(own) else "-"}
+        if found is not None:
+            row["missed"] = _percent(1 - found["by_label"]["recall"][at])
+            row["gain"] = f"{100 * found['by_label']['gain'][at]:.2g} %"
+        rows.append(row)
+    heads = {"label": "label", "ones": "ones", "sure": "a one is right", "missed": "ones missed"}
+    heads["gain"] = "labels more right than always yes or no"
+    columns = [Column(key=key, heading=head) for key, head in heads.items() if key in rows[0]]
+    bins = np.linspace(0, 1, 11)
+    counts, _ = np.histogram(chances, bins)
+    sure = [
+        {"chance": f"{low:.1f} to {low + 0.1:.1f}", "labels": f"{count:,}"}
+        for low, count in zip(bins, counts, strict=False)
+    ]
+    caption = "By label, as expected: how many ones were released, and how sure they are."
+    blocks += [
+        TableBlock(caption=caption, rows=rows, columns=columns),
+        TableBlock(
+            caption="How many labels have which chance that most voters want them. Where chances "
+            "are near 0 or 1, labels are sure; near one half they are a guess.",
+            rows=sure,
+        ),
+    ]
     return Section(heading="What to expect of the labels", blocks=blocks)
 
 
