@@ -557,6 +557,10 @@ def test_a_named_tally_is_taken_as_it_is() -> None:
 
 def test_the_guardian_refuses_what_does_not_go_together() -> None:
     budget = pv.Budget(**BUDGET)
+    steps = pv.TallyVoting(sigma=1.0, grid=100).ballots(VOTES / 2)
+    for mechanism in (pv.BinaryVoting(sigma=9.0), pv.TallyVoting(sigma=9.0)):
+        with pytest.raises(pv.InputError, match="votes must be"):
+            pv.label(steps, **BUDGET, mechanism=mechanism)
     with pytest.raises(pv.InputError, match="guarantee"):
         pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="ptr")
     with pytest.raises(pv.InputError, match="allowance"):

@@ -39,6 +39,7 @@ PENDING = {
     "allowance": {"mechanism": TallyVoting.name, "noise": "learnt"},
     "worst-case": {"mechanism": TallyVoting.name, "noise": "solved"},
 }
+_MOST = 2**62  # of surprises, in the finest unit: sums stay within an int64
 
 
 def charge(
@@ -69,6 +70,8 @@ def charge(
                 f"the budget of data set {accounts.dataset!r} is too small for {planned:,} queries "
                 f"on {ballots.labels:,} labels: no such noise can be drawn"
             )
+        if learning.cells * steps**2 > _MOST:
+            raise InputError("plan_for", f"must leave at most {_MOST:g} votes a voter", planned)
         known = {"epsilon0": epsilon0, "planned": planned, "learns": learning.learns}
         return {**known, "exact": left is None, "mu": mu, "steps": steps}
 
@@ -122,11 +125,13 @@ def learn(
     )
     if first is not None and first.terms["learnt"]["planned"] != learning.queries:
         raise InputError("resume", "must be with the same votes, and these are more or fewer")
-    surprises = np.zeros(learning.voters, np.int64)
+    surprises, start = np.zeros(learning.voters, np.int64), 0
     if first is None and learning.learns:
         with charged():
             for block in blocks:
-                surprises += _surprises(block, guess, terms["steps"])
+                now = slice(start, start + block.queries)
+                surprises += _surprises(block, guess[now], terms["steps"])
+                start = now.stop
 
     def draw() -> tuple[dict[str, Any], int | None, int]:
         if first is not None:
@@ -150,10 +155,9 @@ def learn(
 
 def _surprises(block: Block, guess: Bools, steps: int) -> Counts:
     """Return how many surprises each voter casts in a block, if nothing is cut."""
-    here = guess[block.start : block.start + block.queries]
     unlimited = np.full(block.voters, np.iinfo(np.int64).max, np.int64)
     given: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True, "steps": steps}
-    return effective(block, here, unlimited, **given)[1]
+    return effective(block, guess, unlimited, **given)[1]
 
 
 def settings(issuer: Issuer, allowance: Allowance) -> tuple[Issuer, partial[Release]]:
