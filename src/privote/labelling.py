@@ -182,7 +182,7 @@ def label(
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
             earlier = getattr(release.sealed, "earlier", None)
-            given = {"baseline": guess, "near": near, "earlier": earlier}
+            given: dict[str, Any] = {"baseline": guess, "near": near, "earlier": earlier}
             release = with_forecast(release, made_by, **given)
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
@@ -211,8 +211,10 @@ def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = No
 
     Whether they are probabilities is told by the type of an array, never by what it holds.
     """
-    tallies = TallyVoting(sigma=1.0, grid=PERCENT) if isinstance(mechanism, str) else mechanism
-    soft = isinstance(tallies, TallyVoting) and tallies.tau is None and tallies.steps > 1
+    tallies: Any = mechanism
+    if isinstance(mechanism, str):
+        tallies = TallyVoting(sigma=1.0, grid=PERCENT)
+    soft = tallies.vote_steps > 1
     given = isinstance(votes, BallotSource | str | os.PathLike) or is_frame(votes)
     if soft and threshold is None and not given and not isinstance(votes, np.ma.MaskedArray):
         try:
@@ -220,8 +222,7 @@ def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = No
         except ValueError:  # ragged: told below
             array = np.zeros(0, np.int8)
         if array.dtype.kind == "f" or (array.size and not isinstance(mechanism, str)):
-            assert isinstance(tallies, TallyVoting)
-            return tallies.ballots(array)
+            return tallies.ballots(array)  # type: ignore[no-any-return]
     return Ballots.of(votes, threshold=threshold)
 
 

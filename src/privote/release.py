@@ -282,8 +282,7 @@ class Release:
         known = self.mechanism["mechanism"] == TallyVoting.name  # else one of somebody's own
         if self.tallies is None or not self.answered or not known:
             return None
-        mechanism = mechanism_of(self.mechanism)
-        assert isinstance(mechanism, TallyVoting)
+        mechanism: Any = mechanism_of(self.mechanism)
         return posterior(
             self.tallies, sigma=mechanism.sigma, voters=self.voters, steps=mechanism.steps
         )
@@ -483,8 +482,8 @@ class Release:
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")
-        arrays = {"labels": labels, "tallies": tallies, "chances": chances}
-        release = cls(**arrays, query_names=named, **own)
+        arrays: dict[str, Any] = {"tallies": tallies, "chances": chances}
+        release = cls(labels=labels, **arrays, query_names=named, **own)
         made = release.facts()
         edited = [name for name in made.keys() | facts.keys() if made.get(name) != facts.get(name)]
         if edited:

@@ -138,8 +138,8 @@ def write_probabilities(release: Release, path: Path) -> None:
     if chances is None:  # a test that failed has none either
         chances = np.zeros(release.labels.shape)
     if path.suffix == ".csv":
-        names = {"queries": release.query_names, "names": release.label_names}
-        write_label_csv(chances.round(6), path, **names)
+        queries, names = release.query_names, release.label_names
+        write_label_csv(chances.round(6), path, queries=queries, names=names)
     elif path.suffix == ".npy":
         np.save(path, chances)
     else:

@@ -454,6 +454,12 @@ class Allowance:
         return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
 
     @property
+    def past(self) -> Earlier:
+        """What was released from it so far; less than that, where a run is resumed."""
+        known = self._known
+        return known.past._replace(queries=self.earlier.queries)
+
+    @property
     def left(self) -> Counts:
         """What is left of each allowance by now (registered voters,). Sealed."""
         return self._left_of(self._known)

@@ -24,7 +24,7 @@ from ..release import Release
 from ..surprises import effective
 from . import learnt
 from .accounts import Allowance, Roll, plain
-from .issuer import Issuer, Pacer, Parts, charged
+from .issuer import Issuer, Labels, Pacer, Parts, charged
 from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
@@ -117,11 +117,12 @@ def release(
             epsilon=issuer.epsilon(allowance.curve),
             allowance=plain(allowance.each),
         )
-    mechanism, start, earlier = issuer.mechanism, 0, allowance.earlier
-    labels = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)  # once, not in pieces
+    mechanism, start, past = issuer.mechanism, 0, allowance.past
+    shape = ballots.queries, ballots.labels
+    labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
     blocks, departed = registered_blocks(ballots, places, voters), 0
     if pace is not None:
-        pace.start(voters, int(allowance.each.min()), earlier)
+        pace.start(voters, int(allowance.each.min()), allowance.earlier)
         blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
 
     def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
@@ -145,8 +146,9 @@ def release(
     if pace is not None and not start:
         raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
     # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
-    more = {"departed": departed, "out": pace is not None and pace.out}
-    sealed = allowance.spending(earlier=earlier)
+    more: dict[str, Any] = {} if labels.dtype == np.int64 else {"departed": departed}
+    more |= {} if pace is None else {"out": pace.out}
+    sealed = allowance.spending(earlier=past)
     whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
     return issuer.record(whole, parts, account=allowance.account, more=more)
 

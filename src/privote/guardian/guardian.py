@@ -193,7 +193,7 @@ class Guardian:
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         issuer = self._issuer
-        if getattr(ballots, "steps", 1) > 1 and not isinstance(issuer.mechanism, TallyVoting):
+        if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
             raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")
         if plan_for is not None and not issuer.learns:
             raise InputError("plan_for", "goes with `mechanism=auto`, which learns the allowance")

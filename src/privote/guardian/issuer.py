@@ -97,7 +97,7 @@ class Issuer:
             Where each block is kept as soon as it is drawn, and what makes a release of its labels.
         """
         shape, start = (ballots.queries, ballots.labels), 0
-        labels = np.empty(shape, self.mechanism.outcomes)
+        labels: Labels = np.empty(shape, self.mechanism.outcomes)
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)
             if price is not None:

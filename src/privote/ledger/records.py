@@ -214,9 +214,9 @@ class Records:
             wrong += _drawn(known, kind, numbers)
         elif len(known) == 1 and not changed and [made] != facts["drawn"]:
             wrong.append(Difference(fact=kind, stated=made, ledger=facts["drawn"]))
-        numbers = tuple(outcome.number for outcome in known)
+        entries = tuple(outcome.number for outcome in known)
         return Finding(
-            status=DIFFERS if wrong else RELEASED, entries=numbers, differences=tuple(wrong)
+            status=DIFFERS if wrong else RELEASED, entries=entries, differences=tuple(wrong)
         )
 
     def _recorded(self, digest: str, facts: Mapping[str, Any]) -> Entry | None:

@@ -213,6 +213,8 @@ class Account:
     told, departed, out
         Of so many of them it is known how many labels were released that depart from the baseline,
         and whether those say that voters have run out. Of what was released, and nothing else.
+    seen, parted
+        The first two of all runs, also of those that were not paced.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
     before
@@ -235,6 +237,8 @@ class Account:
     told: int = 0
     departed: int = 0
     out: bool = False
+    seen: int = 0
+    parted: int = 0
     before: dict[tuple[str, str], Earlier] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
     learnt: dict[str, Any] | None = None
@@ -247,6 +251,11 @@ class Account:
         """
         roll = self.roll or {}
         return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
+
+    @property
+    def past(self) -> Earlier:
+        """What is known of it before a run, for whoever says how long it lasts."""
+        return Earlier(self.queries, self.seen, self.parted)
 
     @property
     def earlier(self) -> Earlier:
@@ -393,10 +402,13 @@ class Totals:
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden = unsealed(row, body, chain)
         if "departed" in hidden:  # of what was released; not known after a crash
-            account = self.accounts[body["account"]]
-            account.told += int(body["queries"])
-            account.departed += int(hidden["departed"])
-            account.out = bool(hidden["out"])
+            account, past = self.accounts[body["account"]], int(hidden["departed"])
+            account.seen += int(body["queries"])
+            account.parted += past
+            if "out" in hidden:  # by a run that was paced
+                account.told += int(body["queries"])
+                account.departed += past
+                account.out = bool(hidden["out"])
         if body.get("claim") is not None:
             self.outcomes[body["claim"]] = row.number
 

@@ -142,6 +142,11 @@ class Mechanism(ABC):
         return None
 
     @property
+    def vote_steps(self) -> int:
+        """How many steps a whole vote has that may be a part of one; 1 where it is 0 or 1."""
+        return 1
+
+    @property
     def own_order(self) -> float | None:
         """The Rényi order that this mechanism was made for; None if for no one in particular."""
         return None

@@ -90,6 +90,11 @@ class TallyVoting(Mechanism):
         return self.grid or (1 if self.tau is None else CLIPPED)
 
     @property
+    def vote_steps(self) -> int:
+        """Of votes that are probabilities; 1 where ballots are clipped: their votes are 0 or 1."""
+        return self.steps if self.tau is None else 1
+
+    @property
     def noise(self) -> RoundedGaussian:
         """The noise on one tally, in steps."""
         return RoundedGaussian(self.sigma * self.steps)
@@ -143,8 +148,7 @@ class TallyVoting(Mechanism):
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due = self.steps if self.tau is None else 1
-        given = getattr(ballots, "steps", 1)
+        due, given = self.vote_steps, getattr(ballots, "steps", 1)
         if given != due:
             raise InputError("votes", f"must be in {due} steps a vote, as `grid` says, got {given}")
 

@@ -28,7 +28,7 @@ _SANITIZED = (
     "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
     "only: not a valid bound. More: docs/publishing.md."
 )
-_DECIDED = {
+_DECIDED: dict[str | float, str] = {
     "likely": "what is likely: a 1 where the chance that most voters want it is above one half",
     "f1": "the largest expected F1",
     "balanced": "the largest expected balanced accuracy of each label",
@@ -58,7 +58,7 @@ def bill(release: Release) -> dict[str, Any]:
         "allowance": _allowance(release),
         "decided by": None
         if release.tallies is None
-        else _DECIDED.get(release.decided, release.decided),
+        else _DECIDED.get(release.decided, f"a chance of {release.decided} or more"),
         "answered from it so far": f"{so_far:,} queries, under this one epsilon"
         if release.allowance is not None and so_far > release.answered
         else None,
