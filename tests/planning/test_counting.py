@@ -107,10 +107,14 @@ def test_sealed_prices_are_those_of_the_release(name: str, bound: str) -> None:
         assert planned is None
         return
     assert 0 < planned <= 60
-    run: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "delta": DELTA, "seed": 1}
-    run["bound"] = {"exact": "exact", "published": "pate2018"}[bound]
+    budget, by = (
+        pv.Budget(epsilon=epsilon, delta=DELTA),
+        "exact" if bound == "exact" else "pate2018",
+    )
     for queries, fits in ((planned, True), (planned + 1, False))[: 1 + (planned < 60)]:
-        release = pv.label(votes, guarantee="data-dependent", queries=queries, **run)
+        given: dict[str, Any] = {"guarantee": "data-dependent", "seed": 1}
+        guardian = pv.Guardian(mechanism, budget, pv.Ledger.in_memory(), **given)
+        release = guardian.release(votes, queries=queries, bound=by)
         assert (release.sealed.epsilon <= epsilon) is fits
 
 

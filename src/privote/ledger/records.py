@@ -208,7 +208,7 @@ class Records:
             wrong.append(Difference(fact="drawn", stated=facts["drawn"], ledger=drawn))
             return _differs([*wrong, *(self._compared(named, facts) if named else ())])
         wrong += self._compared(known, facts)
-        kind = "labels" if facts["sha256"]["tallies"] is None else "tallies"
+        kind = "labels" if facts["sha256"].get("tallies") is None else "tallies"
         made, changed = facts["sha256"][kind], kind == "labels" and facts["processed"]
         if numbers is not None and not changed:
             wrong += _drawn(known, kind, numbers)
