@@ -2,9 +2,10 @@
 
 Per mechanism at least 100,000 elections (n <= 12 voters, k <= 4 labels; random sigma, tau, norm,
 gate, link, bar, missing votes), every neighbour enumerated in both directions by an independent
-implementation; 2,000 adaptive runs with an allowance, every transcript enumerated; 500 adversaries
-who choose every charge to a ledger from released labels, each playing its best policy; then broken
-bounds, which the same audit must catch. Exits 1 if anything is not as it should be.
+implementation; 2,000 adaptive runs with an allowance, every transcript enumerated; 40,000 pairs of
+electorates whose allowance is learnt, every branch enumerated; 500 adversaries who choose every
+charge to a ledger from released labels, each playing its best policy; then broken bounds, which the
+same audit must catch. Exits 1 if anything is not as it should be.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from learnt import PLANS, WRONG, learnt
 
 import privote as pv
 from privote import audit
 
 ORDERS = np.array([1.05, 2.0, 5.0, 32.0, 400.0])
-KINDS = ("binary", "tau", "powerset", "plurality")
+KINDS = ("binary", "tau", "powerset", "plurality", "tally")
 
 
 def random_gate(rng: np.random.Generator, voters: int) -> pv.Gate | None:
@@ -43,6 +45,9 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
     if kind == "powerset":
         most = None if rng.random() < 0.6 else int(rng.integers(1, 4))
         return pv.PowersetVoting(sigma=sigma, max_positives=most, gate=gate)
+    if kind == "tally":
+        clip = {} if rng.random() < 0.5 else {"tau": rng.uniform(0.8, 2.5), "grid": 8}
+        return pv.TallyVoting(sigma=sigma, **clip)
     choice = rng.integers(4)
     if choice == 1:
         return pv.BinaryVoting(sigma=sigma, quota=rng.uniform(0.05, 0.95))
@@ -109,6 +114,20 @@ def one_run(task: tuple[str, int, int]) -> dict[str, Any]:
     }
 
 
+def one_learning(task: tuple[str, int, int]) -> dict[str, Any]:
+    """Audit some pairs of electorates whose allowance is learnt."""
+    plan, pairs, seed = task
+    report = learnt(plan, pairs, seed=seed)
+    return {
+        "kind": "learnt",
+        "elections": pairs,
+        "neighbours": report.branches,
+        "worst": report.ratio,
+        "violations": [f"pair {seed}" for seed in report.broken],
+        "setting": plan,
+    }
+
+
 def one_policy(task: tuple[str, int, int]) -> dict[str, Any]:
     """Play some best policies against a ledger."""
     _, count, seed = task
@@ -144,6 +163,8 @@ def broken_bounds() -> Iterator[tuple[str, bool]]:
     yield "an allowance charged V instead of 2V", not single.ok
     published = audit.exact(binary, 12, 2, ORDERS, elections=200, bound="pate2018")
     yield "Theorem 6 as a bound on both directions", not published.ok
+    for plan in WRONG:
+        yield f"allowance learnt, {plan}", not learnt(plan, 500).ok
     steered = audit.policies(1, seed=34, admit=audit.by_the_best_order)
     yield "a budget that settles at the best order of each history", not steered.ok
 
@@ -161,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--elections", type=int, default=100_000, help="per mechanism")
     parser.add_argument("--runs", type=int, default=2_000, help="adaptive runs")
+    parser.add_argument("--pairs", type=int, default=10_000, help="per plan of learnt allowances")
     parser.add_argument("--policies", type=int, default=500, help="adversaries over a ledger")
     parser.add_argument("--batch", type=int, default=500, help="elections per random setting")
     parser.add_argument("--seed", type=int, default=0)
@@ -169,13 +191,17 @@ def main() -> None:
     violations = 0
     print(f"{'what':<10} {'elections':>10} {'neighbours':>12} {'worst ratio':>12} {'seconds':>8}")
     with multiprocessing.get_context("fork").Pool(arguments.jobs) as pool:
-        for number, kind in enumerate((*KINDS, "adaptive", "policies")):
+        for number, kind in enumerate((*KINDS, "adaptive", "learnt", "policies")):
             started = time.perf_counter()
             first = arguments.seed + number * 1_000_000
             if kind == "adaptive":
                 count = math.ceil(arguments.runs / 20)
-                tasks = [(KINDS[i % 4], 20, first + 1000 * i) for i in range(count)]
+                tasks = [(KINDS[i % len(KINDS)], 20, first + 1000 * i) for i in range(count)]
                 found = gather(pool, one_run, tasks, kind)
+            elif kind == "learnt":
+                parts = math.ceil(arguments.pairs / 100)
+                tasks = [(plan, 100, first + 100 * i) for plan in PLANS for i in range(parts)]
+                found = gather(pool, one_learning, tasks, kind)
             elif kind == "policies":
                 count = math.ceil(arguments.policies / 5)
                 found = gather(pool, one_policy, [(kind, 5, 5 * i) for i in range(count)], kind)

@@ -82,7 +82,6 @@ def label(path: Path, folder: Path, *, on_disk: bool = False) -> dict[str, Any]:
             mechanism=MECHANISM,
             **BUDGET,
             guarantee="allowance",
-            queries="all",
             ledger=Path(place) / "ledger.db" if on_disk else None,
         )
     return {
@@ -95,7 +94,7 @@ def label(path: Path, folder: Path, *, on_disk: bool = False) -> dict[str, Any]:
 def _timed(job: Job, arguments: tuple[Any, ...], where: dict[str, Any], pipe: Any) -> None:
     warnings.simplefilter("ignore")
     few = np.zeros((8, VOTERS, LABELS), bool)  # loads all code, and fills tables of prices
-    pv.label(few, mechanism=MECHANISM, **BUDGET, guarantee="allowance", queries="all", seed=0)
+    pv.label(few, mechanism=MECHANISM, **BUDGET, guarantee="allowance", seed=0)
     started, used = time.perf_counter(), time.process_time()
     found = job(*arguments, **where) or {}
     found["seconds"] = time.perf_counter() - started

@@ -98,7 +98,6 @@ def _growth(folder: Path, small: tuple[int, int, int], large: tuple[int, int, in
                 epsilon=8.0,
                 delta=1e-5,
                 guarantee="allowance",
-                queries="all",
             )
             best = min(best, time.process_time() - began)
         spent.append((best, float(np.prod(shape))))

@@ -12,8 +12,8 @@ rng = np.random.default_rng(0)
 truth = rng.random((200, 20)) < 0.08
 votes = rng.random((200, 100, 20)) < np.where(truth, 0.9, 0.01)[:, None, :]
 
-# Mechanism, noise and guarantee are chosen from public numbers; 0.08 of the votes are a yes.
-release = pv.label(votes, epsilon=8.0, delta=1e-5, yes=0.08)
+# How often voters speak is learnt, privately; the noise follows, and tallies are released.
+release = pv.label(votes, epsilon=8.0, delta=1e-5)
 
 print(release.summary())
 print()

@@ -74,7 +74,7 @@ if __name__ == "__main__":
     found = collect(resume=True)
     print(f"resumed: {found.done_before} of {found.chunks} chunks were done before")
 
-    release = pv.label("votes.zarr", epsilon=8.0, delta=1e-5, queries="all", yes=0.25)
+    release = pv.label("votes.zarr", epsilon=8.0, delta=1e-5)
     truth = np.array([[f in line for f in ("hot", "coughs", "spots")] for line in lines])
     truth[:, 0] |= np.array(["shivering" in line for line in lines])
     print(f"{(release.labels == truth).mean():.0%} of the labels are as the prompts say")

@@ -27,7 +27,7 @@ ballots = pv.SparseBallots(query, voter, Y_private[voter], queries=QUERIES, vote
 print(ballots)
 print(f"Sealed: {near.sum(axis=1).mean():.0f} records speak on a query, on average.")
 
-every = {"epsilon": 2.0, "delta": 1e-6, "guarantee": "allowance", "queries": "all"}
+every = {"epsilon": 2.0, "delta": 1e-6, "guarantee": "allowance"}
 for sigma in (5.0, 10.0, 20.0):
     mechanism = pv.BinaryVoting(sigma=sigma, false_alarm=0.01)
     release = pv.label(ballots, mechanism=mechanism, **every)

@@ -445,12 +445,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "nobody": (lambda: guardian(voter_ids=[]), pv.InputError, "one or more different names, got 0"),
     "bound without a use": (
-        lambda: label(guarantee="allowance", bound="pate2018"),
+        lambda: guardian().release(GOOD, bound="pate2018"),
         pv.InputError,
         "bound goes with guarantee 'data-dependent', not 'allowance'; got 'pate2018'",
     ),
     "bound unknown": (
-        lambda: label(guarantee="data-dependent", queries=2, bound="tight"),
+        lambda: guardian(guarantee="data-dependent").release(GOOD, queries=2, bound="tight"),
         pv.InputError,
         "got 'tight'",
     ),

@@ -22,7 +22,7 @@ from privote.labelling import KeptReleases
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((30, 20, 4)) < 0.2
 ASKED = {"mechanism": pv.BinaryVoting(sigma=7.0), "epsilon": 8.0, "delta": 1e-5}
-EVERY = {"guarantee": "allowance", "queries": "all"}
+EVERY = {"guarantee": "allowance"}
 
 
 def broken(*_: object, **__: object) -> None:
@@ -346,6 +346,7 @@ def test_a_release_that_stopped_early_can_be_resumed(
     truth = RNG.random((200, 1, 12)) < 0.18
     votes = RNG.random((200, 60, 12)) < np.where(truth, 0.95, 0.01)
     path, asked = tmp_path / "a.npz", {**ASKED, "mechanism": pv.BinaryVoting(sigma=12.0)}
+    asked["guarantee"] = "worst-case"
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", broken)
         with pytest.raises(ChargedError):

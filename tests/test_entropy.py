@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtr
 
 from privote import entropy as room
 from privote.entropy import Entropy
@@ -138,6 +140,72 @@ def test_discrete_gaussian_is_whole_numbers_of_any_size() -> None:
     for sigma in (0.0, -1.0, float("nan"), 1e16):
         with pytest.raises(InputError):
             Entropy().discrete_gaussian(sigma, 1)
+
+
+@pytest.mark.parametrize("sigma", [0.2, 0.7, 2.5, 40.0])
+@pytest.mark.parametrize("seed", [None, 7])
+def test_rounded_gaussian_follows_its_probabilities(sigma: float, seed: int | None) -> None:
+    draws = Entropy(seed).rounded_gaussian(sigma, 400_000)
+    x = np.arange(-400, 401)
+    pmf = np.where(
+        x > 0,
+        ndtr((0.5 - x) / sigma) - ndtr((-0.5 - x) / sigma),
+        ndtr((x + 0.5) / sigma) - ndtr((x - 0.5) / sigma),
+    )
+    seen = np.bincount(draws + 400, minlength=801)
+    assert seen[pmf * len(draws) < 1e-8].sum() == 0
+    likely = pmf * len(draws) >= 8
+    # All of a tail together, each on its own side.
+    expected, counted = [pmf[likely] * len(draws)], [seen[likely]]
+    for side in (x < 0, x > 0):
+        expected.append([pmf[side & ~likely].sum() * len(draws)])
+        counted.append([seen[side & ~likely].sum()])
+    wanted, got = np.concatenate(expected), np.concatenate(counted)
+    keep = wanted > 1
+    statistic = ((got - wanted) ** 2 / np.maximum(wanted, 1e-9))[keep].sum()
+    assert statistic < stats.chi2.isf(1e-6, keep.sum() - 1)
+
+
+def test_rounded_gaussian_has_the_tails_of_its_distribution() -> None:
+    # A draw of which the first 62 bits are zero, and then some: no table that ends could give it.
+    word = (1 << 62).to_bytes(8, "little")
+    tail = Bits(b"\x00" * 8 + word + b"\x00").rounded_gaussian(3.0, 1)[0]
+    value = 2.0**-64  # Pr[|X| > k] for the k below
+    assert 2 * ndtr(-(tail + 0.5) / 3.0) <= value < 2 * ndtr(-(tail - 0.5) / 3.0)
+    assert tail == 27
+    minus = Bits(b"\x00" * 8 + word + b"\x80").rounded_gaussian(3.0, 1)[0]
+    assert minus == -27
+
+
+@pytest.mark.parametrize("sigma", [0.9, 3.0, 1e4, 3e8])
+def test_rounded_gaussian_settles_doubts_with_more_bits(sigma: float) -> None:
+    # The float nearest to a tail: only the bits after it say on which side the draw lies.
+    for k in (0, math.ceil(sigma), math.ceil(4 * sigma)):
+        with mpmath.workdps(60):
+            tail = mpmath.erfc((k + mpmath.mpf(0.5)) / (mpmath.sqrt(2) * mpmath.mpf(sigma)))
+            value, exponent = math.frexp(float(tail))
+            start = math.ldexp(math.floor(math.ldexp(value, 53)), exponent - 53)
+            if mpmath.mpf(start) > tail:
+                start = float(np.nextafter(start, 0.0))
+            width = mpmath.mpf(float(np.spacing(start)))
+            rest = int(mpmath.floor((tail - mpmath.mpf(start)) / width * 2**64))
+        for more, expected in ((rest - 1, k + 1), (rest + 1, k)):
+            if 0 <= more < 2**64:
+                bits = Bits(more.to_bytes(8, "little"))
+                assert bits._settle(sigma, start, k) == expected
+                assert bits._settle(sigma, start, k + 2) in (k, k + 1)
+
+
+def test_rounded_gaussian_is_whole_numbers_of_any_size() -> None:
+    assert Entropy().rounded_gaussian(5.0, 3).dtype == np.int64
+    assert Entropy().rounded_gaussian(5.0, 0).shape == (0,)
+    assert (Entropy().rounded_gaussian(1e-3, 1000) == 0).all()
+    assert (Entropy(3).rounded_gaussian(4.0, 9) == Entropy(3).rounded_gaussian(4.0, 9)).all()
+    wide = Entropy(1).rounded_gaussian(1e9, 2000)
+    assert 0.9e9 < wide.std() < 1.1e9
+    for sigma in (0.0, -1.0, float("nan"), 1.1e9):
+        with pytest.raises(InputError):
+            Entropy().rounded_gaussian(sigma, 1)
 
 
 @pytest.mark.parametrize("run", [2, 6, 1 << 16])

@@ -31,7 +31,7 @@ def votes() -> np.ndarray:
 def test_allowance_answers_everything_within_the_budget(
     mechanism: pv.Mechanism, votes: np.ndarray
 ) -> None:
-    setting: dict[str, Any] = {"guarantee": "allowance", "queries": "all"}
+    setting: dict[str, Any] = {"guarantee": "allowance"}
     release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, **setting)
     assert release.answered == 30
     assert release.labels.dtype == np.int8
@@ -102,7 +102,7 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
 def test_prefix_only(votes: np.ndarray) -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
     few = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, queries=7, seed=3)
-    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, queries="all", seed=3)
+    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=3)
     np.testing.assert_array_equal(few.labels, same.labels)
 
 
@@ -146,7 +146,6 @@ def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray
         epsilon=8.0,
         delta=1e-5,
         guarantee="allowance",
-        queries="all",
     )
     assert release.answered == 30
     assert release.abstained == 30 * 4
@@ -162,7 +161,6 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
                 epsilon=8.0,
                 delta=1e-5,
                 guarantee=guarantee,
-                queries="all" if guarantee == "allowance" else None,
             ).facts()
             for cube in (votes, ~votes)
         ]
@@ -181,7 +179,6 @@ def test_a_statement_says_what_when_and_for_whom(votes: np.ndarray, tmp_path: Pa
         "dataset": "ward 7",
         "consumer": "registry",
         "guarantee": "allowance",
-        "queries": "all",
     }
     first, second = (pv.label(votes, **setting) for _ in range(2))
     assert (first.so_far, second.so_far) == (len(votes), 2 * len(votes))
@@ -265,76 +262,67 @@ def test_every_room_opens_from_the_top() -> None:
         _ = pv.nothing
 
 
-def test_what_implies_what_is_applied_after_the_draw(tmp_path: Path) -> None:
-    votes = np.random.default_rng(5).random((40, 20, 3)) < [0.7, 0.3, 0.5]
-    settings: dict[str, Any] = {
-        "mechanism": pv.BinaryVoting(sigma=3.0),
-        "guarantee": "worst-case",
-        "epsilon": 200.0,
-        "delta": 1e-5,
-        "seed": 6,
-    }
-    plain = pv.label(votes, **settings)
-    file = tmp_path / "implies.csv"
-    file.write_text("child,parent\n0,1\n")
-    made = pv.label(votes, **settings, implies=file, output=tmp_path / "made.npz")
-    assert (plain.labels[:, 0] > plain.labels[:, 1]).any()
-    np.testing.assert_array_equal(made.labels[:, 1], plain.labels[:, :2].max(axis=1))
-    np.testing.assert_array_equal(made.labels[:, [0, 2]], plain.labels[:, [0, 2]])
-    assert (made.epsilon, made.answered) == (plain.epsilon, plain.answered)
-    assert "1 implications were applied (up)" in made.processed[0]
-    saved = pv.Release.load(tmp_path / "made.npz")
-    assert (saved.digest, saved.processed) == (made.digest, made.processed)
+@pytest.mark.parametrize("voters", [4, 8])
+def test_too_few_voters_are_said(voters: int) -> None:
+    votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
+    message = "cannot be told: there are too few voters to learn from. More voters"
+    with pytest.warns(pv.PrivoteWarning, match=message):
+        release = pv.label(votes, epsilon=1.0, delta=1e-5)
+    assert release.answered == 100
+    assert message in release.summary()
 
 
-def test_implications_of_other_labels_charge_nothing() -> None:
-    ledger = pv.Ledger.in_memory()
-    with pytest.raises(pv.InputError, match="implies must name labels 0 to 2, got 3"):
-        pv.label(
-            np.ones((2, 9, 3), bool),
-            mechanism=pv.BinaryVoting(sigma=3.0),
-            guarantee="worst-case",
-            epsilon=8.0,
-            delta=1e-5,
-            ledger=ledger,
-            implies=[(0, 3)],
-        )
-    assert ledger.last_entry() is None
+def test_empty_votes_have_no_ones_out_of_nothing() -> None:
+    votes = np.zeros((200, 60, 6), bool)
+    with pytest.warns(pv.PrivoteWarning, match="no label is a 1, and how good the labels are"):
+        release = pv.label(votes, epsilon=8.0, delta=1e-5, seed=0)
+    assert not release.labels.any()
+    assert release.quality is None
+
+
+def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
+    many = np.concatenate([np.repeat(votes, 4, axis=1)] * 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = pv.label(many, epsilon=8.0, delta=1e-5, seed=0)
+    assert release.quality is not None
+    first = release.summary().splitlines()[0]
+    precision = f"{release.quality['precision']:.0%}".replace("%", " %")
+    assert first.startswith(f"120 queries; expected precision {precision}, recall ")
+    assert first.endswith("; epsilon 8, delta 1e-05")
+    said = release.statement()
+    assert "the allowance was itself chosen privately" in said
+    assert "nothing: one release takes the whole budget" in said
+
+
+def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
+    votes: np.ndarray, tmp_path: Path
+) -> None:
+    budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
+    wide, narrow = pv.BinaryVoting(sigma=90.0), pv.BinaryVoting(sigma=4.0)
+    assert pv.label(votes, mechanism=wide, **budget).guarantee == "worst-case"
+    assert pv.label(votes, mechanism=narrow, **budget).guarantee == "allowance"
+    assert pv.label(votes[:1], mechanism=narrow, **budget).guarantee == "worst-case"
+    for more in ({"ledger": tmp_path / "l.db"}, {"voter_ids": range(20)}):
+        assert pv.label(votes[:1], mechanism=narrow, **budget, **more).guarantee == "allowance"
 
 
 @pytest.mark.parametrize(
-    ("queries", "message"),
+    ("setting", "said"),
     [
-        (
-            None,
-            r"4 voters are too few for 100 queries, .* enough for about 2 of them, and 21 voters",
-        ),
-        ("all", r"4 voters are too few for 100 queries, .* 38% of what every voter wants would be"),
+        ({"mechanism": "best"}, "mechanism must be auto or a privote mechanism"),
+        ({"guarantee": "some"}, "guarantee must be one of auto, allowance"),
+        ({"guarantee": "ptr"}, "mechanism must be named with guarantee=ptr"),
+        ({"queries": 31}, r"queries must lie in 1\.\.30"),
+        ({"queries": "all"}, "queries must be an integer"),
     ],
 )
-def test_too_few_voters_are_said_before_anything_is_charged(
-    queries: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_settings_charge_nothing(
+    votes: np.ndarray, setting: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    votes = np.random.default_rng(0).random((100, 4, 5)) < 0.1
-    monkeypatch.setattr("privote.labelling.Guardian", lambda *_, **__: pytest.fail("it went on"))
-    with (
-        pytest.raises(pytest.fail.Exception),
-        pytest.warns(pv.PrivoteWarning, match=message),
-    ):
-        pv.label(votes, epsilon=8.0, delta=1e-5, queries=queries)
-    monkeypatch.undo()
-    with pytest.warns(pv.PrivoteWarning, match=message) as said:
-        release = pv.label(votes, epsilon=8.0, delta=1e-5, queries=queries)
-    assert str(said[0].message) in release.summary()
-
-
-@pytest.mark.parametrize("voters", [8, 25])
-def test_voters_who_are_enough_for_some_queries_are_not_too_few(voters: int) -> None:
-    votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        release = pv.label(votes, epsilon=8.0, delta=1e-5)
-    assert "too few" not in " ".join([release.summary(), *(str(each.message) for each in said)])
+    with pytest.raises(pv.InputError, match=said):
+        pv.label(votes, epsilon=8.0, delta=1e-5, ledger=tmp_path / "l.db", **setting)
+    assert not (tmp_path / "l.db").exists()
 
 
 def test_the_statement_says_what_epsilon_means() -> None:

@@ -205,7 +205,7 @@ def big(queries: int = 6, voters: int = 20) -> pd.DataFrame:
 
 
 def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> None:
-    release = pv.label(big(), output=tmp_path / "out.npz", queries="all", **SETTINGS)
+    release = pv.label(big(), output=tmp_path / "out.npz", **SETTINGS)
     again = pv.Release.load(tmp_path / "out.npz")
     for one in (release, again):
         assert one.label_names == ("fever", "=cough")
@@ -217,7 +217,7 @@ def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> 
 
 
 def test_named_voters_keep_their_allowance_in_any_order(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "queries": "all", "ledger": tmp_path / "ledger.db"}
+    settings = {**SETTINGS, "ledger": tmp_path / "ledger.db"}
     first = pv.label(big(), **settings)
     votes = big()
     some = votes[votes["voter"] != "site 3"].sample(frac=1, random_state=0)

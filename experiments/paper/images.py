@@ -196,7 +196,6 @@ def releases(
                 delta=DELTA,
                 mechanism=pv.BinaryVoting(sigma=sigma),
                 guarantee=guarantee,
-                queries="all",
                 seed=seed,
             )
         yield name, released.labels

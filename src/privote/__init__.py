@@ -50,12 +50,13 @@ if TYPE_CHECKING:
         Mechanism,
         PluralityVoting,
         PowersetVoting,
+        TallyVoting,
         TauVoting,
         VoteMechanism,
     )
     from .planning import advise
     from .polls import poll
-    from .release import Release
+    from .release import Release, decide
 
 __all__ = [
     "ABSTAIN",
@@ -85,6 +86,7 @@ __all__ = [
     "PrivoteWarning",
     "Release",
     "SparseBallots",
+    "TallyVoting",
     "TauVoting",
     "UnavailableError",
     "VoteMechanism",
@@ -94,6 +96,7 @@ __all__ = [
     "bills",
     "collect_votes",
     "datasets",
+    "decide",
     "dependencies",
     "epsilon",
     "epsilon_2017",
@@ -121,10 +124,10 @@ _NAMES = {
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
-    "TauVoting VoteMechanism",
+    "TallyVoting TauVoting VoteMechanism",
     "planning": "advise",
     "polls": "poll",
-    "release": "Release",
+    "release": "Release decide",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = (

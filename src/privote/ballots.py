@@ -51,6 +51,7 @@ class Ballots:
     :func:`privote.votefiles.read`; the constructor is for sources that check by themselves: they
     give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
     as ``packed(start, stop)``.
+    With ``steps`` above 1 a vote is a whole number of them from 0 to that, or missing.
     ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
     None. Those of queries and labels are public, those of voters are never released.
     """
@@ -65,7 +66,9 @@ class Ballots:
         missing: bool,
         names: Names | None = None,
         packed: Callable[[int, int], Bytes] | None = None,
+        steps: int = 1,
     ) -> None:
+        self.steps = steps
         self.queries, self.voters, self.labels = check_shape(shape)
         if not callable(rows):
             raise InputError("rows", "must be a function of start and stop", rows)
@@ -95,7 +98,14 @@ class Ballots:
         return self._with(self.shape, names)
 
     def _with(self, shape: tuple[int, int, int], names: Names) -> Ballots:
-        return Ballots(shape, self._rows, missing=self.missing, names=names, packed=self._packed)
+        return Ballots(
+            shape,
+            self._rows,
+            missing=self.missing,
+            names=names,
+            packed=self._packed,
+            steps=self.steps,
+        )
 
     @classmethod
     def of(

@@ -114,6 +114,10 @@ class Draft:
         """Whether an earlier run kept more than was read by now."""
         return bool(self._unread)
 
+    def ahead(self) -> bytes | None:
+        """Return what :meth:`read` will return next, and leave it there."""
+        return self._unread[0] if self._unread else None
+
     def read(self) -> bytes | None:
         """Return the next part that an earlier run kept; None when all of them are read."""
         if not self._unread:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import erfc, ndtri
 
 from .errors import InputError
 
@@ -27,6 +28,8 @@ _WORD = 62  # bits of a first draw: fits an int64 and converts to float64 withou
 _MANTISSA = 53
 _RUN = 1 << 16  # draws that are worked out at a time; even, as a seeded word has bits for two
 _WIDEST = 1e15  # standard deviations of integer noise: sums with counts stay within an int64
+WIDEST_ROUNDED = 1e9  # beyond, too many draws of rounded noise need more digits than a float has
+_DOUBT = 2.0**-40  # by so much of itself a float of a tail probability may be off
 
 
 class Entropy:
@@ -163,6 +166,18 @@ class Entropy:
         place = np.minimum((draw >= heap).sum(axis=1), log_p.shape[1] - 1)
         return np.asarray(np.take_along_axis(order, place[:, None], axis=1)[:, 0])
 
+    def tempered(self, scores: Sequence[int], scale: Fraction) -> int:
+        """Draw a place with probability proportional to exp(scale x its score), exactly.
+
+        By rejection, in whole numbers throughout. ``scale`` must not be negative.
+        """
+        best = max(scores)
+        while True:
+            place = self.below(len(scores))
+            lost = scale * (best - scores[place])
+            if self._exp_minus(lost.numerator, lost.denominator):
+                return place
+
     def discrete_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
         """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
@@ -212,6 +227,52 @@ class Entropy:
         while self.below(denominator * tries) < numerator:
             tries += 1
         return tries % 2 == 1
+
+    def rounded_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
+        """Draw round(sigma Z), Z standard normal: x has Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma).
+
+        Exact, on the whole line: |x| is how many tails Pr[|X| > k], k = 0, 1 ..., lie above a
+        uniform number U. Where the 53 bits of U that are drawn first, or a tail's float, leave a
+        doubt, U gets more bits and the tail more digits.
+        """
+        if not 0 < sigma <= WIDEST_ROUNDED:
+            raise InputError("sigma", f"must lie between 0 and {WIDEST_ROUNDED:g}", sigma)
+        drawn = np.empty(count, np.int64)
+        scale = math.sqrt(2) * sigma
+        for start in range(0, count, _RUN):
+            size = min(_RUN, count - start)
+            draw = self.uniform(size)
+            near = np.floor(0.5 - sigma * ndtri(draw / 2))
+            below, above = erfc((near + 0.5) / scale), erfc((near - 0.5) / scale)
+            sure = (below * (1 + _DOUBT) <= draw) & (draw * (1 + _DOUBT) < above)
+            steps = near.astype(np.int64)
+            for place in np.flatnonzero(~sure):
+                steps[place] = self._settle(sigma, float(draw[place]), int(steps[place]))
+            bits = np.unpackbits(np.frombuffer(self.bytes(-(-size // 8)), np.uint8), count=size)
+            drawn[start : start + size] = np.where(bits == 1, -steps, steps)
+        return drawn
+
+    def _settle(self, sigma: float, draw: float, near: int) -> int:
+        """Return the least k with Pr[|X| > k] <= U, where U begins with the bits of ``draw``."""
+        import mpmath
+
+        low, width, digits = Fraction(draw), Fraction(float(np.spacing(draw))), 40
+        while True:
+            width /= 1 << 64
+            low += width * int.from_bytes(self.bytes(8), "little")
+            digits += 20
+            with mpmath.workdps(digits):
+                scale = mpmath.sqrt(2) * mpmath.mpf(sigma)
+                ends = []
+                for end in (low, low + width):
+                    at, value = max(near, 0), mpmath.mpf(end.numerator) / end.denominator
+                    while mpmath.erfc((at + 0.5) / scale) > value:
+                        at += 1
+                    while at and mpmath.erfc((at - 0.5) / scale) <= value:
+                        at -= 1
+                    ends.append(at)
+            if ends[0] == ends[1]:
+                return ends[0]
 
     def subset(self, size: int, items: int) -> Sequence[int]:
         """Return a uniform ``size``-subset of ``range(items)`` (Floyd's algorithm)."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -15,23 +14,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ballots import Ballots, BallotSource, Threshold
-from .dependencies import Implications, consistent
+from .ballots import Ballots, BallotSource, Threshold, check_head
 from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
-from .guardian import Guardian, record_kept, seats
-from .ledger import Budget, Ledger, Location
+from .guardian import AUTO, Guardian, record_kept, seats
+from .ledger import Budget, Ledger
 from .ledger.records import digest_of
-from .mechanisms import Mechanism, mechanism_of
-from .planning.choice import AUTO, STOPPED, Chosen, Request, expected, settled
-from .release import Release
+from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .mechanisms.tally import PERCENT
+from .planning import with_forecast
+from .planning.budget import queries_for
+from .release import GUARANTEES, Release, decide
+from .sheets import is_frame
+from .statements import expected_quality
 from .storage import check_here
 
 ALL_THERE = b"all"  # the note after the last part
-_CELL, _QUERY, _MORE = 3, 24, 1 << 16  # bytes of a label, of a row, and of everything else
+STOPPED = "It stopped after"  # begins the sentence that says so
+_CELL, _QUERY, _MORE = 10, 24, 1 << 16  # bytes of a label, of a row, and of everything else
 Rows = npt.NDArray[np.int64]
 _SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 _NO_FURTHER = "the run that is finished here got no further"
+_NEXT = "the next query would not fit the budget, in the worst case"
 
 
 def label(
@@ -41,60 +45,58 @@ def label(
     delta: float,
     mechanism: Mechanism | str = AUTO,
     guarantee: str = AUTO,
-    queries: int | str | None = None,
-    yes: float | None = None,
-    agreement: float | None = None,
-    most_ones: int | None = None,
-    quality: float | None = None,
+    queries: int | None = None,
+    plan_for: int | None = None,
     baseline: npt.ArrayLike | None = None,
-    bound: str = "exact",
     threshold: Threshold = None,
     ledger: Any = None,
     dataset: str = "default",
     consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
-    implies: Any = None,
-    seed: int | None = None,
     output: str | os.PathLike[str] | Draft | None = None,
     resume: bool = False,
     force: bool = False,
+    seed: int | None = None,
 ) -> Release:
     """Release private labels for votes, within a budget.
+
+    By default nothing needs to be guessed: how often voters speak is learnt from their votes, for
+    about a tenth of the budget; the noise follows from that; noisy tallies are released for all
+    queries, and labels are decided from all of them together, which is free
+    (:func:`privote.decide`). ``quality`` of the release says how good they are expected to be.
 
     Parameters
     ----------
     votes
-        (queries, voters, labels): bool or 0/1/-1 array, probabilities with ``threshold``, ballots,
-        a data frame, or the path or URL of a votes file. Names of queries and labels, where there
-        are any, go into the release; names of voters serve as ``voter_ids``.
+        (queries, voters, labels): bool or 0/1/-1 array, probabilities, ballots, a data frame, or
+        the path or URL of a votes file. An array of floats holds probabilities, which are rounded
+        to percents, unless a mechanism is named or a ``threshold`` given; -1 is a missing vote.
+        Names of queries and labels, where there are any, go into the release; names of voters serve
+        as ``voter_ids``.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
     mechanism
-        ``"auto"`` (default): what :func:`privote.advise` says, from public numbers; or the one that
-        an allowance of these voters was charged for already. Or e.g. ``BinaryVoting(sigma=7.0)``.
+        ``"auto"`` (default): as said above. Or e.g. ``BinaryVoting(sigma=7.0)``, taken as it is.
     guarantee
-        ``"auto"`` (default): allowance or worst-case, whichever promises better labels by public
-        numbers. ``"allowance"``: unconditional, epsilon fixed before any vote is seen.
-        ``"worst-case"``: unconditional, plain composition; answers until the next query would not
-        fit. ``"ptr"``: unconditional at the prices of consensus; a private test decides whether all
-        labels leave or none, and is charged either way. Binary only. ``"data-dependent"``: the
-        paper's; about these votes only, exact epsilon sealed, a sanitized one published for Binary;
-        ``epsilon`` is no more than a public design target.
+        ``"allowance"``: unconditional, epsilon fixed before any vote is seen; each voter may depart
+        from the baseline so often, and counts as the baseline after that. ``"worst-case"``:
+        unconditional, plain composition, and nobody runs out; a named mechanism answers until the
+        next query would not fit. ``"auto"`` (default): allowance; for a named mechanism without a
+        ledger, worst-case where all queries fit. ``"ptr"``: unconditional at the prices of
+        consensus; a private test decides whether all labels leave or none, and is charged either
+        way. Binary only. ``"data-dependent"``: the paper's; about these votes only, exact epsilon
+        sealed, a sanitized one published for Binary; ``epsilon`` is no more than a public design
+        target.
     queries
-        How many to answer: the first ones. None: as many as will be good; under an allowance they
-        are released in batches, until released labels say that voters run out. ``"all"``, or a
-        number: those, warned where they will not be good. A number is needed for
+        How many to answer: the first ones; by default all. A number is needed for
         ``"data-dependent"`` and ``"ptr"``.
-    yes
-        The share of yes among all votes, if you know it; 0.1 for the advice, unless told. This and
-        the next three are public guesses. They are never read from the votes: settings that follow
-        the votes would tell of them.
-    agreement, most_ones, quality
-        For ``mechanism="auto"``, as in :func:`privote.advise`.
+    plan_for
+        With a ledger: for how many queries in all the allowance is learnt, these included. Later
+        calls go on with it at no further cost; it is for no more queries than that.
     baseline
         (queries, labels) public guess for ``"allowance"``; zeros by default.
-    bound
-        For ``"data-dependent"``: ``"exact"``, or ``"pate2018"`` to compare.
+    threshold
+        Of probabilities: one value, or one per label, from which on a vote is a yes.
     ledger, dataset, consumer
         A :class:`privote.Ledger` or its path: then the budget is the data set's, over all runs
         and all processes. Without one, the budget is this call's.
@@ -102,129 +104,86 @@ def label(
         Names of the voters, where their allowances last beyond one call; those in the votes unless
         given. Without names a voter is known by its place in the votes, which must then be the
         same in every call.
-    implies
-        Which labels imply which: what :meth:`privote.dependencies.Implications.of` takes, e.g. a
-        file. After the draw a 1 raises all that it implies, as :func:`privote.dependencies.
-        consistent` has it; that is free, and the release says so. Labels as they were drawn are not
-        kept: for both, leave this out and call that function.
-    seed
-        An integer makes a simulation, marked as such; it protects nobody. The same call gives the
-        same labels again; another ``queries`` may cut batches elsewhere, and then gives others.
     output
         A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
-        labels are on disk as soon as they are drawn: if anything fails after that,
-        :class:`privote.errors.ChargedError` says where they are. A draft instead of a path:
-        whoever opened it writes what is to be made of it.
+        what is drawn is on disk as soon as it is drawn: if anything fails after that,
+        :class:`privote.errors.ChargedError` says where it is. A draft instead of a path: whoever
+        opened it writes what is to be made of it.
     resume
-        Finish what an earlier call with the same arguments left behind in ``output``. Labels that
-        were released stay as they are, what was charged is not charged again, and the queries that
-        are left are answered. With None for ``votes`` only what was released is written.
+        Finish what an earlier call with the same arguments left behind in ``output``. What was
+        released stays as it is, what was charged is not charged again, and the queries that are
+        left are answered. With None for ``votes`` only what was released is written.
     force
         Replace the file if it exists.
+    seed
+        An integer makes a simulation, marked as such; it protects nobody. The same call gives the
+        same labels again.
 
-    Bad input raises before anything is charged or drawn. What is to be expected of the labels is in
-    ``forecast`` and ``reasons`` of the release, and a :class:`privote.PrivoteWarning` where it is
-    not good.
+    Bad input raises before anything is charged or drawn.
     """
     path = draft = None
     if isinstance(output, Draft):
         draft = output
     elif output is not None:
         path = check_output(output, ".npz", replaced=force or resume)
-    guesses: dict[str, Any] = {
-        "yes": yes,
-        "agreement": agreement,
-        "most_ones": most_ones,
-        "quality": quality,
-    }
+    _check(mechanism, guarantee)
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
-    asked |= {"mechanism": str(mechanism), **guesses}
-    implied = None if implies is None else Implications.of(implies)
-    asked |= {"implies": None if implied is None else implied.pairs}
+    asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
     claimed = draft if path is None else beside(path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
             release = record_kept(ledger, release, parts.since, parts.draft)
-            made_by = mechanism if isinstance(mechanism, Mechanism) else None
-            release = expected(
-                release,
-                made_by or mechanism_of(release.mechanism),
-                yes=yes,
-                paced=queries is None,
-                why=None if parts.all_there else _NO_FURTHER,
-            )
+            near, why = None, _NEXT if parts.all_there else _NO_FURTHER
         else:
-            ballots = Ballots.of(votes, threshold=threshold)
+            ballots = ballots_of(votes, mechanism, threshold)
             warn_of_axes(ballots, voter_ids)
-            if implied is not None:
-                implied.places(ballots.labels, getattr(ballots, "label_names", None))
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
-            request = Request(
-                mechanism=mechanism,
-                guarantee=guarantee,
-                budget=Budget(epsilon=epsilon, delta=delta),
-                scope=(dataset, consumer),  # as the ledger has them, below
-                queries=queries,
-                simulated=seed is not None,
-                for_allowance=baseline is not None or voter_ids is not None,
-                **guesses,
-            )
+            budget = Budget(epsilon=epsilon, delta=delta)
+            wanted = ballots.queries if queries is None else check_head(queries, ballots.queries)
+            note = None if draft is None else draft.read()
+            if note is not None:
+                guarantee = json.loads(note)["guarantee"]
+            elif guarantee == AUTO:
+                only = ledger is not None or baseline is not None or voter_ids is not None
+                guarantee = "allowance" if only else _guarantee(mechanism, budget, ballots, wanted)
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
-            with _opened(ledger) as book:
-                if book is not None:
-                    request = replace(request, scope=book.known(dataset, consumer))
-                note = None if draft is None else draft.read()
+            named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
+            if parts is not None and draft is not None:
+                parts.name = named
+                texts = json.dumps(getattr(ballots, "query_names", None))
+                draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
                 if note is None:
-                    chosen = settled(request, ballots, book, names)
-                else:
-                    chosen = _noted(note, mechanism)
-                if chosen.warning is not None:
-                    warnings.warn(chosen.warning, PrivoteWarning, stacklevel=2)
-                named = _naming(ballots, chosen.reasons, request.wanted(ballots))
-                if parts is not None and draft is not None:
-                    parts.name = named
-                    texts = json.dumps(getattr(ballots, "query_names", None))
-                    draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
-                    if note is None:
-                        draft.note(_note(chosen))
-                with Guardian(
-                    chosen.mechanism,
-                    request.budget,
-                    ledger if book is None else book,
-                    guarantee=chosen.guarantee,
-                    dataset=dataset,
-                    consumer=consumer,
-                    voter_ids=names if chosen.guarantee == "allowance" else voter_ids,
-                    seed=seed,
-                    draft=draft,
-                ) as guardian:
-                    pace = chosen.pace(request, ballots.voters, ballots.labels)
-                    release = guardian.release(
-                        ballots,
-                        queries=request.exactly(ballots, chosen.guarantee),
-                        baseline=baseline,
-                        bound=bound,
-                        parts=parts,
-                        pace=pace,
-                    )
-                if draft is not None:
-                    draft.note(ALL_THERE)
-            release = expected(
-                named(release, 0),
-                chosen.mechanism,
-                yes=yes,
-                baseline=baseline,
-                paced=pace is not None and not pace.through,
-                why=None if pace is None else pace.why,
-                quality=request.bar,
-                near=getattr(ballots, "near", None),
-            )
-        if implied is not None:
-            release = consistent(release, implied)
+                    draft.note(json.dumps({"guarantee": guarantee}).encode())
+            with Guardian(
+                mechanism,
+                budget,
+                Ledger.in_memory() if ledger is None else ledger,
+                guarantee=guarantee,
+                dataset=dataset,
+                consumer=consumer,
+                voter_ids=names if guarantee == "allowance" else voter_ids,
+                seed=seed,
+                draft=draft,
+            ) as guardian:
+                release = guardian.release(
+                    ballots, queries=queries, baseline=baseline, parts=parts, plan_for=plan_for
+                )
+            if draft is not None:
+                draft.note(ALL_THERE)
+            release, why = named(release, 0), _NEXT
+        if 0 < release.answered < (release.asked or 0):
+            text = f"{STOPPED} {release.of_asked} queries: {why}."
+            release = replace(release, reasons=(*release.reasons, text))
+        if release.tallies is None:
+            guess = None if baseline is None else np.asarray(baseline)[: release.answered]
+            made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
+            earlier = getattr(release.sealed, "earlier", None)
+            given: dict[str, Any] = {"baseline": guess, "near": near, "earlier": earlier}
+            release = with_forecast(release, made_by, **given)
         if path is not None and draft is not None:
             with complete(path, force=force) as part:
                 release.save(part)
@@ -233,26 +192,59 @@ def label(
     return release
 
 
-@contextmanager
-def _opened(ledger: Any) -> Iterator[Ledger | None]:
-    """Yield the ledger, if there is one by now; a new one is made once all is settled."""
-    if ledger is None:
-        yield Ledger.in_memory()
-        return
-    if isinstance(ledger, str | os.PathLike):
-        ledger = Location.of(ledger)
-    if not isinstance(ledger, Location):
-        yield ledger if isinstance(ledger, Ledger) else None  # the guardian refuses anything else
-    elif not (ledger.file.exists() or ledger.head.exists()):
-        yield None
-    else:
-        with closing(Ledger.open(ledger)) as book:
-            yield book
+def _check(mechanism: Any, guarantee: Any) -> None:
+    if not isinstance(mechanism, Mechanism) and not (
+        isinstance(mechanism, str) and mechanism == AUTO
+    ):
+        rule = "must be auto or a privote mechanism, such as BinaryVoting(sigma=7.0)"
+        raise InputError("mechanism", rule, mechanism)
+    if guarantee not in (AUTO, *GUARANTEES):
+        known = ", ".join((AUTO, *GUARANTEES))
+        raise InputError("guarantee", f"must be one of {known}", guarantee)
+    if isinstance(mechanism, str) and guarantee in ("ptr", "data-dependent"):
+        rule = f"must be named with `guarantee={guarantee}`: no noise follows from that"
+        raise InputError("mechanism", rule, mechanism)
+
+
+def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+    """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
+
+    Whether they are probabilities is told by the type of an array, never by what it holds.
+    """
+    tallies: Any = mechanism
+    if isinstance(mechanism, str):
+        tallies = TallyVoting(sigma=1.0, grid=PERCENT)
+    soft = tallies.vote_steps > 1
+    given = isinstance(votes, BallotSource | str | os.PathLike) or is_frame(votes)
+    if soft and threshold is None and not given and not isinstance(votes, np.ma.MaskedArray):
+        try:
+            array = np.asarray(votes)
+        except ValueError:  # ragged: told below
+            array = np.zeros(0, np.int8)
+        if array.dtype.kind == "f" or (array.size and not isinstance(mechanism, str)):
+            return tallies.ballots(array)  # type: ignore[no-any-return]
+    return Ballots.of(votes, threshold=threshold)
+
+
+def _guarantee(
+    mechanism: Mechanism | str, budget: Budget, ballots: BallotSource, wanted: int
+) -> str:
+    """Return under which guarantee a call without a ledger answers all queries: by public numbers.
+
+    In the worst case nobody runs out; where not all queries fit, an allowance lasts longer.
+    """
+    if isinstance(mechanism, str):
+        return "allowance"
+    size = ballots.voters, ballots.labels
+    fit = queries_for(mechanism, *size, budget.epsilon, budget.delta)
+    return "worst-case" if fit >= wanted else "allowance"
 
 
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
     said = [] if release.forecast is None else [*release.forecast.warnings]
+    if "learnt" in release.terms and release.quality is None:
+        said.append(expected_quality(release))
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
     if stopped:
         said.append(" ".join(release.reasons[stopped[0] :]))
@@ -306,9 +298,7 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
         )
 
 
-def _naming(
-    ballots: BallotSource, reasons: tuple[str, ...], asked: int
-) -> Callable[[Release, int], Release]:
+def _naming(ballots: BallotSource, asked: int) -> Callable[[Release, int], Release]:
     """Return what gives a release the public names; it takes where its first query is, too."""
     labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
 
@@ -317,30 +307,11 @@ def _naming(
         return replace(
             release,
             asked=asked,
-            reasons=reasons,
             label_names=labels,
             query_names=None if queries is None else queries[start:stop],
         )
 
     return named
-
-
-def _note(chosen: Chosen) -> bytes:
-    """Return settings as a draft keeps them: once they are charged, a ledger has less to offer."""
-    facts = {"guarantee": chosen.guarantee, "reasons": chosen.reasons, "warning": chosen.warning}
-    return json.dumps({**facts, "mechanism": chosen.mechanism.parameters()}, default=str).encode()
-
-
-def _noted(note: bytes, mechanism: Mechanism | str) -> Chosen:
-    facts = json.loads(note)
-    return Chosen(
-        mechanism=mechanism
-        if isinstance(mechanism, Mechanism)
-        else mechanism_of(facts["mechanism"]),
-        guarantee=facts["guarantee"],
-        reasons=tuple(facts["reasons"]),
-        warning=facts["warning"],
-    )
 
 
 class KeptReleases:
@@ -381,6 +352,11 @@ class KeptReleases:
         self.answered += part.answered
         return part
 
+    def ahead(self) -> Release | None:
+        """Return the part that :meth:`kept` will return next, and leave it there."""
+        data = self.draft.ahead()
+        return None if data is None else _part(data)[0]
+
     def keep(self, part: Release, rows: Rows | None = None) -> None:
         """Append a part of a release, durably."""
         data = BytesIO()
@@ -404,8 +380,11 @@ class KeptReleases:
         labels = np.concatenate([part.labels for part, _ in parts])
         names = tuple(name for part, _ in parts for name in part.query_names or ())
         self.since = (parts[0][0].ledger or {}).get("entry", 0)
-        drawn = (digest_of(labels),)
-        whole = replace(parts[-1][0], labels=labels, query_names=names or None, drawn=drawn)
+        whole = replace(parts[-1][0], labels=labels, query_names=names or None)
+        if whole.tallies is not None:
+            tallies = [part.outcome for part, _ in parts]
+            whole = decide(replace(whole, tallies=np.concatenate(tallies)))
+        whole = replace(whole, drawn=(digest_of(whole.outcome),))
         return whole, np.concatenate([rows for _, rows in parts])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -18,10 +18,11 @@ import numpy.typing as npt
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .arrayfiles import ArrayFile
-from .errors import InputError
+from .deciding import RULES, Floats, Posterior, posterior
+from .errors import InputError, finite
 from .forecast import LASTS, SPENT, Forecast
 from .ledger.records import digest_of
-from .mechanisms import ABSTAIN
+from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
 
@@ -73,6 +74,40 @@ def check_protects(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
         raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
     return value
+
+
+def decide(release: Release, by: str | float = "likely") -> Release:
+    """Return a release with labels decided otherwise from its tallies. Free: post-processing.
+
+    Parameters
+    ----------
+    release
+        One with tallies, such as :func:`privote.label` returns by default.
+    by
+        ``"likely"``: a label is 1 where the chance that most voters want it is above one half, so
+        that a one is likelier right than wrong. ``"f1"``: the largest expected F1 over all labels.
+        ``"balanced"``: the largest expected balanced accuracy of each label. A number: where the
+        chance is at least that.
+    """
+    if not isinstance(release, Release) or release.tallies is None:
+        raise InputError("release", "must have tallies: labels that were drawn are decided")
+    if release.processed:
+        raise InputError("release", f"must be as drawn, and then: {release.processed[0]}")
+    found, rule = release.posterior, _check_rule(by)
+    if found is None:
+        return replace(release, decided=rule)
+    labels = found.labels(release.tallies, rule).astype(np.int8)
+    decided = replace(release, labels=labels, decided=rule)
+    vars(decided)["posterior"] = found  # it took a while, and follows from the same tallies
+    return decided
+
+
+def _check_rule(by: Any) -> str | float:
+    if isinstance(by, str) and by in RULES:
+        return by
+    if isinstance(by, str) or not 0 <= (bar := finite("by", by)) <= 1:
+        raise InputError("by", f"must be one of {', '.join(RULES)}, or a number from 0 to 1", by)
+    return bar
 
 
 class Later:
@@ -133,6 +168,14 @@ class Release:
     ----------
     labels
         (answered, labels) int8: 1, 0 or ABSTAIN (-1).
+    tallies
+        (answered, labels) int64: released noisy tallies, from which the labels were decided; None
+        for mechanisms that release labels.
+    decided
+        How labels were decided from tallies: "likely", "f1", "balanced" or a threshold.
+    chances
+        Probabilities that were made of those of the tallies, such as by implications; None if
+        there are none.
     epsilon, delta
         What may be published; ``epsilon`` is None where only a sealed number exists.
     guarantee
@@ -144,9 +187,12 @@ class Release:
     voters
         Registered voters.
     terms
-        Public terms of the guarantee: for "ptr" what was proposed and whether the test passed; for
-        a sanitized "data-dependent" epsilon the order, the noise, the confidence, its price, and
-        to compare what PATE 2018 would price it at (``price_2018``: not a valid bound).
+        Public terms of the guarantee: for a learnt allowance, as "learnt", for how many queries it
+        is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
+        ("epsilon0") and whether all of the budget was priced at once ("exact"); for "ptr" what
+        was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
+        order, the noise, the confidence, its price, and to compare what PATE 2018 would price it at
+        (``price_2018``: not a valid bound).
     allowance
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated
@@ -189,6 +235,9 @@ class Release:
     """
 
     labels: npt.NDArray[np.int8]
+    tallies: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    decided: str | float = "likely"
+    chances: Floats | None = field(default=None, repr=False)
     epsilon: float | None
     delta: float
     guarantee: str
@@ -221,6 +270,44 @@ class Release:
     def answered(self) -> int:
         """How many queries were answered, held-back labels included."""
         return len(self.labels)
+
+    @property
+    def outcome(self) -> npt.NDArray[Any]:
+        """What was drawn, or made of it afterwards: tallies where there are any, else labels."""
+        return self.labels if self.tallies is None else self.tallies
+
+    @cached_property
+    def posterior(self) -> Posterior | None:
+        """What all released tallies say together; None for mechanisms that release labels."""
+        known = self.mechanism["mechanism"] == TallyVoting.name  # else one of somebody's own
+        if self.tallies is None or not self.answered or not known:
+            return None
+        mechanism: Any = mechanism_of(self.mechanism)
+        return posterior(
+            self.tallies, sigma=mechanism.sigma, voters=self.voters, steps=mechanism.steps
+        )
+
+    @property
+    def probabilities(self) -> Floats | None:
+        """(answered, labels): the chance that most voters want a label, given all released tallies.
+
+        None for mechanisms that release labels.
+        """
+        if self.chances is not None or self.posterior is None:
+            return self.chances
+        assert self.tallies is not None
+        return self.posterior.probabilities(self.tallies)
+
+    @cached_property
+    def quality(self) -> dict[str, Any] | None:
+        """Expected precision, recall and F1 against the noise-free majority, also "by_label".
+
+        From released tallies alone; None where it cannot be told (:mod:`privote.deciding`).
+        """
+        if self.posterior is None:
+            return None
+        learnt = self.terms.get("learnt", {}).get("learns", False)
+        return self.posterior.quality(self.decided, learnt=learnt)
 
     @property
     def of_asked(self) -> str:
@@ -280,6 +367,7 @@ class Release:
             "answered": self.answered,
             "labels": int(self.labels.shape[1]),
             "abstained": self.abstained,
+            "decided": None if self.tallies is None else self.decided,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "guarantee": self.guarantee,
@@ -304,6 +392,7 @@ class Release:
             "drawn": list(self.drawn),
             "sha256": {
                 "labels": digest_of(self.labels),
+                "tallies": None if self.tallies is None else digest_of(self.tallies),
                 "query_names": None if names is None else sha256(names).hexdigest(),
             },
             "processed": list(self.processed),
@@ -340,15 +429,16 @@ class Release:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return labels and public facts as arrays by name: what a file of it holds."""
         held = {"labels": self.labels, "facts": np.array(json.dumps(self.facts()))}
-        if self.query_names is not None:
-            held["query_names"] = np.array(self.query_names)
-        return held
+        named = None if self.query_names is None else np.array(self.query_names)
+        more = {"tallies": self.tallies, "chances": self.chances, "query_names": named}
+        return held | {name: array for name, array in more.items() if array is not None}
 
     @classmethod
     def of_arrays(cls, data: Any) -> Release:
         """Return the release that :meth:`arrays` is about."""
         names = data["query_names"].tolist() if "query_names" in data else None
-        return cls.of_facts(data["labels"], read_facts(str(data["facts"])), names)
+        more = {name: data[name] for name in ("tallies", "chances") if name in data}
+        return cls.of_facts(data["labels"], read_facts(str(data["facts"])), names, **more)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
@@ -364,6 +454,9 @@ class Release:
         labels: npt.NDArray[np.int8],
         facts: dict[str, Any],
         query_names: Sequence[str] | None = None,
+        *,
+        tallies: npt.NDArray[np.int64] | None = None,
+        chances: Floats | None = None,
     ) -> Release:
         """Return the release that :meth:`facts` is about; refuse labels or facts of another."""
         check_written("it", facts, FORMAT)
@@ -374,6 +467,10 @@ class Release:
                 raise ValueError(f"its {name} is {facts[name]!r:.40}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         own["reasons"] = tuple(map(str, own["reasons"]))
+        own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
+        for name, array in (("tallies", tallies), ("chances", chances)):
+            if array is not None and array.shape != labels.shape:
+                raise ValueError(f"its {name} have the shape {array.shape}, labels {labels.shape}")
         if own["forecast"] is not None:
             own["forecast"] = Forecast.of_facts(own["forecast"])
         if isinstance(own["allowance"], list):
@@ -385,12 +482,14 @@ class Release:
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")
-        release = cls(labels=labels, query_names=named, **own)
+        arrays: dict[str, Any] = {"tallies": tallies, "chances": chances}
+        release = cls(labels=labels, **arrays, query_names=named, **own)
         made = release.facts()
         edited = [name for name in made.keys() | facts.keys() if made.get(name) != facts.get(name)]
         if edited:
             raise ValueError(f"it was edited: {', '.join(sorted(edited))} does not fit the rest")
-        same = release.drawn == (made["sha256"]["labels"],)
-        if len(release.drawn) == 1 and not release.processed and not same:
+        same = release.drawn == (digest_of(release.outcome),)
+        changed = tallies is None and release.processed
+        if len(release.drawn) == 1 and not changed and not same:
             raise ValueError("its labels are not those that were drawn, and it does not say why")
         return release

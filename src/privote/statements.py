@@ -34,17 +34,46 @@ _MEANING = {
         "exact epsilon is sealed because the number itself depends on the votes"
     ),
 }
+_HELPS = "More voters, fewer queries or a larger epsilon would help"
 _COSTS = ("price", "threshold", "reserve")  # terms that are costs
+
+
+def headline(release: Release) -> str:
+    """Return what comes first: how many queries, how good they are expected to be, the cost."""
+    many = "1 query" if release.of_asked == "1" else f"{release.of_asked} queries"
+    cost = "sealed" if release.epsilon is None else rounded_up(release.epsilon, 4)
+    told = f"; {expected_quality(release)}" if "learnt" in release.terms else ""
+    return f"{many}{told}; epsilon {cost}, delta {rounded_up(release.delta)}"
+
+
+def expected_quality(release: Release) -> str:
+    """Say how good labels of tallies are expected to be, or why that cannot be told."""
+    found = release.quality
+    if found is not None:
+        after = ", before what was done after the draw" if release.processed else ""
+        figures = ", ".join(f"{name} {found[name]:.0%}" for name in ("precision", "recall"))
+        return f"expected {figures.replace('%', ' %')} against the majority of the voters{after}"
+    unknown, posterior = "how good the labels are cannot be told", release.posterior
+    if not release.terms["learnt"]["learns"] and release.guarantee == "allowance":
+        return f"{unknown}: there are too few voters to learn from. {_HELPS}"
+    if not release.terms["learnt"]["learns"]:
+        return f"{unknown}: nothing was learnt from the votes in the worst case"
+    if posterior is None or not posterior.fitted:
+        return f"{unknown}: there are too few labels. More queries at once would help"
+    if not release.labels.any():
+        return f"no label is a 1, and {unknown}: majorities do not show in so much noise. {_HELPS}"
+    return f"{unknown}: majorities hardly show in so much noise. {_HELPS}"
 
 
 def summary(release: Release) -> str:
     """Return a few lines for a terminal: published numbers only."""
     shown = "sealed" if release.epsilon is None else f"{rounded_up(release.epsilon)}"
     lines = [
+        headline(release),
         f"queries answered  {release.of_asked}",
         f"from              votes of {release.voters:,} voters on {release.labels.shape[1]:,} "
         "labels each",
-        f"guarantee         {release.guarantee}: {_MEANING[release.guarantee]}",
+        f"guarantee         {release.guarantee}: {_kind(release.facts())}",
         f"epsilon, delta    {shown}, {rounded_up(release.delta)}  (asked for: "
         f"{rounded_up(release.budget)})",
         f"mechanism         {describe(release.mechanism)}",
@@ -110,14 +139,10 @@ def statement(facts: Mapping[str, Any]) -> str:
         ),
         ("Mechanism", describe(facts["mechanism"])),
         ("Who is protected", _protected(facts)),
-        ("Kind of guarantee", f"{facts['guarantee']}: {_MEANING[facts['guarantee']]}"),
+        ("Kind of guarantee", f"{facts['guarantee']}: {_kind(facts)}"),
         ("epsilon", f"{shown} (asked for: {rounded_up(facts['budget'])})"),
         ("delta", f"{rounded_up(facts['delta'])}"),
-        (
-            "Accountant",
-            "Rényi divergence of the exact outcome distribution, worst of both "
-            "directions, converted by dp-accounting",
-        ),
+        ("Accountant", _accountant(facts["terms"].get("learnt"))),
         ("What may follow from released labels", _adaptively(facts)),
         ("Random source", source),
         ("Ledger", place),
@@ -156,6 +181,29 @@ def of_asked(facts: Mapping[str, Any]) -> str:
     """Say how many queries were answered, and of how many if not all were."""
     more = facts["asked"] is not None and facts["asked"] > facts["answered"]
     return f"{facts['answered']} of {facts['asked']}" if more else f"{facts['answered']}"
+
+
+def _kind(facts: Mapping[str, Any]) -> str:
+    if "learnt" not in facts["terms"]:
+        return _MEANING[facts["guarantee"]]
+    return "unconditional differential privacy: epsilon was fixed before any vote was seen"
+
+
+def _accountant(learnt: Mapping[str, Any] | None) -> str:
+    if learnt is None:
+        return (
+            "Rényi divergence of the exact outcome distribution, worst of both directions, "
+            "converted by dp-accounting"
+        )
+    if learnt["exact"]:
+        return (
+            "the exact (epsilon, delta) of Gaussian noise, after the worst private choice of an "
+            "allowance: the same whatever was chosen"
+        )
+    return (
+        "Rényi divergence of Gaussian noise and of a choice of bounded range, the same whatever "
+        "allowance was chosen, converted by dp-accounting"
+    )
 
 
 def _digests(facts: Mapping[str, Any]) -> str:
@@ -204,6 +252,8 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
         return "nothing: queries and settings were fixed before any label was seen"
     if facts["guarantee"] == "ptr":
         return "nothing: one release takes the whole budget of the data set"
+    if facts["terms"].get("learnt", {}).get("exact"):
+        return "nothing: one release takes the whole budget, which is of this one run"
     text = "later queries, baselines, and when to stop"
     if facts["ledger"] is None:
         return f"{text}; the budget is of this one run"
@@ -238,6 +288,8 @@ def _allowance(facts: Mapping[str, Any]) -> str:
 
 
 def _terms(facts: Mapping[str, Any]) -> str:
+    if "learnt" in facts["terms"]:
+        return learnt(facts["terms"]["learnt"])
     if "passed" in facts["terms"]:
         said = (
             "the test passed"
@@ -255,6 +307,17 @@ def _terms(facts: Mapping[str, Any]) -> str:
         if name not in ("passed", "price_2018")
     )
     return f"{said}; {numbers}"
+
+
+def learnt(terms: Mapping[str, Any]) -> str:
+    """Say what the noise follows from."""
+    of = f"for {terms['planned']:,} queries in all, no more"
+    if not terms["learns"]:
+        return f"the noise follows from public numbers alone, {of}"
+    return (
+        "the allowance was itself chosen privately, from all votes, and part of the budget paid "
+        f"for that (range {rounded_up(terms['epsilon0'], 4)}); the noise follows from it, {of}"
+    )
 
 
 def _joined(sentences: Sequence[str]) -> str:

@@ -21,15 +21,21 @@ def effective(
     *,
     unit: str,
     silence_is_zeros: bool,
+    steps: int = 1,
 ) -> tuple[Block, Counts, Counts]:
     """Return the block that counts, what each voter spends, and how many ballots were refused.
 
     A voter's surprises are added up in order. From the first ballot with which the sum exceeds what
     is left, its ballots are refused for good: they count as the baseline, the smaller ones too.
+
+    A vote in ``steps`` departs by the square of its distance from the baseline, in steps: what is
+    left, and what is spent, is in squared steps.
     """
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
     assert isinstance(block, DenseBlock)
+    if steps > 1:
+        return _effective_steps(block, np.asarray(baseline, np.bool_), left, steps)
     if block.large:
         return _effective_bits(block, np.asarray(baseline, np.bool_), left, unit)
     votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
@@ -79,6 +85,22 @@ def _present(votes: Votes, guess: npt.NDArray[np.bool_], unit: str) -> npt.NDArr
     if unit == "ballot":
         absent = absent.all(axis=2, keepdims=True)
     return np.where(absent, guess, votes == 1)
+
+
+def _effective_steps(
+    block: DenseBlock, baseline: npt.NDArray[np.bool_], left: Counts, steps: int
+) -> tuple[Block, Counts, Counts]:
+    """Return what :func:`effective_votes` does, of votes in steps; a missing one is the baseline.
+
+    With baselines of 0 and 1 two votes a, b differ by (a - b)^2 <= (a - g)^2 + (b - g)^2.
+    """
+    guess = np.where(baseline, steps, 0)[:, None, :]
+    votes = np.where(block.votes == MISSING, guess, block.votes).astype(np.int8)
+    count = ((votes.astype(np.int64) - guess) ** 2).sum(axis=2)
+    keep = np.cumsum(count, axis=0) <= left
+    counted = np.where(keep[:, :, None], votes, guess).astype(np.int8)
+    refused = (~keep & (count > 0)).sum(axis=0)
+    return DenseBlock(counted, False, block.start), np.where(keep, count, 0).sum(axis=0), refused
 
 
 def _effective_bits(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 
 from privote.accounting.counts import (
     DiscreteGaussian,
+    RoundedGaussian,
     bounded_range_rdp,
     changed_options,
     squared_shift,
@@ -89,3 +91,41 @@ def test_no_two_are_further_apart(sigma: float, options: int) -> None:
     apart = noise.apart(options, 0.95)
     assert (spread <= apart).mean() > 0.945
     assert (spread <= 0.9 * apart - 1).mean() < 0.95
+
+
+@pytest.mark.parametrize("sigma", [0.15, 0.7, 3.0, 11.3])
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("order", [1.05, 2.0, 6.0, 40.0])
+def test_the_rounded_gaussian_costs_what_its_sum_says(
+    sigma: float, shift: int, order: float
+) -> None:
+    noise = RoundedGaussian(sigma)
+    with mpmath.workdps(400):
+        width = mpmath.sqrt(2) * mpmath.mpf(sigma)
+
+        def pmf(x: int) -> mpmath.mpf:
+            size = abs(x)
+            near, far = (mpmath.mpf(size) + half for half in (-0.5, 0.5))
+            return (mpmath.erfc(near / width) - mpmath.erfc(far / width)) / 2
+
+        end = int(order * shift + 12 * sigma + 3 * shift + 8)
+        terms = (
+            mpmath.power(pmf(x - shift), order) * mpmath.power(pmf(x), 1 - order)
+            for x in range(-end, end + 1)
+        )
+        true = float(mpmath.log(mpmath.fsum(terms)) / (order - 1))
+    cost = float(noise.rdp(shift, np.array([order]))[0])
+    line = float(noise.gaussian_rdp(shift**2, np.array([order]))[0])
+    assert cost == pytest.approx(true, rel=1e-8)
+    assert true <= line
+
+
+def test_rounded_probabilities_are_right_far_out() -> None:
+    noise = RoundedGaussian(2.0)
+    x = np.arange(-200, 201)
+    np.testing.assert_allclose(np.exp(noise.log_pmf(x)).sum(), 1, rtol=1e-14)
+    with mpmath.workdps(50):
+        for at in (0, 3, 60, 200):
+            tails = [mpmath.ncdf(-(at + half) / mpmath.mpf(2)) for half in (-0.5, 0.5)]
+            assert noise.log_pmf(at) == pytest.approx(float(mpmath.log(tails[0] - tails[1])))
+    np.testing.assert_allclose(noise.above(2.5), np.exp(noise.log_pmf(np.arange(3, 90))).sum())

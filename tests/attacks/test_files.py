@@ -669,7 +669,7 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
     # Of ballots for plurality the form is checked, too, just before the charge.
     name = "binary" if when == "charged" else "plurality"
     asked = ["label", str(path), "--mechanism", name, "--sigma", "5", "--epsilon", "8"]
-    asked += ["--delta", "1e-5", "--queries", "all", "--guarantee", "allowance"]
+    asked += ["--delta", "1e-5", "--guarantee", "allowance"]
     asked += ["--ledger", str(tmp_path / "ledger.db"), "--output", str(tmp_path / "labels.npz")]
     command = [sys.executable, "-c", CUT_OFF, str(path), when, *asked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

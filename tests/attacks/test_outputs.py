@@ -257,7 +257,7 @@ def _trained(name: str, *more: object) -> Case:
 
 
 CASES = [
-    Case("label", lambda folder: [*label_command(folder), "--queries", "all"], label_amount, 200),
+    Case("label", lambda folder: [*label_command(folder)], label_amount, 200),
     Case("poll", poll_command, poll_amount, 200),
     _trained("teachers", "teachers", "--teachers", 8, "--rounds", 2, "--queries", 20),
     _trained("neighbours"),

@@ -40,7 +40,7 @@ def _answers(votes: Any, guarantee: str, **run: Any) -> int:
     if guarantee == "worst-case":
         return release.answered
     for queries in range(1, len(votes) + 1):
-        every = {"guarantee": guarantee, "queries": "all", "seed": 0}
+        every = {"guarantee": guarantee, "seed": 0}
         if pv.label(votes[:queries], **every, **run).sealed.refused.any():
             return queries - 1
     return len(votes)

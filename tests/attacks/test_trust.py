@@ -27,7 +27,7 @@ from privote.release import digest_of_facts
 
 VOTES = np.random.default_rng(0).random((40, 30, 4)) < 0.2
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": pv.BinaryVoting(sigma=7.0)}
-QUERIES = {"allowance": "all", "worst-case": None, "ptr": 5, "data-dependent": 20}
+QUERIES = {"allowance": None, "worst-case": None, "ptr": 5, "data-dependent": 20}
 
 
 @pytest.fixture

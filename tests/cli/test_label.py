@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from privote.cli.files import read_baseline
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
-EVERY = ("--guarantee", "allowance", "--queries", "all")
+EVERY = ("--guarantee", "allowance")
 
 
 def read_csv(path: Path) -> npt.NDArray[Any]:
-    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, dtype=int)
+    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
 
 
 def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Path) -> None:
@@ -290,37 +291,103 @@ def test_a_failed_test_of_ptr_releases_nothing(run: Run, tmp_path: Path) -> None
     ) + "\n"  # fmt: skip
 
 
-def test_without_a_mechanism_settings_come_by_advice(run: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
-    truth = rng.random((30, 1, 6)) < 0.15
-    np.save(tmp_path / "v.npy", rng.random((30, 60, 6)) < np.where(truth, 0.95, 0.01))
-    done = run("label", "v.npy", *BUDGET, "--yes", 0.15, "--output", "labels.csv", "--json")
+    truth = rng.random((120, 1, 6)) < 0.2
+    np.save(tmp_path / "many.npy", rng.random((120, 100, 6)) < np.where(truth, 0.95, 0.01))
+    return tmp_path / "many.npy"
+
+
+def test_by_default_nothing_is_asked_for_and_quality_is_told(
+    run: Run, many: Path, tmp_path: Path
+) -> None:
+    done = run("label", many, *BUDGET, "--output", "labels.npz", "--json", "--seed", 0)
     assert done.exit_code == 0, done.stderr
-    facts = json.loads(done.stdout)
-    assert (facts["answered"], facts["asked"]) == (30, 30)
-    assert facts["forecast"]["missed"] < 0.05
-    assert facts["reasons"]
     assert done.stderr == ""
+    facts = json.loads(done.stdout)
+    assert (facts["answered"], facts["asked"]) == (120, 120)
+    assert facts["mechanism"]["mechanism"] == "tally"
+    assert facts["quality"]["precision"] > 0.9
+    assert len(facts["quality"]["by_label"]["recall"]) == 6
+    assert facts["headline"].startswith("120 queries; expected precision ")
+    assert facts["decided"] == "likely"
+    assert facts["terms"]["learnt"]["exact"]
+    truth = np.load(many).mean(axis=1) > 0.5
+    release = pv.Release.load(tmp_path / "labels.npz")
+    assert ((release.labels == 1) == truth).mean() > 0.97
+    done = run("label", many, *BUDGET, "--output", "again.csv")
+    assert "expected precision" in " ".join(done.stdout.split()[:30])
+    assert "chosen privately" in " ".join(done.stdout.split())
 
 
-def test_it_says_what_was_not_answered_and_leaves_with_0(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".npz"])
+def test_probabilities_are_written(run: Run, many: Path, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"chances{suffix}"
+    flags = ("label", many, *BUDGET, "--output", "labels.npz", "--probabilities", file)
+    assert run(*flags).exit_code == 0
+    want = pv.Release.load(tmp_path / "labels.npz").probabilities
+    if suffix == ".csv":
+        got = read_csv(file)[:, 1:]
+    else:
+        got = np.load(file) if suffix == ".npy" else np.load(file)["probabilities"]
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_probabilities_are_of_tallies(run: Run, many: Path) -> None:
+    flags = ("label", many, *BUDGET, "--output", "labels.npz")
+    for more in (("chances.txt",), ("chances.csv", *BINARY)):
+        done = run(*flags, "--probabilities", *more)
+        assert done.exit_code == 2
+        assert "--probabilities" in done.stderr
+
+
+def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> None:
+    votes = np.load(many)
+    np.save(tmp_path / "one.npy", votes[:50])
+    np.save(tmp_path / "two.npy", votes[50:110])
+    np.save(tmp_path / "three.npy", votes[100:])
+    common = (*BUDGET, "--ledger", "l.db")
+    for name, more in (("one", ("--plan-for", 120)), ("two", ())):
+        done = run("label", f"{name}.npy", *common, *more, "--output", f"{name}.npz", "--json")
+        assert done.exit_code == 0, done.stderr
+        facts = json.loads(done.stdout)
+        assert 7.99 < facts["epsilon"] <= 8
+        assert facts["quality"]["precision"] > 0.8
+        assert run("ledger", "check", f"{name}.npz", "--ledger", "l.db").exit_code == 0
+    shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)
+    assert shown["allowances"][0]["more"] == 10
+    assert "how many more queries" in run("ledger", "show", "l.db").stdout
+    done = run("label", "three.npy", *common, "--output", "three.csv")
+    assert done.exit_code == 3
+    assert "learnt for 120 queries in all" in " ".join(done.stderr.split())
+    assert not (tmp_path / "three.csv").exists()
+
+
+def test_labels_that_tallies_do_not_say_are_found(run: Run, many: Path, tmp_path: Path) -> None:
+    run("label", many, *BUDGET, "--output", "labels.npz", "--ledger", "l.db")
+    release = pv.Release.load(tmp_path / "labels.npz")
+    replace(release, labels=1 - release.labels).save(tmp_path / "labels.npz")
+    done = run("ledger", "check", "labels.npz", "--ledger", "l.db", "--json")
+    assert done.exit_code == 1
+    assert "its labels are not what" in done.stdout
+
+
+def test_a_named_mechanism_answers_all_and_marks_what_is_poor(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     truth = rng.random((200, 1, 12)) < 0.18
     np.save(tmp_path / "v.npy", rng.random((200, 60, 12)) < np.where(truth, 0.95, 0.01))
     call = ("label", "v.npy", "--mechanism", "binary", "--sigma", 12, *BUDGET, "--ledger", "l.db")
     done = run(*call, "--output", "labels.csv")
     assert done.exit_code == 0, done.stderr
-    assert "of 200" in done.stdout
-    assert "warning: It stopped after" in done.stderr
-    assert "epsilon of" in done.stderr
-    assert len(read_csv(tmp_path / "labels.csv")) < 200
-    again = run(*call, "--output", "more.csv")
-    assert again.exit_code == 3
-    assert "earlier runs" in again.stderr
-    assert not (tmp_path / "more.csv").exists()
+    assert "voters run out" in " ".join(done.stderr.split())
+    rows = (tmp_path / "labels.csv").read_text().splitlines()
+    assert len(rows) == 201
+    assert rows[1][-5:] != ",poor"
+    assert rows[-1].endswith(",poor")
     bad = run("label", "v.npy", *BUDGET, "--queries", "some", "--output", "x.csv")
     assert bad.exit_code == 2
-    assert "--queries must be a number or all" in bad.stderr
+    assert "--queries" in bad.stderr
 
 
 def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -> None:
@@ -333,6 +400,11 @@ def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -
     assert (plain[:, 3] != made[:, 3]).any()
     np.testing.assert_array_equal(made[:, 3], plain[:, [0, 1, 3]].max(axis=1))
     assert "2 implications were applied" in " ".join(done.stdout.split())
+    (tmp_path / "implies.txt").write_text("0 -> 9\n")
+    done = run("label", votes_file, *flags, *more, "--output", "other.csv", "--ledger", "l.db")
+    assert done.exit_code == 2
+    assert "--implies must name labels 0 to 3, got 9" in " ".join(done.stderr.split())
+    assert not (tmp_path / "l.db").exists()
     (tmp_path / "implies.txt").write_text("0 -> 1\n1 -> 0\n")
     done = run("label", votes_file, *flags, *more, "--output", "other.csv")
     assert done.exit_code == 2
@@ -435,7 +507,7 @@ def test_rows_that_are_expected_to_be_poor_say_so(
     np.save(tmp_path / "votes.npy", many)
     flags = ("label", "votes.npy", "--mechanism", "binary", "--sigma", 5, *BUDGET, "--seed", 1)
     flags += ("--guarantee", "allowance", "--ledger", "a.db")
-    done = run(*flags, "--queries", "all", "--output", "labels.csv", "--json")
+    done = run(*flags, "--output", "labels.csv", "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
     first = said["expected_poor_from_row"]
@@ -470,7 +542,7 @@ from privote.cli import app
 for votes in sys.argv[1:]:
     try:
         app(["label", votes, "--mechanism", "binary", "--sigma", "12", "--epsilon", "8", "--delta",
-             "1e-5", "--queries", "all", "--output", votes + ".csv", "--json"])
+             "1e-5", "--output", votes + ".csv", "--json"])
     except SystemExit as done:
         assert not done.code, done.code
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)

@@ -15,7 +15,7 @@ import privote as pv
 from privote.cli.files import read_names
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
-EVERY = ("--guarantee", "allowance", "--queries", "all")
+EVERY = ("--guarantee", "allowance")
 CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
 LEDGER = ("--ledger", "ledger.db")
 
@@ -163,7 +163,8 @@ def test_unnamed_voters_of_another_file_are_taken_for_the_same(run: Run, tmp_pat
     for name in ("one.npy", "two.npy"):
         np.save(tmp_path / name, rng.random((30, 40, 2)) < 0.1)
     budget = ("--epsilon", 8, "--delta", 1e-5, "--ledger", "both.db", "--guarantee", "allowance")
-    assert run("label", "one.npy", *budget, "--output", "a.csv").exit_code == 0
+    first = run("label", "one.npy", *budget, "--output", "a.csv", "--plan-for", 60)
+    assert first.exit_code == 0
     done = run("label", "two.npy", *budget, "--output", "b.csv")
     assert done.exit_code == 0, done.stderr
     shown = " ".join(done.stdout.split())
@@ -177,12 +178,14 @@ def test_a_refusal_of_a_used_budget_gives_the_next_step(run: Run, tmp_path: Path
     np.save(tmp_path / "one.npy", rng.random((30, 40, 2)) < 0.1)
     np.save(tmp_path / "more.npy", rng.random((30, 40, 5)) < 0.1)
     budget = ("--epsilon", 8, "--delta", 1e-5, "--ledger", "both.db")
-    fresh = run("label", "one.npy", "--epsilon", 0.01, "--delta", 1e-5, "--output", "a.csv")
+    named = ("--mechanism", "binary", "--sigma", 7)
+    small = ("--epsilon", 0.01, "--delta", 1e-5)
+    fresh = run("label", "one.npy", *named, *small, "--output", "a.csv")
     assert fresh.exit_code == 3
     assert "ledger show" not in fresh.stderr
     assert run("label", "one.npy", *budget, "--output", "a.csv").exit_code == 0
     done = run("label", "more.npy", *budget, "--output", "b.csv")
     assert done.exit_code == 3
-    assert "Of the budget of 'default', epsilon 8, 7." in done.stderr
+    assert "Of the budget of 'default', epsilon 8, 8 is used" in done.stderr
     assert "privote ledger show both.db says for what. Ask for less (--queries" in done.stderr
     assert "name another --dataset" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5)
-EVERY = ("--guarantee", "allowance", "--queries", "all")
+EVERY = ("--guarantee", "allowance")
 
 
 @pytest.fixture

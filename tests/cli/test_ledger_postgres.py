@@ -25,7 +25,7 @@ def test_every_verb_takes_an_address(
     said = ""
     for name in ("a.csv", "b.csv"):
         done = run(
-            "label", votes_file, *LABEL, "--guarantee", "allowance", "--queries", "all",
+            "label", votes_file, *LABEL, "--guarantee", "allowance",
             "--ledger", address, *beside, "--output", name,
         )  # fmt: skip
         assert done.exit_code == 0, done.stderr

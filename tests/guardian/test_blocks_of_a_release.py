@@ -61,7 +61,7 @@ def release(votes: Any, mechanism: Any, **more: Any) -> dict[str, Any]:
     return {"labels": found.labels.tolist(), "ledger": entries, **sealed}
 
 
-EVERY = {"guarantee": "allowance", "queries": "all", "baseline": GUESS}
+EVERY = {"guarantee": "allowance", "baseline": GUESS}
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
@@ -111,17 +111,17 @@ def rows_of(tally: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "packed", "parquet", "zarr1", "zarr7", "zarr45"])
-@pytest.mark.parametrize("paced", [False, True])
+@pytest.mark.parametrize("learnt", [False, True])
 def test_votes_are_the_same_however_they_are_stored(
-    kind: str, paced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, learnt: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "_BLOCK_CELLS", 8 * VOTERS * LABELS)
     votes = votes_of("binary", 7)
     # Of the type that holds a missing vote, as Parquet does: what could be missing costs more.
     votes = votes.astype(np.int8) if kind == "parquet" else votes
-    how = EVERY | ({"queries": None, "yes": 0.3} if paced else {})
+    mechanism: Any = "auto" if learnt else MECHANISMS["binary"]
     path = stored(kind, tmp_path, votes)
-    assert release(path, MECHANISMS["binary"], **how) == release(votes, MECHANISMS["binary"], **how)
+    assert release(path, mechanism, **EVERY) == release(votes, mechanism, **EVERY)
 
 
 def stored(kind: str, folder: Path, votes: np.ndarray) -> Path:
@@ -238,7 +238,7 @@ class Uneven:
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])
 def test_an_empty_block_is_counted_with_the_others(guarantee: str, missing: bool) -> None:
     source = Uneven([0, 3, 5, 0, 4], missing=missing)
-    queries = "all" if guarantee == "allowance" else 12
+    queries = None if guarantee == "allowance" else 12
     found = pv.label(
         source,
         mechanism=pv.BinaryVoting(sigma=1.0),
@@ -262,4 +262,4 @@ def test_what_goes_wrong_while_counting_is_raised_and_ends_it(
     monkeypatch.setattr(room, "_BLOCK_CELLS", 16)
     ballots = Ballots((64, 2, 1), rows, missing=False)
     with pytest.raises(pv.ChargedError, match="is gone"):
-        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5, queries="all")
+        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5)

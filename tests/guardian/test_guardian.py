@@ -26,7 +26,7 @@ def cube(*yes: int, queries: int = 1) -> np.ndarray:
 def label(ledger: Any, votes: np.ndarray, names: Any = NAMES, **changes: Any) -> pv.Release:
     arguments: dict[str, Any] = {"mechanism": MECHANISM, "epsilon": 8.0, "delta": 1e-5}
     if "guarantee" not in changes:
-        arguments |= {"guarantee": "allowance", "queries": "all"}
+        arguments |= {"guarantee": "allowance"}
     return pv.label(votes, ledger=ledger, voter_ids=names, **{**arguments, **changes})
 
 

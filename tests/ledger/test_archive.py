@@ -216,7 +216,7 @@ def test_a_charge_says_who_and_with_what(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LOGNAME", "clerk")
     label(path)
     names = [f"voter {i}" for i in range(10)]
-    label(path, dataset="named", guarantee="allowance", queries="all", voter_ids=names)
+    label(path, dataset="named", guarantee="allowance", voter_ids=names)
     ledger = pv.Ledger.open(path)
     plain, named = (e for e in ledger.published() if e["kind"] == "charge")
     assert (plain["version"], plain["user"]) == (pv.__version__, "clerk")

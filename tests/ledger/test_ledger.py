@@ -27,7 +27,7 @@ MECHANISM = pv.BinaryVoting(sigma=5.0)
 def label(path: Path, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
     arguments: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": MECHANISM}
     if "guarantee" not in changes:
-        arguments |= {"guarantee": "allowance", "queries": "all"}
+        arguments |= {"guarantee": "allowance"}
     return pv.label(votes, ledger=path, **{**arguments, **changes})
 
 
@@ -60,7 +60,6 @@ def test_allowance_is_charged_once_and_goes_on(path: Path) -> None:
         epsilon=8.0,
         delta=1e-5,
         guarantee="allowance",
-        queries="all",
     )
     np.testing.assert_array_equal(release.sealed.spent, together.sealed.spent)
     assert release.allowance == together.allowance

@@ -23,7 +23,7 @@ SECRET = "hunter2-and-more"
 def label(ledger: Any, **changes: Any) -> pv.Release:
     arguments: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0}
     if "guarantee" not in changes:
-        arguments |= {"guarantee": "allowance", "queries": "all"}
+        arguments |= {"guarantee": "allowance"}
     return pv.label(VOTES, delta=1e-5, ledger=ledger, **{**arguments, **changes})
 
 

@@ -105,7 +105,7 @@ def test_backup_holds_everything(opener: Opener, tmp_path: Path) -> None:
 def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
     votes = np.random.default_rng(0).random((30, 10, 3)) < 0.2
     every = {"mechanism": pv.BinaryVoting(sigma=4.0), "epsilon": 8.0, "delta": 1e-5}
-    every |= {"guarantee": "allowance", "queries": "all"}
+    every |= {"guarantee": "allowance"}
     for _ in range(2):
         ledger = pv.Ledger.open(database, beside=tmp_path / "site")
         release = pv.label(votes, ledger=ledger, **every)

@@ -155,7 +155,7 @@ def test_queries_answered_on_real_votes(
     release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="worst-case")
     assert release.answered == worst
     allowed = pv.label(
-        votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="allowance", queries="all"
+        votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="allowance"
     ).allowance
     said = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
     assert (said <= allowed).sum() == first_out

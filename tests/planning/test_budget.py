@@ -113,9 +113,7 @@ def test_a_shared_budget_is_counted_as_a_ledger_counts_it(
     votes = np.zeros((500, 20, 3), bool)
     run = {"mechanism": mechanism, "epsilon": 8.0, "delta": DELTA, "seed": 0}
     worst = pv.label(votes, guarantee="worst-case", ledger=tmp_path / "worst.db", **run)
-    allowed = pv.label(
-        votes, guarantee="allowance", queries="all", ledger=tmp_path / "allowance.db", **run
-    )
+    allowed = pv.label(votes, guarantee="allowance", ledger=tmp_path / "allowance.db", **run)
     assert planning.queries_for(mechanism, **size, rule="shared") == worst.answered
     assert planning.allowance_for(mechanism, **size, rule="shared") == allowed.allowance
     with pytest.raises(pv.InputError, match="rule must be one of"):

@@ -61,7 +61,7 @@ def test_an_allowance_lasts_as_long_as_planned(name: str, epsilon: float) -> Non
     mechanism = MECHANISMS[name]
     votes = votes_for(mechanism, 60)
     run = {"mechanism": mechanism, "epsilon": epsilon, "delta": DELTA, "seed": 1}
-    run |= {"guarantee": "allowance", "queries": "all"}
+    run |= {"guarantee": "allowance"}
     planned = count(mechanism, votes, epsilon, "allowance")
     allowance = planning.allowance_for(mechanism, 15, 3, epsilon, DELTA)
     if epsilon < 1:
@@ -107,10 +107,14 @@ def test_sealed_prices_are_those_of_the_release(name: str, bound: str) -> None:
         assert planned is None
         return
     assert 0 < planned <= 60
-    run: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "delta": DELTA, "seed": 1}
-    run["bound"] = {"exact": "exact", "published": "pate2018"}[bound]
+    budget, by = (
+        pv.Budget(epsilon=epsilon, delta=DELTA),
+        "exact" if bound == "exact" else "pate2018",
+    )
     for queries, fits in ((planned, True), (planned + 1, False))[: 1 + (planned < 60)]:
-        release = pv.label(votes, guarantee="data-dependent", queries=queries, **run)
+        given: dict[str, Any] = {"guarantee": "data-dependent", "seed": 1}
+        guardian = pv.Guardian(mechanism, budget, pv.Ledger.in_memory(), **given)
+        release = guardian.release(votes, queries=queries, bound=by)
         assert (release.sealed.epsilon <= epsilon) is fits
 
 
@@ -207,7 +211,7 @@ def test_missing_votes_are_counted_as_the_mechanism_counts_them() -> None:
     planned = got["allowance"]
     assert planned is not None
     assert planned >= count(mechanism, votes, 4.0, "allowance")
-    run = {"guarantee": "allowance", "queries": "all", "seed": 0}
+    run = {"guarantee": "allowance", "seed": 0}
     release = pv.label(gaps[:planned], mechanism=mechanism, epsilon=4.0, delta=DELTA, **run)
     assert not release.sealed.refused.any()
 

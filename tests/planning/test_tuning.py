@@ -20,7 +20,7 @@ from privote.planning.tuning import best_per_label
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
-EVERY: dict[str, Any] = {"guarantee": "allowance", "queries": "all", "seed": 0}
+EVERY: dict[str, Any] = {"guarantee": "allowance", "seed": 0}
 BINARY = pv.BinaryVoting(sigma=5.0)
 
 

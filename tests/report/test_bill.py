@@ -42,8 +42,7 @@ def test_a_forecast_has_levels_of_agreement_and_words() -> None:
     assert missed[-1] == pytest.approx(100 * (1 - chance), rel=0.05)
     said = " ".join(block for block in section.blocks if isinstance(block, str))
     assert "cannot see voters who used up their allowance" in said
-    assert f"It stopped after {release.answered} of 120" in said
-    assert "Warning" not in said
+    assert f"Warning: The allowance should last for {release.forecast.lasts} of 120" in said
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
@@ -79,12 +78,25 @@ def test_the_page_of_labels_has_bill_forecast_and_statement(tmp_path: Path) -> N
     for words in ("What it costs", "What to expect of the labels", "Privacy statement"):
         assert words.lower() in page.lower()
     assert "SIMULATED" in page
-    stopped = [text for text in release.reasons if text.startswith("It stopped")]
-    assert len(stopped) == 1
-    why = page.partition("<details><summary>Why these settings")[2].partition("</details>")[0]
-    assert why.count("<p>") == len(release.reasons) - 1  # after what to expect, for who asks
     assert "7.98302" in page  # rounded up
-    assert f"{release.answered} of 120" in page
+    assert "120 queries; epsilon 7.984, delta 1e-05." in page
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_the_page_of_decided_labels_says_by_label_how_sure_they_are(tmp_path: Path) -> None:
+    votes = np.repeat(WANTED[:, None, :], 60, axis=1)
+    release = pv.label(votes, **BUDGET)
+    section = forecast_section(release)
+    assert section is not None
+    labels, sure = (block for block in section.blocks if isinstance(block, TableBlock))
+    assert [row["ones"] for row in labels.rows] == (release.labels == 1).sum(axis=0).tolist()
+    assert all(row["sure"].endswith(" %") for row in labels.rows)
+    assert sum(int(row["labels"].replace(",", "")) for row in sure.rows) == release.labels.size
+    page = write_label_page(tmp_path / "a.html", release).read_text()
+    assert "120 queries; expected precision" in page
+    assert "the allowance was itself chosen privately" in page
+    few = pv.label(votes[:5, :8], **BUDGET)
+    assert "cannot be told" in write_label_page(tmp_path / "b.html", few).read_text()
 
 
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")

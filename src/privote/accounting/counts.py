@@ -1,8 +1,10 @@
-"""Counts of a poll: how far one ballot moves them, what noise on them costs, how far it reaches.
+"""Counts: how far one ballot moves them, what noise on them costs, how far it reaches.
 
-Neighbours are two polls of as many voters in which one ballot differs. Counts are integers, so is
-their noise: the discrete Gaussian of Canonne, Kamath and Steinke (2020, Definition 1), whose Rényi
-divergence under a shift of integers is that of the Gaussian or less (their Proposition 5).
+Neighbours are two elections of as many voters in which one ballot differs. Counts are integers, so
+is their noise. A poll's is the discrete Gaussian of Canonne, Kamath and Steinke (2020, Definition
+1), whose Rényi divergence under a shift of integers is that of the Gaussian or less (their
+Proposition 5). A released tally's is the rounded Gaussian: the Gaussian, then post-processing, so
+that all that holds for the Gaussian holds for it, also its own (epsilon, delta) curve.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import log_ndtr, logsumexp, ndtr
 
 from ..errors import positive
 from .renyi import Floats
@@ -21,6 +23,7 @@ from .renyi import Floats
 _REACH = 12.0  # standard deviations of a table: beyond lies less than e^-72
 _TABLED = 20_000.0  # sigmas above have the normal's own sums, right to 1 / (24 sigma^2)
 _STEPS = 513
+_WIDE = 30.0  # sigmas above have the Gaussian's line for a price
 _NARROW = 1e-3  # ranges below: the cap is exact to the digits that the search would keep
 
 
@@ -132,6 +135,50 @@ class DiscreteGaussian:
             middle = (low + high) // 2
             low, high = (low, middle) if chance(middle) >= confidence else (middle, high)
         return high
+
+
+@dataclass(frozen=True)
+class RoundedGaussian:
+    """Integer noise round(sigma Z) with Pr[N = x] = Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma)."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+
+    def log_pmf(self, x: npt.ArrayLike) -> Floats:
+        """Return log Pr[N = x] for integers x, however far out."""
+        size = np.abs(np.asarray(x, np.float64))
+        near, far = log_ndtr((0.5 - size) / self.sigma), log_ndtr((-0.5 - size) / self.sigma)
+        with np.errstate(divide="ignore"):
+            return np.asarray(near + np.log(-np.expm1(far - near)))
+
+    def above(self, x: npt.ArrayLike) -> Floats:
+        """Return Pr[N > x] for real x."""
+        return np.asarray(ndtr(-(np.floor(np.asarray(x, np.float64)) + 0.5) / self.sigma))
+
+    def gaussian_rdp(self, squared_shift: float, orders: Floats) -> Floats:
+        """Return what counts that move by this squared length cost at most: (orders,).
+
+        Mironov 2017, Proposition 7: order x squared shift / (2 sigma^2), a line in the order.
+        """
+        return orders * (squared_shift / (2 * self.sigma**2))
+
+    def rdp(self, shift: int, orders: Floats) -> Floats:
+        """Return the divergence of one count that moves by so much: (orders,), both directions.
+
+        Summed around the place where the terms of each order are largest. Noise is wide where the
+        Gaussian's line is right to 1e-4 of itself, and is returned.
+        """
+        line = self.gaussian_rdp(float(shift) ** 2, orders)
+        if shift == 0 or self.sigma > _WIDE:
+            return line
+        reach = math.ceil(40 * self.sigma + 2 * shift) + 4
+        x = np.rint(orders[:, None] * shift) + np.arange(-reach, reach + 1)
+        here, there = self.log_pmf(x - shift), self.log_pmf(x)
+        terms = orders[:, None] * here - (orders[:, None] - 1) * there
+        cost = np.maximum(logsumexp(terms, axis=1), 0.0) / (orders - 1)
+        return np.minimum(cost, line)
 
 
 @lru_cache(maxsize=16)

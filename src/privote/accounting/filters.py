@@ -26,6 +26,7 @@ from .renyi import DEFAULT_ORDERS, Floats, epsilon_at, largest_curve
 # Curves that were worked out twice are multiples of each other up to rounding. What is counted is
 # the larger multiple, so the tolerance decides what is refused and never what is promised.
 _PROPORTIONAL = 1e-6
+_SPARE = 1e-10  # of what is left: more than rounding takes
 _DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
 
 
@@ -113,11 +114,18 @@ class RenyiFilter:
             return self.budget
         if self.pinned is None:
             return max(0.0, self.budget - self.epsilon())
-        at = self._places()
-        most = largest_curve(self.budget, self.orders[at], self.delta / len(at))
-        # As a Gaussian-like curve, a multiple of the order, that uses up what is left there.
-        slope = float(((most - self._unit[at]) / self.orders[at]).max())
-        return epsilon_at(max(slope, 0.0) * self.orders, self.orders, self.delta)[0]
+        return epsilon_at(self.slope() * self.orders, self.orders, self.delta)[0]
+
+    def slope(self) -> float:
+        """Return the largest rho so that a Gaussian-like curve, rho times the order, still fits."""
+        at = slice(None) if self.pinned is None else self._places()
+        orders, split = self.orders[at], 1 if self.pinned is None else len(self.pinned)
+        used = np.zeros(len(self.orders)) if self._unit is None else self._unit
+        if self.pinned is None:
+            used = self._times * used
+        left = largest_curve(self.budget, orders, self.delta / split) - used[at]
+        # A little less: what is worked out again from the sum must not exceed the budget.
+        return max(0.0, float((left / orders).max()) * (1 - _SPARE))
 
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""

@@ -24,6 +24,7 @@ from .findings import ABSOLUTE, RELATIVE
 from .textbook import Floats, Ints, Textbook, effective_ballots, renyi
 
 _MOST_TRANSCRIPTS = 20_000
+_TALLIES = 5  # that are told apart: a tree of all there can be has no end
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def adaptive(
         whole(name, value)
     whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
-    book = Textbook(mechanism, voters, labels)
+    book = Textbook(mechanism, voters, labels, tallies=_TALLIES)
     if len(book.outcomes) ** queries > _MOST_TRANSCRIPTS:
         raise InputError(
             f"`queries={queries}` with {len(book.outcomes)} outcomes each makes more than "

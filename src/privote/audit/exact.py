@@ -15,7 +15,7 @@ from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from .elections import random_elections
 from .findings import BACKWARD, FORWARD, AuditReport, Findings
-from .textbook import Floats, Ints, Textbook, renyi
+from .textbook import Floats, Ints, Textbook
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
@@ -63,7 +63,7 @@ def enumerate_neighbours(book: Textbook, cast: Ints, orders: Floats) -> Enumerat
 
 def _chunks(book: Textbook, cast: Ints) -> Iterator[Ints]:
     kinds = len(book.ballots)
-    pairs = min(cast.shape[1], kinds) * kinds * len(book.outcomes)
+    pairs = min(cast.shape[1], kinds) * kinds * (1 if book.whole_line else len(book.outcomes))
     step = max(1, _PAIRS // pairs)
     for start in range(0, len(cast), step):
         yield np.arange(start, min(start + step, len(cast)))
@@ -83,9 +83,7 @@ def _enumerate(
     moved = census[election]
     moved[every, own] -= 1
     moved[every, other] += 1
-    here, there = book.log_probs(census)[election], book.log_probs(moved)
-    costs = np.stack([renyi(here, there, orders), renyi(there, here, orders)], axis=1)
-    return rows[election], own, other, costs
+    return rows[election], own, other, book.costs(census[election], moved, orders)
 
 
 def exact(
@@ -216,8 +214,15 @@ def _audit_probabilities(
     show: Callable[[int], tuple[list[Any], None]],
 ) -> None:
     """Compare ``outcome_probabilities`` with the textbook's."""
-    true = np.exp(book.log_probs(book.census(cast)))
-    apart = np.abs(book.mechanism.joint_probabilities(votes) - true).max(axis=1)
+    mechanism: Any = book.mechanism
+    if book.whole_line:  # label by label: too many rows
+        values = mechanism.support(book.voters)[1:-1]  # the ends stand for all beyond
+        own = mechanism.outcome_probabilities(votes)[..., 1:-1]
+        apart = np.abs(own - np.exp(book.tally_log_probs(book.census(cast), values)))
+        apart = apart.max(axis=(1, 2))
+    else:
+        true = np.exp(book.log_probs(book.census(cast)))
+        apart = np.abs(mechanism.joint_probabilities(votes) - true).max(axis=1)
     findings.compare(
         f"outcome_probabilities (difference / {_APART:g})",
         "either",

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, logsumexp, ndtri
+from scipy.special import erfcx, log_ndtr, logsumexp, ndtri
 
 from ..errors import InputError
 from ..mechanisms import (
@@ -25,6 +26,7 @@ from ..mechanisms import (
     Mechanism,
     PluralityVoting,
     PowersetVoting,
+    TallyVoting,
     TauVoting,
 )
 
@@ -37,6 +39,7 @@ _MOST_BALLOTS = 243  # 3^5: beyond, listing every neighbour takes minutes an ele
 # a plain sum with this step (in units of sigma) is right to the last digits.
 _STEP = 1 / 8
 _REACH = 13.0
+_TALLIES = 9  # of a label, told apart where all labels are listed together
 
 
 class Textbook:
@@ -52,6 +55,10 @@ class Textbook:
         The size of the election.
     missing
         Whether a vote may be missing.
+    tallies
+        How many values of a released tally are told apart where outcomes are listed; neighbouring
+        ones count as one, the last as all beyond. That is post-processing, so what is listed may
+        cost less than the release. :meth:`costs` and :meth:`cell_log_probs` do not lump.
 
     Attributes
     ----------
@@ -64,7 +71,13 @@ class Textbook:
     """
 
     def __init__(
-        self, mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False
+        self,
+        mechanism: Mechanism,
+        voters: int,
+        labels: int,
+        *,
+        missing: bool = False,
+        tallies: int = _TALLIES,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise InputError("mechanism", "must be a privote mechanism", mechanism)
@@ -75,7 +88,13 @@ class Textbook:
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
         self.ballots = mechanism.every_ballot(labels, missing=missing)
-        self.outcomes = mechanism.every_outcome(labels)
+        self.whole_line = isinstance(mechanism, TallyVoting)
+        self.outcomes: npt.NDArray[np.signedinteger[Any]]
+        if self.whole_line:
+            self.outcomes = np.array(list(product(range(tallies), repeat=labels)), np.int64)
+            self._cuts = self._lumps(tallies)
+        else:
+            self.outcomes = mechanism.every_outcome(labels)
         self._wins: dict[tuple[int, ...], dict[int, float]] = {}
         known = [rule for kind, rule in _RULES.items() if isinstance(mechanism, kind)]
         self.independent = bool(known)
@@ -94,6 +113,17 @@ class Textbook:
             raise InputError(f"the outcomes of {self.mechanism} must add up to 1, got {off}")
         # The last digits matter at orders near 1, where a sum off by 1e-13 shows as a cost.
         return np.asarray(joint - total[:, None])
+
+    def costs(self, here: Ints, there: Ints, orders: Floats) -> Floats:
+        """Return D(here || there), D(there || here) of pairs of elections: (pairs, 2, orders)."""
+        if self.whole_line:
+            return self._shifted(here, there, orders)
+        one, two = self.log_probs(here), self.log_probs(there)
+        return np.stack([renyi(one, two, orders), renyi(two, one, orders)], axis=1)
+
+    def listed(self, drawn: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return released rows as they stand among the outcomes: tallies in their lumps."""
+        return np.searchsorted(self._cuts, drawn) if self.whole_line else drawn
 
     def _own_word(self, census: Ints) -> Floats:
         cast = [np.repeat(self.ballots, counts, axis=0) for counts in census]
@@ -151,6 +181,66 @@ class Textbook:
         z = (top - gate.threshold) / gate.sigma
         return log_ndtr(-z), log_ndtr(z)
 
+    # -- Tallies: every label on its own, with noise on the whole line -----------------------------
+
+    def _counted_steps(self, census: Ints) -> Ints:
+        """Return the noise-free tallies in steps: (elections, labels)."""
+        mech: Any = self.mechanism
+        size = (self.ballots == 1).sum(axis=1)
+        weight = np.ones(len(size))
+        if mech.tau is not None:
+            weight = np.minimum(1.0, mech.tau / np.maximum(np.sqrt(size), 1e-300))
+        steps = np.floor(weight * mech.steps + 1e-9).astype(np.int64)
+        return np.asarray(census @ (steps[:, None] * (self.ballots == 1)))
+
+    def _lumps(self, tallies: int) -> Floats:
+        """Return the last value of each lump but the last, evenly over where tallies lie."""
+        mech: Any = self.mechanism
+        low, high = -mech.sigma * mech.steps, (self.voters + mech.sigma) * mech.steps
+        return np.asarray(np.floor(np.linspace(low, high, tallies - 1)))
+
+    def _tallies(self, census: Ints) -> Floats:
+        mech: Any = self.mechanism
+        scale = mech.sigma * mech.steps
+        steps = self._counted_steps(census)
+        # Pr[tally + noise in (a, b]] by the normal's cdf half a step above each end.
+        ends = np.concatenate([[-np.inf], (self._cuts + 0.5), [np.inf]])
+        cut = (ends - steps[..., None]) / scale
+        # On the side where both are tails, so that nothing is lost in a difference.
+        mirrored = cut[..., 1:] > 0
+        far = log_ndtr(np.where(mirrored, -cut[..., 1:], cut[..., :-1]))
+        near = log_ndtr(np.where(mirrored, -cut[..., :-1], cut[..., 1:]))
+        with np.errstate(divide="ignore"):
+            cells = near + np.log1p(-np.exp(far - near))
+        rows = np.arange(self.labels)
+        return np.asarray(cells[:, rows, self.outcomes].sum(axis=-1))
+
+    def tally_log_probs(self, census: Ints, values: Ints) -> Floats:
+        """Return the log-probability of released tallies: (elections, labels, values)."""
+        mech: Any = self.mechanism
+        away = np.abs(values - self._counted_steps(census)[..., None])
+        return _rounded(away, mech.sigma * mech.steps)
+
+    def _shifted(self, here: Ints, there: Ints, orders: Floats) -> Floats:
+        """Add up over labels: each has a noise of its own, and is compared where terms are large.
+
+        The terms of order a lie around the here-tally plus (a - 1) shifts. What is left out of the
+        sum is below 1e-15 of it.
+        """
+        mech: Any = self.mechanism
+        scale = mech.sigma * mech.steps
+        moves = np.abs(self._counted_steps(here) - self._counted_steps(there))
+        distinct, place = np.unique(moves, return_inverse=True)
+        table = np.zeros((len(distinct), len(orders)))
+        for row, move in enumerate(distinct.tolist()):
+            for column, order in enumerate(orders.tolist()):
+                span = math.ceil(10 * scale + 2 * move + 2)
+                x = np.arange(-span, span + 1) + math.floor(order * move)
+                p, q = _rounded(np.abs(x - move), scale), _rounded(np.abs(x), scale)
+                table[row, column] = renyi(p, q, np.array([order]))[0]
+        one_way = table[place.reshape(moves.shape)].sum(axis=1)
+        return np.stack([one_way, one_way], axis=1)  # the noise is symmetric
+
     # -- Plurality and Powerset: every class on a list ---------------------------------------------
 
     def class_counts(self, census: Ints) -> Ints:
@@ -189,6 +279,7 @@ _RULES: dict[type[Mechanism], Callable[[Textbook, Ints], Floats]] = {
     TauVoting: Textbook._cells,
     PluralityVoting: Textbook._argmax,
     PowersetVoting: Textbook._argmax,
+    TallyVoting: Textbook._tallies,
 }
 
 
@@ -208,6 +299,14 @@ def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
         terms = -0.5 * (x - means[own]) ** 2 - 0.5 * math.log(2 * math.pi) + others
         out[count] = float(logsumexp(terms)) + math.log(_STEP)
     return out
+
+
+def _rounded(away: npt.NDArray[Any], scale: float) -> Floats:
+    """Return log Pr[round(scale Z) = +-away], by the scaled complementary error function."""
+    near, far = (away - 0.5) / scale, (away + 0.5) / scale
+    ratio = np.exp((near**2 - far**2) / 2)  # exp(-far^2 / 2) in units of exp(-near^2 / 2)
+    gap = erfcx(near / math.sqrt(2)) - erfcx(far / math.sqrt(2)) * ratio
+    return np.asarray(np.log(gap / 2) - near**2 / 2)
 
 
 def _yes_no(z: npt.NDArray[Any]) -> Floats:

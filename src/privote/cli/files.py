@@ -19,7 +19,7 @@ from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.drafts import complete
 from privote.errors import InputError
 from privote.ledger.records import digest_of
-from privote.release import Release, digest_of_facts, read_facts
+from privote.release import Release, decide, digest_of_facts, read_facts
 from privote.sheets import name_in, open_csv
 from privote.statements import statement
 from privote.storage import check_here
@@ -27,6 +27,7 @@ from privote.storage import check_here
 Array = npt.NDArray[Any]
 
 LABEL_FILES = (".csv", ".npz")
+CHANCES = (".csv", ".npy", ".npz")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
 # Of whoever wrote a statement, and not of what is stated.
 _SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
@@ -130,19 +131,39 @@ def write_labels(release: Release, path: Path) -> None:
         )
 
 
+def write_probabilities(release: Release, path: Path) -> None:
+    """Write how likely most voters want each label: (queries, labels); a ``.csv`` has names."""
+    from privote.report.tables import write_label_csv
+
+    chances = release.probabilities
+    if chances is None:  # a test that failed has none either
+        chances = np.zeros(release.labels.shape)
+    if path.suffix == ".csv":
+        queries, names = release.query_names, release.label_names
+        write_label_csv(chances.round(6), path, queries=queries, names=names)
+    elif path.suffix == ".npy":
+        np.save(path, chances)
+    else:
+        np.savez_compressed(path, probabilities=chances)
+
+
 def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:
-    """Return the facts of a release, a statement or a student, any labels, and what does not fit.
+    """Return the facts of a release, a statement or a student, what was drawn, what does not fit.
 
     A statement in words must be what the facts beside it say, word for word.
     """
-    file, labels, wrong = check_file(path, "statement"), None, list[dict[str, Any]]()
+    file, numbers, wrong = check_file(path, "statement"), None, list[dict[str, Any]]()
     try:
         if path.suffix == ".npz":
             arrays = ArrayFile(path)
-            labels, facts = arrays["labels"], read_facts(str(arrays["facts"]))
-            names = arrays["query_names"].tolist() if "query_names" in arrays else None
+            kind = "tallies" if "tallies" in arrays else "labels"
+            numbers, facts = arrays[kind], read_facts(str(arrays["facts"]))
             try:
-                Release.of_facts(labels, facts, names)
+                release = Release.of_arrays(arrays)
+                if release.tallies is not None and not release.processed:
+                    due = decide(release, release.decided)
+                    if not np.array_equal(release.labels, due.labels):
+                        raise ValueError("its labels are not what its tallies are decided to be")
             except ValueError as error:
                 wrong.append(_wrong("file", str(error), None))
         elif path.suffix == ".student":
@@ -165,7 +186,7 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
             wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
     except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise InputError("statement", f"{str(path)!r} is not that of a release: {error}") from None
-    return facts, labels, wrong
+    return facts, numbers, wrong
 
 
 def _technical(text: str) -> str:

@@ -16,7 +16,6 @@ from .groups import Group, grouped
 from .ledger_options import LedgerFlags
 from .mechanism import MechanismFlags
 
-_GUESSES = "Public guesses"
 _FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: as many voters without names are taken to be the same "
@@ -31,8 +30,9 @@ _MECHANISM = Annotated[
     typer.Option(
         "--mechanism",
         metavar="NAME",
-        help="auto: settings by advice, from public numbers. Or binary, tau, powerset, plurality; "
-        "or package.module:Class, a class of your own, which is imported and so runs.",
+        help="auto: tallies, with noise that is learnt from the votes, privately. Or binary, tau, "
+        "powerset, plurality, tally; or package.module:Class, a class of your own, which is "
+        "imported and so runs.",
         rich_help_panel="Mechanism",
     ),
 ]
@@ -66,48 +66,27 @@ def label(
         str,
         typer.Option(
             metavar="NAME",
-            help="What the budget promises: allowance or worst-case, auto takes the better by "
-            "public numbers; ptr or data-dependent.",
+            help="What the budget promises: allowance or worst-case; ptr or data-dependent, for "
+            "a named mechanism. auto: allowance; worst-case for a named mechanism without a "
+            "ledger, if all queries fit.",
             rich_help_panel="Budget",
         ),
     ] = "auto",
     queries: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            metavar="N|all",
-            help="Answer the first N, or all, also if voters run out. Unless told, as many as "
-            "will be good. A number is needed for ptr and data-dependent.",
+            metavar="N",
+            help="Answer the first N; unless told, all. Needed for ptr and data-dependent.",
             rich_help_panel="Budget",
         ),
     ] = None,
-    quality: Annotated[
-        float | None,
-        typer.Option(
-            help="auto: how often a label that every voter wants may be missed, and one that "
-            "nobody wants released; 0.1 unless told, which keeps about two of three released "
-            "labels wanted.",
-            rich_help_panel=_GUESSES,
-        ),
-    ] = None,
-    yes: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of yes among all votes; 0.1 for the advice, unless told.",
-            rich_help_panel=_GUESSES,
-        ),
-    ] = None,
-    agreement: Annotated[
-        float | None,
-        typer.Option(
-            help="auto: the share of the voters that says yes to a wanted label; 0.8 unless told.",
-            rich_help_panel=_GUESSES,
-        ),
-    ] = None,
-    most_ones: Annotated[
+    plan_for: Annotated[
         int | None,
         typer.Option(
-            help="auto: the most labels that a ballot may say yes to, if the rules limit it.",
-            rich_help_panel=_GUESSES,
+            metavar="N",
+            help="auto, with --ledger: the allowance is for N queries in all, these included; "
+            "later runs go on with it, at no further cost.",
+            rich_help_panel="Budget",
         ),
     ] = None,
     baseline: Annotated[
@@ -131,6 +110,13 @@ def label(
         typer.Option(
             help="Which labels imply which: a .csv with the columns child and parent, or lines "
             "'child -> parent'. After the draw a 1 raises all that it implies, at no cost.",
+        ),
+    ] = None,
+    probabilities: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write here how likely most voters want each label, by all that was "
+            "released: .csv, .npy or .npz. For tallies, as auto releases them.",
         ),
     ] = None,
     statement: Annotated[
@@ -158,16 +144,16 @@ def label(
 
         privote label votes.npz --epsilon 8 --delta 1e-5 --output labels.csv
 
-    Mechanism and noise are chosen by public numbers (sizes, the budget, what you say of the votes
-    with --yes and --agreement; never the votes), so that all queries are answered with the least
-    noise that this needs, or as many as stay good (--quality). Or name them: --mechanism binary
-    --sigma 7.
+    Nothing needs to be guessed. How often voters speak is learnt from their votes, privately, for
+    about a tenth of the budget, and the noise follows from it; noisy tallies of all queries are
+    released, and labels are decided from all of them together, which is free. The first line of the
+    bill says how good they are expected to be, from released numbers alone, or that this cannot be
+    told. Or name a mechanism and its noise: --mechanism binary --sigma 7.
 
-    The bill shows what may be published. With "allowance" epsilon is fixed before a vote is seen:
-    each voter may cast so many surprises (votes that depart from the public baseline) in its life,
-    and counts as the baseline after that. Labels are released in batches, until released ones say
-    that voters run out; then it stops and says so. "worst-case" answers until the next query would
-    not fit. "ptr" (binary only) tests privately whether the votes agree
+    With "allowance" epsilon is fixed before a vote is seen: each voter may cast so many surprises
+    (votes that depart from the public baseline) in its life, and counts as the baseline after that.
+    "worst-case" never cuts anybody; a named mechanism answers until the next query would not fit.
+    "ptr" (binary only) tests privately whether the votes agree
     enough, and releases all labels or none. "data-dependent" is about these votes only and is not
     differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
     what may be published is a noisy, sanitized one (binary only), drawn once, along with the
@@ -178,25 +164,28 @@ def label(
     goes on from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
-    Rows by which voters should have run out say so in a last column, "expected": poor.
+    Rows of a named mechanism by which voters should have run out say so in a last column,
+    "expected": poor.
     Queries and labels are called as in the votes, where these have names (a CSV file has).
     The .npz file also holds the bill; read it with privote.Release.load.
     """
     import privote
     from privote.ballots import Ballots
-    from privote.dependencies import Implications
+    from privote.dependencies import Implications, consistent
     from privote.drafts import Draft, beside, complete, write_statement
     from privote.labelling import KeptReleases, has_names, read_as
     from privote.report.bill import write_label_page
     from privote.storage import name_of
 
     from .files import (
+        CHANCES,
         LABEL_FILES,
         check_new,
         check_statement,
         read_baseline,
         read_names,
         write_labels,
+        write_probabilities,
     )
     from .progress import WatchedBallots, working
 
@@ -208,13 +197,8 @@ def label(
         rule = "goes without `resume`: nothing sealed is kept in a draft"
         raise InputError("show_sealed", rule)
     mech = mechanism.build_if_named()
-    wanted = _wanted(queries)
-    guesses: dict[str, Any] = {
-        "yes": yes,
-        "agreement": agreement,
-        "most_ones": most_ones,
-        "quality": quality,
-    }
+    if probabilities is not None and mech is not None and mech.name != "tally":
+        raise InputError("probabilities", "are of tallies, as auto releases them", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids, implies) if path is not None]
     read += account.files
@@ -222,10 +206,14 @@ def label(
         check_statement(statement, output, force=force or resume, keep=read)
     if report is not None:
         check_new("report", report, (".html",), force=force or resume, keep=read)
+    if probabilities is not None:
+        check_new(
+            "probabilities", probabilities, CHANCES, force=force or resume, keep=[*read, output]
+        )
     check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
-    asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters(), **guesses}
+    asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters()}
     asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
-    asked |= {"guarantee": guarantee, "queries": wanted}
+    asked |= {"guarantee": guarantee, "queries": queries, "plan_for": plan_for}
     asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": name_of(votes)}
     stated = None if implies is None else Implications.of(implies)
     asked |= {"implies": None if stated is None else stated.pairs}
@@ -237,6 +225,8 @@ def label(
                 bar = options.parse_threshold(threshold)
                 ballots = _read(votes, draft, threshold=bar, empty_chunks=empty_chunks)
         if ballots is not None:
+            if stated is not None:
+                stated.places(ballots.labels, getattr(ballots, "label_names", None))
             if baseline is not None:
                 guess = read_baseline(baseline, getattr(ballots, "query_names", None))
             if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
@@ -249,20 +239,24 @@ def label(
                 epsilon=epsilon,
                 delta=delta,
                 guarantee=guarantee,
-                queries=wanted,
-                **guesses,
+                queries=queries,
+                plan_for=plan_for,
                 baseline=guess,
                 ledger=account.place,
                 dataset=account.dataset,
                 consumer=account.consumer,
                 voter_ids=names,
-                implies=stated,
                 seed=seed,
                 output=draft,
                 resume=resume,
             )
+        if stated is not None:
+            release = consistent(release, stated)
         with complete(output, force=force) as part:
             write_labels(release, part)
+        if probabilities is not None:
+            with complete(probabilities, force=force) as part:
+                write_probabilities(release, part)
         if statement is not None:
             write_statement(release, statement, force=force)
         if report is not None:
@@ -295,16 +289,6 @@ def _read(votes: str, draft: Any, **how: Any) -> Any:
         return None
 
 
-def _wanted(queries: str | None) -> int | str | None:
-    """Return how many queries to answer: a number, all, or None for as many as will be good."""
-    if queries is None or queries == "all":
-        return queries
-    try:
-        return int(queries)
-    except ValueError:
-        raise InputError("queries", "must be a number or all", queries) from None
-
-
 def _show(
     release: Any,
     output: Path,
@@ -316,6 +300,7 @@ def _show(
 ) -> None:
     from privote.report import OWNER_ONLY, mark
     from privote.report.bill import bill, of_owner, remark
+    from privote.statements import headline
 
     from .output import once, print_facts, print_json
     from .progress import working
@@ -327,7 +312,9 @@ def _show(
         sealed = of_owner(release, names) if show_sealed else None
     if json:
         payload = {
+            "headline": headline(release),
             **release.facts(),
+            "quality": release.quality,
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
             "read_as": read_as,

@@ -73,7 +73,8 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
         privote ledger show ledger.db
 
     A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more; an *outcome* records, sealed,
+    with an allowance that was charged before, and costs nothing more; *learnt* is the allowance
+    that was drawn privately, which its charge has paid for; an *outcome* records, sealed,
     what was drawn. The epsilon of a charge is what it costs alone; charges together cost less than
     their sum, and what is left counts them together.
     """
@@ -81,10 +82,10 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
 
     with _opened(path, beside) as (ledger, name):
         entries, budgets, twins = ledger.published(), ledger.standing(), ledger.twins()
-        restored = ledger.restored
+        restored, allowances = ledger.restored, ledger.allowances()
     if json:
         facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
-        print_json(facts)
+        print_json({**facts, "allowances": allowances})
         return
     rows = [
         {
@@ -102,6 +103,9 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     ]
     print_table(rows, title=f"{name}: {len(entries)} entries")
     print_table(budgets, title="Budgets")
+    if allowances:
+        title = "Learnt allowances: how many more queries they are for, at no further cost"
+        print_table(allowances, title=title)
     _say_restored(restored)
     if twins:
         rows = [{**each, "names": ", ".join(map(ascii, each["names"]))} for each in twins]
@@ -199,14 +203,14 @@ def check(
 
     from .files import read_stated
 
-    facts, labels, wrong = read_stated(statement)
+    facts, numbers, wrong = read_stated(statement)
     with _opened(ledger, beside) as (book, name):
         verified = book.verify()
         if verified.problems:
             raise LedgerError("; ".join(verified.problems))
         restored = book.restored
         try:
-            found = book.records().check(facts, labels)
+            found = book.records().check(facts, numbers)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 "statement", f"{str(statement)!r} is not that of a release: {error}"
@@ -214,8 +218,9 @@ def check(
     differences = [*wrong, *(vars(each) for each in found.differences)]
     status = DIFFERS if wrong else found.status
     what = "not in this file"
-    if labels is not None or facts.get("processed"):
-        what = "made of what was drawn" if facts.get("processed") else "as they were drawn"
+    made = facts.get("processed") or facts.get("decided") is not None
+    if numbers is not None or made:
+        what = "made of what was drawn" if made else "as they were drawn"
     payload = {
         "status": status,
         "entries": list(found.entries),

@@ -82,6 +82,7 @@ class WatchedBallots:
     def __init__(self, ballots: BallotSource, tick: Tick) -> None:
         self.queries, self.voters, self.labels = ballots.queries, ballots.voters, ballots.labels
         self.missing, self.sparse = ballots.missing, ballots.sparse
+        self.steps = getattr(ballots, "steps", 1)
         for name in ("query_names", "voter_names", "label_names"):
             setattr(self, name, getattr(ballots, name, None))
         self._watched, self._tick = ballots, tick

@@ -236,7 +236,10 @@ def consistent(
             f"{len(stated.pairs)} implications were applied ({rule}), which changed "
             f"{int((made != labels.labels).sum())} labels"
         )
-        return replace(labels, labels=made, processed=(*labels.processed, told))
+        chances = labels.probabilities
+        if chances is not None:
+            chances = _propagated(chances, pairs, rule)
+        return replace(labels, labels=made, chances=chances, processed=(*labels.processed, told))
     array = np.asarray(labels)
     if array.dtype.kind == "f" and array.ndim == 2:
         if not ((array >= 0) & (array <= 1)).all():

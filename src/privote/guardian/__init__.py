@@ -2,8 +2,17 @@
 
 from .accounts import Accounts, Allowance, record_kept
 from .allowance import allowance_of
-from .guardian import Guardian
+from .guardian import AUTO, Guardian
 from .registry import seats
 from .voter_bills import bills
 
-__all__ = ["Accounts", "Allowance", "Guardian", "allowance_of", "bills", "record_kept", "seats"]
+__all__ = [
+    "AUTO",
+    "Accounts",
+    "Allowance",
+    "Guardian",
+    "allowance_of",
+    "bills",
+    "record_kept",
+    "seats",
+]

@@ -37,6 +37,7 @@ from ..release import VOTER, Release, Sealed
 from ..surprises import left_over
 
 Some = TypeVar("Some")
+_LITTLE = 0.01  # of a budget: what is left is nothing
 _DRAWN = (
     "what this draft paid for is drawn already, from another copy of it that has come further: "
     "nothing is drawn again"
@@ -168,19 +169,21 @@ class Accounts:
         with self._transaction() as totals:
             if self.paid(totals) is not None:
                 return
-            if (self.dataset, None) in totals.charged:
-                raise BudgetError(
-                    f"this takes the whole budget of data set {self.dataset!r}, and part of it is "
-                    "used"
-                )
-            own = totals.budgets.get(self.scope)
-            if own is not None and (epsilon > own.epsilon or delta > own.delta):
-                raise BudgetError(
-                    f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` "
-                    f"at once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
-                    f"{rounded_up(own.delta)}"
-                )
+            self._check_untouched(totals, epsilon, delta)
             self._append(None, {**facts, "everything": True})
+
+    def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
+        if (self.dataset, None) in totals.charged:
+            raise BudgetError(
+                f"this takes the whole budget of data set {self.dataset!r}, and part of it is used"
+            )
+        own = totals.budgets.get(self.scope)
+        if own is not None and (epsilon > own.epsilon or delta > own.delta):
+            raise BudgetError(
+                f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` "
+                f"at once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
+                f"{rounded_up(own.delta)}"
+            )
 
     # -- allowances --------------------------------------------------------------------------------
 
@@ -204,6 +207,53 @@ class Accounts:
         roll
             The digests of each voter's name, by name; None if voters are known by their place.
         """
+
+        def bought(totals: Totals) -> tuple[Floats, dict[str, Any]]:
+            each = surprise()
+            allowance = self._check_fits(totals, each, wanted, facts["voters"])
+            return FACTOR * allowance.max() * each, {"allowance": plain(allowance)}
+
+        found = self._open(bought, facts, roll)
+        if wanted is not None and (found.own != wanted).any():
+            raise BudgetError("this electorate has an allowance already, and it stays")
+        return found
+
+    def open_learnt(
+        self,
+        settle: Callable[[float | None], Mapping[str, Any]],
+        facts: Mapping[str, Any],
+        roll: Roll | None,
+    ) -> Allowance:
+        """Find the account of an electorate whose allowance is learnt, or open and charge it.
+
+        All that is left of the data set's budget is charged, before a vote is looked at: a curve
+        rho times the order, whatever will be learnt. A budget of a single run is charged as a whole
+        and priced exactly.
+
+        ``settle`` makes the public terms of what is left, rho; of None for a whole budget.
+        """
+
+        def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
+            if not self.ledger.lasts:
+                self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
+                return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
+            whole = totals.budgets[self.dataset, None].filter(self.orders).slope()
+            rho = totals.slope(self.orders, self.scope)
+            if rho < _LITTLE * whole:
+                raise BudgetError(
+                    f"nothing is left of {self._named}: the ledger lists what it was charged for"
+                )
+            return rho * self.orders, {"allowance": 0, "learnt": settle(rho)}
+
+        return self._open(bought, facts, roll)
+
+    def _open(
+        self,
+        bought: Callable[[Totals], tuple[Floats | None, dict[str, Any]]],
+        facts: Mapping[str, Any],
+        roll: Roll | None,
+    ) -> Allowance:
+        """Find an account, or charge what is ``bought``, with what its entry says."""
         terms = terms_of({**self.entry("charge"), **facts})
         digests = None if roll is None else [fold for fold, _ in roll.values()]
         # A coalition's accounts have other names, so nobody goes on with one of those.
@@ -214,13 +264,10 @@ class Accounts:
             if roll is not None:
                 account = _account_of(totals, terms, roll) or account
             if account not in totals.accounts:
-                each = surprise()
-                allowance = self._check_fits(totals, each, wanted, facts["voters"])
-                self._append_allowance(account, each, allowance, facts, digests)
-            found = Allowance.of(self, account, totals.accounts[account], roll)
-            if wanted is not None and (found.own != wanted).any():
-                raise BudgetError("this electorate has an allowance already, and it stays")
-        return found
+                curve, more = bought(totals)
+                names = None if digests is None else {"roll": digests}
+                self._append(curve, {**facts, "account": account, **more}, names)
+            return Allowance.of(self, account, totals.accounts[account], roll)
 
     def _check_fits(
         self, totals: Totals, surprise: Floats, wanted: Counts | None, voters: int
@@ -251,21 +298,7 @@ class Accounts:
         curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
         if most < 1 or totals.fitting(curve, self.orders, self.scope, 1) < 1:
             raise self._nothing_left(totals)
-        self._append_allowance(account, surprise, allowance, facts, None)
-
-    def _append_allowance(
-        self,
-        account: str,
-        surprise: Floats,
-        allowance: Counts,
-        facts: Mapping[str, Any],
-        digests: list[str] | None,
-    ) -> None:
-        self._append(
-            FACTOR * allowance.max() * surprise,
-            {**facts, "account": account, "allowance": plain(allowance)},
-            None if digests is None else {"roll": digests},
-        )
+        self._append(curve, {**facts, "account": account, "allowance": plain(allowance)})
 
     def authorise(self, totals: Totals) -> Budget:
         """Fix the data set's budget at first use; refuse another one, or another kind or unit."""
@@ -431,6 +464,11 @@ class Allowance:
         What was charged: (orders,).
     seats
         The seat of each named voter; None if they come as they were registered.
+    learnt, mechanism
+        Of one that is learnt: its public terms, and the parameters that follow from it, once it is
+        drawn.
+    unit
+        What a whole vote's surprise counts in what is spent.
     """
 
     accounts: Accounts
@@ -438,6 +476,9 @@ class Allowance:
     each: Counts
     curve: Floats
     seats: Counts | None
+    learnt: dict[str, Any] | None = None
+    mechanism: dict[str, Any] | None = None
+    unit: int = 1
 
     @classmethod
     def of(
@@ -452,7 +493,8 @@ class Allowance:
         if roll is not None and known.roll is not None:
             at = np.array(known.seats(roll.values()), np.int64)
             seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
-        return cls(accounts, account, known.allowance, known.curve, seats)
+        own = known.allowance, known.curve, seats
+        return cls(accounts, account, *own, known.learnt, known.mechanism)
 
     @property
     def own(self) -> Counts:
@@ -471,12 +513,18 @@ class Allowance:
         return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
 
     @property
+    def past(self) -> Earlier:
+        """What was released from it so far; less than that, where a run is resumed."""
+        known = self._known
+        return known.past._replace(queries=self.earlier.queries)
+
+    @property
     def left(self) -> Counts:
         """What is left of each allowance by now (registered voters,). Sealed."""
         return self._left_of(self._known)
 
     def _left_of(self, known: Account) -> Counts:
-        return left_over(self.each, known.spent, known.refused)
+        return left_over(self.unit * self.each, known.spent, known.refused)
 
     def answer(
         self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
@@ -487,7 +535,8 @@ class Allowance:
         what each voter spends and what is refused, as :func:`privote.surprises.effective` does.
 
         What the run that is resumed has entered is not entered again: of what it kept nothing
-        counts any more, and what it did not keep takes the same from the same allowance.
+        counts any more, and what it did not keep takes the same from the same allowance. Of a
+        learnt allowance, no more queries are answered than were planned.
         """
         accounts = self.accounts
         with accounts.paying(), accounts.ledger.writing() as totals:
@@ -496,6 +545,8 @@ class Allowance:
             if entered and accounts.draft is not None and accounts.draft.unread:
                 return None
             accounts.check_undrawn()
+            if not entered:
+                self.check_planned(known.queries, queries)
             last = known.last if entered and known.last and known.last[0] == claim else None
             if last is not None:
                 spent, refused = known.spent - last[1], known.refused - last[2]
@@ -510,13 +561,37 @@ class Allowance:
             )
         return counted
 
-    def spending(self) -> Sealed:
+    def check_planned(self, answered: int, more: int) -> None:
+        """Refuse more queries than were planned when the allowance was learnt."""
+        if self.learnt is not None and answered + more > self.learnt["planned"]:
+            raise BudgetError(
+                f"this allowance was learnt for {self.learnt['planned']:,} queries in all, and "
+                f"{answered:,} of them are answered: {more:,} more are too many"
+            )
+
+    def learn(self, draw: Callable[[], tuple[Mapping[str, Any], int | None, int]]) -> Allowance:
+        """Return the allowance once it is drawn; if it is not, have it drawn, and enter it, once.
+
+        ``draw`` returns the mechanism's parameters, the allowance as it is published, and how many
+        surprises a voter may cast. All of it is paid for.
+        """
+        with self.accounts.ledger.writing() as totals:
+            known = totals.accounts[self.account]
+            if known.mechanism is None:
+                parameters, allowance, limit = draw()
+                body = {**self.accounts.entry("learnt"), "account": self.account}
+                body |= {"mechanism": parameters, "allowance": allowance, "limit": limit}
+                self.accounts.enter(body)
+            return replace(self, each=known.allowance, mechanism=known.mechanism)
+
+    def spending(self, **more: Any) -> Sealed:
         """Return what each voter has done with it, in the order of their names. Sealed."""
         known, at = self._known, slice(None) if self.seats is None else self.seats
         return Sealed(
-            spent=known.spent[at].copy(),
+            spent=-(-known.spent[at] // self.unit),
             refused=known.refused[at].copy(),
             allowance=self.own.copy(),
+            **more,
         )
 
     @property
@@ -593,7 +668,7 @@ def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None
             if outcome.number <= since:
                 continue
             stop = start + outcome.hidden["stated"].get("answered", 0)
-            digest = digest_of(release.labels[start:stop])
+            digest = digest_of(release.outcome[start:stop])
             same = all(outcome.body.get(name) == getattr(release, name) for name in STAMPED[:-1])
             if same and start < stop <= release.answered and digest == outcome.hidden["drawn"]:
                 start, whole = stop, recorded(whole, outcome)
@@ -603,7 +678,8 @@ def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None
             return whole
         if totals.reached.get(key, 0) > place:
             raise DrawnError(_DRAWN)
-        rest = replace(release, labels=release.labels[start:])
+        tallies = None if release.tallies is None else release.tallies[start:]
+        rest = replace(release, labels=release.labels[start:], tallies=tallies)
         charge = records.pending(rest.facts()) if records.holds(release.ledger or {}) else None
         if charge is None:
             raise DrawnError(
@@ -614,7 +690,7 @@ def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None
         body = {name: charge.body[name] for name in own if name in charge.body}
         body["queries"] = rest.answered if "account" in body else charge.body["queries"]
         body |= {} if claim is None else {"claim": claim}
-        return recorded(whole, _outcome(ledger, body, digest_of(rest.labels), stated_of(rest)))
+        return recorded(whole, _outcome(ledger, body, digest_of(rest.outcome), stated_of(rest)))
 
 
 def stated_of(release: Release) -> dict[str, Any]:

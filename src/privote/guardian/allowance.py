@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,9 @@ from ..ledger.totals import Scope
 from ..mechanisms import ABSTAIN
 from ..release import Release
 from ..surprises import effective
-from .accounts import Allowance, plain
-from .issuer import Issuer, Pacer, Parts, charged
+from . import learnt
+from .accounts import Allowance, Roll, plain
+from .issuer import Issuer, Labels, Pacer, Parts, charged
 from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
@@ -30,13 +32,18 @@ def register(
     issuer: Issuer, voters: int, labels: int, wanted: Any, ids: dict[str, int] | None
 ) -> Allowance:
     """Find this electorate's account in the ledger, or open and charge it."""
-    accounts = issuer.accounts
-    return accounts.open(
+    return issuer.accounts.open(
         partial(issuer.mechanism.surprise_rdp, voters, labels, issuer.orders),
         check_allowance(wanted, voters),
         {"voters": voters, "labels": labels},
-        None if ids is None else {name: accounts.ledger.name_voter(name) for name in ids},
+        roll_of(issuer, ids),
     )
+
+
+def roll_of(issuer: Issuer, ids: dict[str, int] | None) -> Roll | None:
+    """Return the digests of named voters, as the ledger has them; None if they have no names."""
+    ledger = issuer.accounts.ledger
+    return None if ids is None else {name: ledger.name_voter(name) for name in ids}
 
 
 def allowance_of(
@@ -79,29 +86,40 @@ def release(
     voter_ids: Sequence[Any] | None,
     parts: Parts | None,
     pace: Pacer | None,
+    plan_for: int | None,
 ) -> Release:
     """Answer block by block: each block's surprises are entered before it is drawn.
 
     Without a pace every query is answered. With one, blocks are cut as it says, from what was
     released before.
     """
-    mechanism = issuer.mechanism
     here = seats_in_batch(ids, ballots.voters, voter_ids)
-    guess = check_baseline(baseline, ballots, mechanism, first=queries)
-    mechanism.check(ballots)
-    named = ballots.voters if ids is None else len(ids)
-    allowance = register(issuer, named, ballots.labels, wanted, ids)
-    places = allowance.seats
+    guess = check_baseline(baseline, ballots, issuer.mechanism, first=queries)
+    if issuer.learns:
+        allowance = learnt.charge(issuer, ballots, roll_of(issuer, ids), plan_for)
+    else:
+        issuer.mechanism.check(ballots)
+        named = ballots.voters if ids is None else len(ids)
+        allowance = register(issuer, named, ballots.labels, wanted, ids)
+        allowance = replace(allowance, unit=getattr(ballots, "steps", 1) ** 2)
+    places, voters = allowance.seats, len(allowance.each)
     if here is not None:
         places = here if places is None else places[here]
-    voters = len(allowance.each)
-    publish = partial(
-        issuer.publish,
-        voters=voters,
-        epsilon=issuer.epsilon(allowance.curve),
-        allowance=plain(allowance.each),
-    )
-    labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0  # once, not in pieces
+    if issuer.learns:
+        first = None if parts is None or issuer.accounts.ledger.lasts else parts.ahead()
+        seen = registered_blocks(ballots, places, voters)
+        allowance = learnt.learn(issuer, allowance, ballots, seen, guess, first)
+        issuer, publish = learnt.settings(issuer, allowance)
+    else:
+        publish = partial(
+            issuer.publish,
+            voters=voters,
+            epsilon=issuer.epsilon(allowance.curve),
+            allowance=plain(allowance.each),
+        )
+    mechanism, start, past = issuer.mechanism, 0, allowance.past
+    shape = ballots.queries, ballots.labels
+    labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
     blocks, departed = registered_blocks(ballots, places, voters), 0
     if pace is not None:
         pace.start(voters, int(allowance.each.min()), allowance.earlier)
@@ -114,6 +132,7 @@ def release(
             left,
             unit=mechanism.surprise_unit,
             silence_is_zeros=mechanism.silence_is_zeros,
+            steps=getattr(ballots, "steps", 1),
         )
         return mechanism.tally(counted), spent, refused
 
@@ -124,12 +143,13 @@ def release(
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
-    labels, more = labels[:start], None
-    if pace is not None and not pace.through:
-        if not start:
-            raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-        more = {"departed": departed, "out": pace.out}
-    whole = publish(labels, so_far=allowance.answered, sealed=allowance.spending())
+    if pace is not None and not start:
+        raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
+    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
+    more: dict[str, Any] = {} if labels.dtype == np.int64 else {"departed": departed}
+    more |= {} if pace is None else {"out": pace.out}
+    sealed = allowance.spending(earlier=past)
+    whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
     return issuer.record(whole, parts, account=allowance.account, more=more)
 
 

@@ -18,13 +18,15 @@ from ..entropy import Entropy
 from ..errors import InputError
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
-from ..mechanisms import Mechanism
+from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
 from ..workers import keep_memory
-from . import allowance, data_dependent, ptr, worst_case
+from . import allowance, data_dependent, learnt, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer, Pacer, Parts
 from .registry import seats
+
+AUTO = "auto"
 
 
 class Guardian:
@@ -34,6 +36,8 @@ class Guardian:
     ----------
     mechanism, budget, ledger
         How to release, what it may cost in all, where it is recorded (a ledger or its path).
+        ``"auto"``: tallies, with the noise that follows from an allowance which is learnt, and
+        paid for, or, for ``"worst-case"``, from the number of queries.
     guarantee
         ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
         :func:`privote.label`.
@@ -56,7 +60,7 @@ class Guardian:
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: Mechanism | str,
         budget: Budget,
         ledger: Ledger | Location | str | os.PathLike[str],
         *,
@@ -73,8 +77,16 @@ class Guardian:
     ) -> None:
         if guarantee not in GUARANTEES:
             raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
+        learns = isinstance(mechanism, str) and mechanism == AUTO
+        if learns:
+            if guarantee not in learnt.PENDING:
+                known = " or ".join(learnt.PENDING)
+                raise InputError("guarantee", f"must be {known} with `mechanism=auto`", guarantee)
+            if allowance is not None:
+                raise InputError("allowance", "goes with a named mechanism: else it is learnt")
+            mechanism = TallyVoting(sigma=1.0)  # stands for the one that is learnt
         if not isinstance(mechanism, Mechanism):
-            raise InputError("mechanism", "must be a privote mechanism", mechanism)
+            raise InputError("mechanism", "must be auto or a privote mechanism", mechanism)
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         check_name("dataset", dataset)
@@ -89,7 +101,7 @@ class Guardian:
         stamp = {
             "owner": owner,
             "guarantee": guarantee,
-            "mechanism": mechanism.parameters(),
+            "mechanism": learnt.PENDING[guarantee] if learns else mechanism.parameters(),
             "simulated": entropy.simulated,
             **({} if protects == VOTER else {"protects": protects}),
         }
@@ -113,6 +125,7 @@ class Guardian:
             accounts=accounts,
             entropy=entropy,
             protects=protects,
+            learns=learns,
         )
 
     # Read-only: what is charged is what is drawn.
@@ -160,12 +173,14 @@ class Guardian:
         voter_ids: Sequence[Any] | None = None,
         parts: Parts | None = None,
         pace: Pacer | None = None,
+        plan_for: int | None = None,
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
 
         ``parts`` keep each part of the release as soon as it is drawn, before the next is charged
         or drawn; what they hold already is not drawn again. ``pace`` says under an allowance how
-        many queries to answer next; without one all are answered.
+        many queries to answer next; without one all are answered. ``plan_for`` is for how many
+        queries, these included, an allowance is learnt; in a ledger, later calls go on with it.
         """
         keep_memory()
         ballots = Ballots.of(votes)
@@ -178,12 +193,15 @@ class Guardian:
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         issuer = self._issuer
-        if self.guarantee == "allowance":
-            return allowance.release(
-                issuer, ballots, queries, baseline, self._wanted, self._ids, voter_ids, parts, pace
-            )
-        if baseline is not None:
+        if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
+            raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")
+        if plan_for is not None and not issuer.learns:
+            raise InputError("plan_for", "goes with `mechanism=auto`, which learns the allowance")
+        if baseline is not None and self.guarantee != "allowance":
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
+        if self.guarantee == "allowance" or issuer.learns:
+            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, pace, plan_for
+            return allowance.release(issuer, ballots, *asked)
         if self.guarantee == "worst-case":
             return worst_case.release(issuer, ballots, queries, parts)
         kept = None if parts is None else parts.kept(None)

@@ -17,10 +17,10 @@ from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
-from ..release import Release, Sealed
+from ..release import Release, Sealed, decide
 from .accounts import Accounts, recorded, stated_of
 
-Labels = npt.NDArray[np.int8]
+Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these
 
 
 class Parts(Protocol):
@@ -31,6 +31,9 @@ class Parts(Protocol):
 
     def keep(self, part: Release) -> None:
         """Make a part durable, before the next is charged or drawn."""
+
+    def ahead(self) -> Release | None:
+        """Return the part that :meth:`kept` will return next, and leave it there."""
 
 
 class Pacer(Protocol):
@@ -64,6 +67,7 @@ class Issuer:
     accounts: Accounts
     entropy: Entropy
     protects: str
+    learns: bool = False  # then the mechanism stands for one that follows from the votes, paid for
 
     @property
     def orders(self) -> Floats:
@@ -91,7 +95,8 @@ class Issuer:
         parts, publish
             Where each block is kept as soon as it is drawn, and what makes a release of its labels.
         """
-        labels, start = np.empty((ballots.queries, ballots.labels), np.int8), 0
+        shape, start = (ballots.queries, ballots.labels), 0
+        labels: Labels = np.empty(shape, self.mechanism.outcomes)
         for block in ballots.blocks():
             tally = self.mechanism.tally(block)
             if price is not None:
@@ -111,7 +116,7 @@ class Issuer:
         """Return the labels of the next block: as they were kept, or drawn now and then kept."""
         kept = None if parts is None else parts.kept(queries)
         if kept is not None:
-            return kept.labels
+            return kept.outcome
         self.accounts.check_undrawn()
         drawn = self.mechanism.draw(tally, self.entropy)
         if parts is not None and publish is not None:
@@ -129,10 +134,17 @@ class Issuer:
         terms: dict[str, Any] | None = None,
         sealed: Sealed | None = None,
     ) -> Release:
-        """Return what leaves; ``epsilon`` is what may be published, or None."""
-        budget = self.accounts.budget
+        """Return what leaves; ``epsilon`` is what may be published, or None.
+
+        Labels of tallies are a plain majority until they are recorded, and decided, as a whole.
+        """
+        budget, tallies = self.accounts.budget, None
+        if labels.dtype == np.int64:
+            steps = getattr(self.mechanism, "steps", 1)
+            tallies, labels = labels, (2 * labels > steps * voters).astype(np.int8)
         return Release(
             labels=labels,
+            tallies=tallies,
             epsilon=epsilon,
             delta=budget.delta,
             guarantee=self.guarantee,
@@ -146,7 +158,7 @@ class Issuer:
             dataset=self.accounts.dataset,
             consumer=self.accounts.consumer,
             new=self.accounts.new and self.accounts.ledger.lasts,
-            rule=self.accounts.rule if terms is None else None,
+            rule=self.accounts.rule if terms is None or "learnt" in terms else None,
             left=self.accounts.left,
             so_far=so_far,
             protects=self.protects,
@@ -168,13 +180,15 @@ class Issuer:
         withheld is not recorded either.
         """
         accounts = self.accounts
+        if release.tallies is not None:
+            release = decide(release)
         body = {
             "voters": release.voters,
             "labels": release.labels.shape[1],
             "queries": release.answered if queries is None else queries,
             **({} if account is None else {"account": account}),
         }
-        digest = digest_of(release.labels)
+        digest = digest_of(release.outcome)
         outcome = accounts.record(digest, stated_of(release), body, **(more or {}))
         if outcome is None:
             return replace(release, drawn=(digest,))

@@ -238,6 +238,10 @@ class PartsOf:
             self._rows = self._rows[part.answered :]
         return part
 
+    def ahead(self) -> Release | None:
+        """Return the part that comes next, and leave it there."""
+        return self._parts.ahead()
+
     def keep(self, part: Release) -> None:
         """Make a part durable, with its rows."""
         rows, self._rows = self._rows[: part.answered], self._rows[part.answered :]

@@ -43,6 +43,7 @@ from .store import (
 from .totals import Budget, Scope, Totals
 from .verification import Verification, against_anchor, misplaced, verify
 
+_ROUNDING = 1e-9
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 
 
@@ -386,7 +387,7 @@ class Ledger:
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
                 "used": (used := _used(totals, scope, budget)),
-                "left": None if used is None else max(0.0, budget.epsilon - used),
+                "left": None if used is None else _left(budget.epsilon, used),
             }
             for scope, budget in totals.budgets.items()
         ]
@@ -402,6 +403,20 @@ class Ledger:
             what = f"consumers of {dataset!r}"
             listed += [{"what": what, "names": group} for group in twins(consumers)]
         return listed
+
+    def allowances(self) -> list[dict[str, Any]]:
+        """Return every learnt allowance: for how many queries it is, and how many are answered."""
+        return [
+            {
+                **{name: json.loads(known.terms)[name] for name in ("dataset", "consumer")},
+                "voters": len(known.spent),
+                "planned": known.learnt["planned"],
+                "answered": known.queries,
+                "more": max(0, known.learnt["planned"] - known.queries),
+            }
+            for known in self.reading().accounts.values()
+            if known.learnt is not None
+        ]
 
     @property
     def lasts(self) -> bool:
@@ -484,6 +499,11 @@ def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
         return budget.epsilon
     known = totals.filters.get(scope)
     return 0.0 if known is None else known.epsilon()
+
+
+def _left(epsilon: float, used: float) -> float:
+    """Return what is left, and nothing where that is rounding."""
+    return epsilon - used if used < epsilon * (1 - _ROUNDING) else 0.0
 
 
 def _operator() -> dict[str, str]:

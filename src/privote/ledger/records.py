@@ -131,10 +131,18 @@ class Records:
 
     def __init__(self, rows: Iterable[Row], chain: Chain) -> None:
         self.entries: list[Entry] = []
+        learning: dict[str, dict[str, Any]] = {}  # charges whose settings come later, by account
         for row in rows:
             body = json.loads(row.body)
             outcome = body["kind"] == "outcome"
             hidden = unsealed(row, body, chain) if outcome else {}
+            if "learnt" in body:
+                learning[body["account"]] = body
+            charge = learning.get(body.get("account", ""))
+            if charge is not None and body["kind"] == "learnt":
+                charge |= {name: body[name] for name in ("mechanism", "allowance")}
+            elif charge is not None:
+                body["mechanism"] = charge["mechanism"]
             entry = Entry(number=row.number, digest=row.digest, body=body, hidden=hidden)
             self.entries.append(entry)
         self.charges = self._of("charge")
@@ -193,12 +201,11 @@ class Records:
 
     # -- statements --------------------------------------------------------------------------------
 
-    def check(
-        self, facts: Mapping[str, Any], labels: npt.NDArray[np.int8] | None = None
-    ) -> Finding:
+    def check(self, facts: Mapping[str, Any], numbers: npt.NDArray[Any] | None = None) -> Finding:
         """Return whether this ledger charged and released what :meth:`Release.facts` says.
 
-        ``labels`` are compared with what was drawn, unless they say that they were made of it.
+        ``numbers``, tallies or labels, are compared with what was drawn, unless they say that they
+        were made of it.
         """
         place, wrong = facts["ledger"], list[Difference]()
         if place is None:
@@ -219,14 +226,15 @@ class Records:
             wrong.append(Difference(fact="drawn", stated=facts["drawn"], ledger=drawn))
             return _differs([*wrong, *(self._compared(named, facts) if named else ())])
         wrong += self._compared(known, facts)
-        made = facts["sha256"]["labels"]
-        if labels is not None and not facts["processed"]:
-            wrong += _drawn(known, labels)
-        elif len(known) == 1 and not facts["processed"] and [made] != facts["drawn"]:
-            wrong.append(Difference(fact="labels", stated=made, ledger=facts["drawn"]))
-        numbers = tuple(outcome.number for outcome in known)
+        kind = "labels" if facts["sha256"].get("tallies") is None else "tallies"
+        made, changed = facts["sha256"][kind], kind == "labels" and facts["processed"]
+        if numbers is not None and not changed:
+            wrong += _drawn(known, kind, numbers)
+        elif len(known) == 1 and not changed and [made] != facts["drawn"]:
+            wrong.append(Difference(fact=kind, stated=made, ledger=facts["drawn"]))
+        entries = tuple(outcome.number for outcome in known)
         return Finding(
-            status=DIFFERS if wrong else RELEASED, entries=numbers, differences=tuple(wrong)
+            status=DIFFERS if wrong else RELEASED, entries=entries, differences=tuple(wrong)
         )
 
     def _check_stated(self, facts: Mapping[str, Any], wrong: list[Difference]) -> Finding:
@@ -322,17 +330,17 @@ class Records:
         ]
 
 
-def _drawn(outcomes: list[Entry], labels: npt.NDArray[np.int8]) -> list[Difference]:
-    """Return a difference unless labels are what was drawn, one draw after the other."""
+def _drawn(outcomes: list[Entry], kind: str, numbers: npt.NDArray[Any]) -> list[Difference]:
+    """Return a difference unless numbers are what was drawn, one draw after the other."""
     start = 0
     for outcome in outcomes:
         stop = start + outcome.hidden["stated"]["answered"]
-        made = digest_of(labels[start:stop])
+        made = digest_of(numbers[start:stop])
         if made != outcome.hidden["drawn"]:
-            return [Difference(fact="labels", stated=made, ledger=outcome.hidden["drawn"])]
+            return [Difference(fact=kind, stated=made, ledger=outcome.hidden["drawn"])]
         start = stop
-    if start != len(labels):
-        return [Difference(fact="labels", stated=len(labels), ledger=start)]
+    if start != len(numbers):
+        return [Difference(fact=kind, stated=len(numbers), ledger=start)]
     return []
 
 

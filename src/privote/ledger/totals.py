@@ -223,12 +223,18 @@ class Account:
     told, departed, out
         Of so many of them it is known how many labels were released that depart from the baseline,
         and whether those say that voters have run out. Of what was released, and nothing else.
+    seen, parted
+        The first two of all runs, also of those that were not paced.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
     before
         What was known before each entry that has a claim, by kind and claim.
     last
         The claim of the last answer, and what it took: spent and refused.
+    learnt
+        Public terms, where the allowance is learnt: none is there until it is drawn.
+    mechanism
+        Its parameters, which follow from a learnt allowance; None until that is drawn.
     """
 
     terms: str
@@ -241,8 +247,12 @@ class Account:
     told: int = 0
     departed: int = 0
     out: bool = False
+    seen: int = 0
+    parted: int = 0
     before: dict[tuple[str, str], Earlier] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
+    learnt: dict[str, Any] | None = None
+    mechanism: dict[str, Any] | None = None
 
     def seats(self, digests: Iterable[tuple[str, str]]) -> list[int | None]:
         """Return the seat of each voter by what :meth:`Ledger.name_voter` says of its name.
@@ -251,6 +261,11 @@ class Account:
         """
         roll = self.roll or {}
         return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
+
+    @property
+    def past(self) -> Earlier:
+        """What is known of it before a run, for whoever says how long it lasts."""
+        return Earlier(self.queries, self.seen, self.parted)
 
     @property
     def earlier(self) -> Earlier:
@@ -271,8 +286,9 @@ class Account:
             allowance=np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64),
             spent=np.zeros(voters, np.int64),
             refused=np.zeros(voters, np.int64),
-            curve=np.array(body["rdp"]),
+            curve=np.zeros(len(body["orders"])) if body["rdp"] is None else np.array(body["rdp"]),
             roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
+            learnt=body.get("learnt"),
         )
 
 
@@ -319,6 +335,13 @@ class Totals:
             most = self.filter(limited, orders).fitting(each, most)
         return most
 
+    def slope(self, orders: Floats, scope: Scope) -> float:
+        """Return the largest rho so that rho times the order still fits every budget of a scope."""
+        if scope[0] in self.spent_whole:
+            return 0.0
+        limits = {(scope[0], None), scope} & self.budgets.keys()
+        return min(self.filter(limit, orders).slope() for limit in limits)
+
     def left(self, scope: Scope) -> float | None:
         """Return the epsilon of a fresh budget like what is left for a scope; None if it has none.
 
@@ -354,6 +377,10 @@ class Totals:
             )
         elif body["kind"] == "charge":
             self._add_charge(scope, body, row, chain)
+        elif body["kind"] == "learnt":
+            account = self.accounts[body["account"]]
+            account.mechanism = body["mechanism"]
+            account.allowance = np.full(len(account.spent), body["limit"], np.int64)
         elif body["kind"] == "outcome":
             self._add_outcome(body, row, chain)
         else:
@@ -367,13 +394,12 @@ class Totals:
             self.claims[body["claim"]] = body
         if body.get("everything"):
             self.spent_whole.add(scope[0])
-        if body["rdp"] is None:
-            return
-        curve, orders = np.array(body["rdp"]), np.array(body["orders"])
-        self.orders[scope[0]] = orders
-        for limited in {scope, (scope[0], None)} & self.budgets.keys():
-            self.filters[limited] = self.filter(limited, orders)
-            self.filters[limited].add(curve)
+        if body["rdp"] is not None:
+            curve, orders = np.array(body["rdp"]), np.array(body["orders"])
+            self.orders[scope[0]] = orders
+            for limited in {scope, (scope[0], None)} & self.budgets.keys():
+                self.filters[limited] = self.filter(limited, orders)
+                self.filters[limited].add(curve)
         if "account" in body:
             hidden = unsealed(row, body, chain) if "seal" in body else {}
             self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
@@ -390,10 +416,13 @@ class Totals:
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden = unsealed(row, body, chain)
         if "departed" in hidden:  # of what was released; not known after a crash
-            account = self.accounts[body["account"]]
-            account.told += int(body["queries"])
-            account.departed += int(hidden["departed"])
-            account.out = bool(hidden["out"])
+            account, past = self.accounts[body["account"]], int(hidden["departed"])
+            account.seen += int(body["queries"])
+            account.parted += past
+            if "out" in hidden:  # by a run that was paced
+                account.told += int(body["queries"])
+                account.departed += past
+                account.out = bool(hidden["out"])
         if body.get("claim") is not None:
             self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
 

@@ -12,11 +12,13 @@ from .cells import VoteMechanism
 from .gate import Gate
 from .plurality import PluralityVoting
 from .powerset import PowersetVoting
+from .tally import TallyVoting
 from .tau import TauVoting
 
 #: Names on the command line, in files and in statements.
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (BinaryVoting, TauVoting, PowersetVoting, PluralityVoting)
+    kind.name: kind
+    for kind in (BinaryVoting, TauVoting, PowersetVoting, PluralityVoting, TallyVoting)
 }
 _NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
@@ -50,6 +52,7 @@ __all__ = [
     "Mechanism",
     "PluralityVoting",
     "PowersetVoting",
+    "TallyVoting",
     "TauVoting",
     "VoteMechanism",
     "mechanism_of",

@@ -78,6 +78,8 @@ class Mechanism(ABC):
     surprise_unit: ClassVar[str] = "ballot"
     #: Whether saying no to every label and saying nothing are the same.
     silence_is_zeros: ClassVar[bool] = True
+    #: Of what is drawn: int8 for labels, int64 for tallies.
+    outcomes: ClassVar[type] = np.int8
     bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
@@ -138,6 +140,11 @@ class Mechanism(ABC):
     def most_ones(self) -> int | None:
         """How many ones a ballot may have; None if any number."""
         return None
+
+    @property
+    def vote_steps(self) -> int:
+        """How many steps a whole vote has that may be a part of one; 1 where it is 0 or 1."""
+        return 1
 
     @property
     def own_order(self) -> float | None:

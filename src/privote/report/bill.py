@@ -10,11 +10,12 @@ import numpy as np
 
 from privote.accounting.renyi import rounded_up
 from privote.forecast import UNSEEN, Forecast
+from privote.labelling import STOPPED
 from privote.mechanisms import MECHANISMS, mechanism_of
 from privote.mechanisms.base import describe
 from privote.planning import by_agreement
-from privote.planning.choice import STOPPED
 from privote.release import Release
+from privote.statements import expected_quality, headline, learnt
 
 from .blocks import Block, Facts, Section, TableBlock, reasons_folded
 from .page import write_page
@@ -27,6 +28,11 @@ _SANITIZED = (
     "change, here or, counting less by exp(-beta) a ballot, nearby. price_2018 is for comparison "
     "only: not a valid bound. More: docs/publishing.md."
 )
+_DECIDED: dict[str | float, str] = {
+    "likely": "what is likely: a 1 where the chance that most voters want it is above one half",
+    "f1": "the largest expected F1",
+    "balanced": "the largest expected balanced accuracy of each label",
+}
 
 
 def bill(release: Release) -> dict[str, Any]:
@@ -37,6 +43,7 @@ def bill(release: Release) -> dict[str, Any]:
         shown = f"{rounded_up(release.epsilon)} ({allowed}; may be published)"
     so_far = release.so_far or release.answered
     return {
+        "in short": headline(release),
         "queries answered": release.of_asked,
         "labels each": release.labels.shape[1],
         "voters": release.voters,
@@ -46,8 +53,12 @@ def bill(release: Release) -> dict[str, Any]:
         "epsilon": shown,
         "delta": release.delta,
         "budget": release.budget,
-        **release.terms,
+        **({} if "learnt" in release.terms else release.terms),
+        "settings": None if "learnt" not in release.terms else learnt(release.terms["learnt"]),
         "allowance": _allowance(release),
+        "decided by": None
+        if release.tallies is None
+        else _DECIDED.get(release.decided, f"a chance of {release.decided} or more"),
         "answered from it so far": f"{so_far:,} queries, under this one epsilon"
         if release.allowance is not None and so_far > release.answered
         else None,
@@ -123,6 +134,8 @@ def _poor(release: Release) -> str | None:
 
 def forecast_section(release: Release) -> Section | None:
     """Return what is to be expected of released labels, for a page; None where nothing is known."""
+    if release.tallies is not None:
+        return _decided_section(release)
     found = release.forecast
     if found is None:
         return None
@@ -138,6 +151,46 @@ def forecast_section(release: Release) -> Section | None:
     blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
     stopped = [text for text in release.reasons if text.startswith(STOPPED)]
     blocks += [*stopped, *reasons_folded([t for t in release.reasons if t not in stopped])]
+    return Section(heading="What to expect of the labels", blocks=blocks)
+
+
+def _decided_section(release: Release) -> Section | None:
+    """Return how good labels of tallies are expected to be, by label, and how sure each is."""
+    chances = release.probabilities
+    if chances is None:
+        return None
+    blocks: list[Block] = []
+    if "learnt" in release.terms:
+        said = expected_quality(release)
+        blocks.append(f"{said[0].upper()}{said[1:]}. From released numbers alone.")
+    names = release.label_names or [f"label_{i}" for i in range(chances.shape[1])]
+    ones, found = release.labels == 1, release.quality
+    rows = []
+    for at, name in enumerate(names):
+        own = chances[ones[:, at], at]
+        row = {"label": name, "ones": len(own), "sure": _percent(own.mean()) if len(own) else "-"}
+        if found is not None:
+            row["missed"] = _percent(1 - found["by_label"]["recall"][at])
+            row["gain"] = f"{100 * found['by_label']['gain'][at]:.2g} %"
+        rows.append(row)
+    heads = {"label": "label", "ones": "ones", "sure": "a one is right", "missed": "ones missed"}
+    heads["gain"] = "labels more right than always yes or no"
+    columns = [Column(key=key, heading=head) for key, head in heads.items() if key in rows[0]]
+    bins = np.linspace(0, 1, 11)
+    counts, _ = np.histogram(chances, bins)
+    sure = [
+        {"chance": f"{low:.1f} to {low + 0.1:.1f}", "labels": f"{count:,}"}
+        for low, count in zip(bins, counts, strict=False)
+    ]
+    caption = "By label, as expected: how many ones were released, and how sure they are."
+    blocks += [
+        TableBlock(caption=caption, rows=rows, columns=columns),
+        TableBlock(
+            caption="How many labels have which chance that most voters want them. Where chances "
+            "are near 0 or 1, labels are sure; near one half they are a guess.",
+            rows=sure,
+        ),
+    ]
     return Section(heading="What to expect of the labels", blocks=blocks)
 
 
@@ -212,8 +265,8 @@ def write_label_page(path: Path, release: Release) -> Path:
     return write_page(
         path,
         title="Private labels",
-        intro=f"{release.of_asked} queries were labelled by the votes of {release.voters:,} "
-        f"voters, under the guarantee {release.guarantee!r}.",
+        intro=f"{headline(release)}. Labelled by the votes of {release.voters:,} voters, under the "
+        f"guarantee {release.guarantee!r}.",
         sections=sections,
         notices=["SIMULATED: a seed was given, so this protects nobody."] * release.simulated,
     )
@@ -242,11 +295,13 @@ def remark(release: Release) -> str | None:
         return _SANITIZED.format(sure=1 - release.terms["gamma"])
     if release.allowance is None:
         return None
-    so_far = release.so_far or release.answered
+    so_far, which = release.so_far or release.answered, "answered from it so far"
+    if "learnt" in release.terms:
+        so_far, which = release.terms["learnt"]["planned"], "that it is for"
     many = "the one query" if so_far == 1 else f"each of the {so_far:,} queries"
     return (
         f"The allowance is {min(_each(release)) / so_far:.2g} surprises for {many} "
-        "answered from it so far. Voters who cast more run out, and then count "
+        f"{which}. Voters who cast more run out, and then count "
         "as the baseline; who did is sealed."
     )
 

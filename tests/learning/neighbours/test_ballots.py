@@ -312,7 +312,6 @@ def test_is_a_source_like_any_other() -> None:
             epsilon=4.0,
             delta=1e-5,
             guarantee="allowance",
-            queries="all",
             seed=7,
         )
         for source in (votes, plain)
@@ -343,7 +342,6 @@ def test_batches_of_an_electorate() -> None:
         epsilon=4.0,
         delta=1e-5,
         guarantee="allowance",
-        queries="all",
         seed=1,
     )
     np.testing.assert_array_equal(electorate.sealed.spent, whole.sealed.spent)
@@ -543,7 +541,7 @@ def test_a_forecast_is_about_those_near_a_query(answer: str) -> None:
 
     def found(votes: NeighbourBallots) -> Any:
         if answer == "label":
-            setting = {"guarantee": "allowance", "queries": "all"}
+            setting = {"guarantee": "allowance"}
             return pv.label(votes, mechanism=MECHANISM, **setting, **budget).forecast
         voters = pv.Electorate(mechanism=MECHANISM, voters=RECORDS, labels=LABELS, **budget)
         return voters.answer(votes).forecast

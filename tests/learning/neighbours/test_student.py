@@ -80,7 +80,6 @@ def test_finds_the_rule_behind_blurred_and_noisy_labels() -> None:
             epsilon=8.0,
             delta=1e-5,
             guarantee="allowance",
-            queries="all",
             seed=turn,
         ).labels
         for turn in range(2)

@@ -1,0 +1,309 @@
+"""Tally voting: every label's noisy number of yes-votes is released, and decided afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.counts import RoundedGaussian
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..ballots import Ballots, BallotSource, check_probabilities, check_shape
+from ..blocks import Block, Counts, DenseBlock
+from ..entropy import Entropy
+from ..errors import InputError, UnavailableError, positive, whole
+from .base import Bools, Mechanism, check_electorate
+
+#: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
+#: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
+PERCENT = 100
+CLIPPED = 1000  # steps of a vote where ballots are clipped: what rounding down loses is below 1/30
+_TAIL = 1e-12  # what lies beyond the listed tallies on either side has no more probability
+_REACH = 7.1  # deviations that leave less than that
+_EVERY_SIZE = 200  # up to here every pair of ballots' sizes is tried; beyond, tau's own bound
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counted votes (queries, labels), in whole steps, and how many were registered."""
+
+    steps: Counts
+    voters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TallyVoting(Mechanism):
+    """Release each label's tally of yes-votes plus noise: an integer on the whole line.
+
+    The noise is the rounded Gaussian: Pr[x] = Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma) for an
+    integer x. A missing vote is a no. What the labels are is decided afterwards, from all released
+    tallies together, and costs nothing more.
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation of the noise on a tally, in votes, before it is rounded: *not* PATE's
+        sigma, which is sqrt(2) times that.
+    tau
+        Clip ballots to this l2 norm: a ballot with s ones counts min(1, tau / sqrt(s)) a one,
+        rounded down. A replaced ballot then moves the tallies by sqrt(2) tau at most.
+    grid
+        Steps of a whole vote: a released tally is a whole number of them. By default 1, and 1000
+        with ``tau``. :data:`PERCENT` for votes that are probabilities, which are rounded to it
+        first.
+    """
+
+    name: ClassVar[str] = "tally"
+    outcomes: ClassVar[type] = np.int64
+    bounds: ClassVar[tuple[str, ...]] = ("exact",)
+
+    sigma: float
+    tau: float | None = None
+    grid: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.gate is not None:
+            raise UnavailableError("gate", "goes with labels that are decided one by one", self)
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+        if self.grid is not None:
+            most = PERCENT if self.tau is None else 1 << 20
+            object.__setattr__(self, "grid", whole("grid", self.grid, most=most))
+        if self.tau is not None:
+            object.__setattr__(self, "tau", positive("tau", self.tau))
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    @property
+    def surprise_unit(self) -> str:  # type: ignore[override]
+        """Single votes; whole ballots where they are clipped."""
+        return "vote" if self.tau is None else "ballot"
+
+    @property
+    def steps(self) -> int:
+        """How many steps a whole vote has."""
+        return self.grid or (1 if self.tau is None else CLIPPED)
+
+    @property
+    def vote_steps(self) -> int:
+        """Of votes that are probabilities; 1 where ballots are clipped: their votes are 0 or 1."""
+        return self.steps if self.tau is None else 1
+
+    @property
+    def noise(self) -> RoundedGaussian:
+        """The noise on one tally, in steps."""
+        return RoundedGaussian(self.sigma * self.steps)
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return all settings: a tally has no gate."""
+        return ("sigma", "tau", "grid")
+
+    @classmethod
+    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+        """Return none: a comparison is of mechanisms that release labels."""
+        del sigma, order
+        return ()
+
+    def weights(self, labels: int) -> Counts:
+        """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,).
+
+        In exact arithmetic, rounded down: to nearest, a ballot's norm would exceed tau.
+        """
+        if self.tau is None:
+            return np.full(labels + 1, self.steps, np.int64)
+        bound = (Fraction(self.tau) * self.steps) ** 2
+        weights = [min(self.steps, math.isqrt(bound // size)) for size in range(1, labels + 1)]
+        if weights[-1] == 0:
+            raise InputError(
+                "grid",
+                f"must be fine enough for a weight above 0 at {labels} ones with "
+                f"`tau={self.tau:g}`, got {self.steps}",
+            )
+        return np.array([0, *weights], np.int64)
+
+    # -- counting ----------------------------------------------------------------------------------
+
+    def _accept(self, votes: Any) -> BallotSource:
+        if self.tau is None and self.steps > 1 and not isinstance(votes, BallotSource):
+            return self.ballots(votes)
+        return super()._accept(votes)
+
+    def ballots(self, votes: npt.ArrayLike) -> Ballots:
+        """Return probabilities (queries, voters, labels) as votes in whole steps, rounded.
+
+        -1 is a missing vote, which counts as no.
+        """
+        given = np.asarray(votes, np.float64)
+        shape = check_shape(given.shape)
+        missing = given == -1
+        check_probabilities(np.where(missing, 0.0, given))
+        steps = np.where(missing, -1, np.rint(self.steps * given)).astype(np.int8)
+        return Ballots(shape, lambda start, stop: steps[start:stop], missing=True, steps=self.steps)
+
+    def check(self, ballots: BallotSource) -> None:
+        """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
+        due, given = self.vote_steps, getattr(ballots, "steps", 1)
+        if given != due:
+            raise InputError("votes", f"must be in {due} steps a vote, as `grid` says, got {given}")
+
+    def tally(self, block: Block) -> Tally:
+        """Return the tallies (queries, labels) in steps."""
+        if self.tau is not None:
+            weights = self.weights(block.labels).astype(np.float64)
+            return Tally(np.rint(block.weighted(weights)).astype(np.int64), block.voters)
+        if self.steps > 1:
+            assert isinstance(block, DenseBlock)
+            counted = np.maximum(block.votes, 0).sum(axis=1, dtype=np.int64)
+            return Tally(counted, block.voters)
+        margins = block.margins(missing_is_no=True).astype(np.int64)
+        return Tally((margins + block.voters) // 2, block.voters)
+
+    def draw(self, tally: Tally, entropy: Entropy) -> Counts:  # type: ignore[override]
+        """Draw the noisy tallies (queries, labels), in steps."""
+        noise = entropy.rounded_gaussian(self.noise.sigma, tally.steps.size)
+        return np.asarray(tally.steps + noise.reshape(tally.steps.shape))
+
+    def noise_free(self, block: Block) -> Bools:
+        """Return which labels more than half of the voters want: (queries, labels)."""
+        if self.steps == 1 or self.tau is not None:
+            return super().noise_free(block)
+        return np.asarray(2 * self.tally(block).steps > block.voters * self.steps)
+
+    def cell_probabilities(self, tally: Tally) -> Floats:
+        """Return how often the plain majority of a noisy tally is 0, 1, ABSTAIN: (.., .., 3)."""
+        one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
+        return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
+
+    def unanimous(self, voters: int, labels: int) -> float:
+        """Return how often a label that every voter wants has a noisy tally above one half."""
+        check_electorate(voters, labels)
+        full = np.array([[voters * int(self.weights(1)[1])]], np.int64)
+        return float(self.cell_probabilities(Tally(full, voters))[0, 0, 1])
+
+    # -- outcomes ----------------------------------------------------------------------------------
+
+    def support(self, voters: int) -> Counts:
+        """Return the tallies that are listed where all cannot be: beyond lies less than 1e-12.
+
+        The first and the last stand for all beyond them, too.
+        """
+        reach = math.ceil(_REACH * self.noise.sigma) + 1
+        return np.arange(-reach, voters * self.steps + reach + 1)
+
+    def outcome_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each of :meth:`support`: (queries, labels, tallies)."""
+        tallies = [self.tally(block) for block in self._accept(votes).blocks()]
+        steps = np.concatenate([tally.steps for tally in tallies])[..., None]
+        listed = self.support(tallies[0].voters)
+        out = np.exp(self.noise.log_pmf(listed - steps))
+        out[..., 0] = self.noise.above(steps[..., 0] - listed[0] - 1)
+        out[..., -1] = self.noise.above(listed[-1] - 1 - steps[..., 0])
+        return np.asarray(out)
+
+    # -- prices ------------------------------------------------------------------------------------
+
+    def cost(self, tally: Tally, orders: Floats, bound: str) -> Floats:
+        """Price each query: noise on the whole line costs the same at every tally."""
+        self._check_bound(bound, self.bounds)
+        queries, labels = tally.steps.shape
+        if self.tau is None:
+            most = labels * self.noise.rdp(self.steps, orders)
+        else:
+            most = _replacements(self, labels, tuple(orders)).max(axis=0)
+        return np.broadcast_to(most, (queries, len(orders))).copy()
+
+    def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
+        """Price the block for each voter: its worst other ballot on each query, exactly."""
+        bill = np.zeros((block.voters, 2, len(orders)))
+        if self.tau is not None:
+            by_size = _replacements(self, block.labels, tuple(orders))
+            bill += block.queries * by_size[0]
+            query, voter, ballots = block.speakers()
+            del query
+            np.add.at(bill, voter, (by_size[ballots.sum(axis=1)] - by_size[0])[:, None])
+        elif self.steps == 1:
+            bill += block.queries * block.labels * self.noise.rdp(1, orders)
+        else:
+            assert isinstance(block, DenseBlock)
+            own = np.maximum(block.votes, 0)
+            furthest = np.maximum(own, self.steps - own)
+            for shift in np.unique(furthest).tolist():
+                cells = (furthest == shift).sum(axis=(0, 2))
+                bill += cells[:, None, None] * self.noise.rdp(shift, orders)
+        return bill
+
+    def squared_shift(self, labels: int) -> float:
+        """Return the largest squared length by which a replaced ballot moves tallies, in steps."""
+        if self.tau is None:
+            return float(labels * self.steps**2)
+        return _squared_shift(self, labels)
+
+    def worst_case_rdp(
+        self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
+    ) -> Floats:
+        """Return what one query costs at most: order x labels / (2 sigma^2), or 2 tau^2 for labels.
+
+        A line in the order, and not the little less that rounded noise costs: then the price of
+        all noises that are solved for one budget is the same at every order.
+        """
+        self._check_bound(bound, self.worst_case_bounds)
+        orders = check_orders(orders)
+        check_electorate(voters, labels)
+        return self.noise.gaussian_rdp(self.squared_shift(int(labels)), orders)
+
+    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one surprise costs at most: a vote, or a ballot where they are clipped."""
+        check_electorate(voters, labels)
+        return self.worst_case_rdp(voters, 1 if self.tau is None else labels, orders)
+
+
+def _changes(labels: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield the sizes of two ballots, and labels that only the one, only the other, both have.
+
+    For each pair of sizes as few common labels as can be and as many: costs are linear between.
+    """
+    for own in range(labels + 1):
+        for other in range(labels + 1):
+            for both in {max(0, own + other - labels), min(own, other)}:
+                yield own, other, own - both, other - both, both
+
+
+@lru_cache(maxsize=256)
+def _squared_shift(mech: TallyVoting, labels: int) -> float:
+    assert mech.tau is not None
+    weights = [int(weight) for weight in mech.weights(labels)]
+    if labels > _EVERY_SIZE:
+        return float(min(2 * Fraction(mech.tau) ** 2, Fraction(labels)) * mech.steps**2)
+    return float(
+        max(
+            lost * weights[own] ** 2
+            + gained * weights[other] ** 2
+            + both * (weights[own] - weights[other]) ** 2
+            for own, other, lost, gained, both in _changes(labels)
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _replacements(mech: TallyVoting, labels: int, orders: tuple[float, ...]) -> Floats:
+    """Return what the worst other ballot costs by the size of a voter's own: (sizes, orders)."""
+    array = np.array(orders)
+    if labels > _EVERY_SIZE:
+        most = mech.noise.gaussian_rdp(mech.squared_shift(labels), array)
+        return np.broadcast_to(most, (labels + 1, len(array)))
+    weights = [int(weight) for weight in mech.weights(labels)]
+    shifts = {abs(one - two) for one in weights for two in weights}
+    prices = {shift: mech.noise.rdp(shift, array) for shift in shifts}
+    out = np.zeros((labels + 1, len(array)))
+    for own, other, lost, gained, both in _changes(labels):
+        cost = lost * prices[weights[own]] + gained * prices[weights[other]]
+        cost = cost + both * prices[abs(weights[own] - weights[other])]
+        out[own] = np.maximum(out[own], cost)
+    out.setflags(write=False)
+    return out

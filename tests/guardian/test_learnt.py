@@ -1,0 +1,573 @@
+"""The learnt allowance: charged first, drawn once, gone on with; nothing sealed leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privote as pv
+from privote.accounting.learning import Learning, learnt_delta, settled
+from privote.entropy import Entropy
+from privote.errors import ChargedError
+from privote.guardian import Accounts, Allowance, allowance, learnt
+from privote.surprises import effective
+
+BUDGET: dict[str, float] = {"epsilon": 8.0, "delta": 1e-5}
+
+
+def cube(queries: int = 60, voters: int = 40, labels: int = 5, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    wanted = rng.random((queries, 1, labels)) < 0.15
+    return wanted ^ (rng.random((queries, voters, labels)) < 0.03)
+
+
+VOTES = cube()
+
+
+def entries(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    ledger = pv.Ledger.open(path, readonly=True)
+    try:
+        return [each for each in ledger.published() if kind in (None, each["kind"])]
+    finally:
+        ledger.close()
+
+
+def month(path: Path, votes: Any, **more: Any) -> pv.Release:
+    return pv.label(votes, **BUDGET, ledger=path, **more)
+
+
+# -- the draw -------------------------------------------------------------------------------------
+
+
+def test_places_are_drawn_with_the_probabilities_that_are_priced() -> None:
+    learning = Learning(voters=20, queries=10, labels=2, epsilon0=0.9)
+    surprises = np.repeat([1, 2, 3, 7], 5)
+    chances = np.exp(learning.log_probs(surprises))
+    entropy, scores = Entropy(0), learning.scores(surprises).tolist()
+    scale, draws = Fraction(learning.epsilon0) / 2, 4000
+    drawn = [entropy.tempered(scores, scale) for _ in range(draws)]
+    seen = np.bincount(drawn, minlength=len(chances)) / draws
+    assert np.abs(seen - chances).max() < 4 * math.sqrt(0.25 / draws)
+    assert entropy.tempered([5], Fraction(10**6)) == 0
+    assert entropy.tempered([0, 10**9], Fraction(1)) == 1
+
+
+def test_the_same_seed_gives_the_same_release() -> None:
+    one, two, other = (pv.label(VOTES, **BUDGET, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(one.tallies, two.tallies)
+    assert one.mechanism == two.mechanism
+    assert not np.array_equal(one.tallies, other.tallies)
+    assert one.simulated
+
+
+# -- without a ledger -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", ["auto", "allowance", "worst-case"])
+@pytest.mark.parametrize("epsilon", [8.0, 1.0])
+def test_a_whole_budget_is_priced_exactly_whatever_is_drawn(guarantee: str, epsilon: float) -> None:
+    drawn = set()
+    for seed in range(8):
+        release = pv.label(VOTES, epsilon=epsilon, delta=1e-5, guarantee=guarantee, seed=seed)
+        terms, cells = release.terms["learnt"], 60 * 5
+        assert release.epsilon == epsilon
+        assert release.answered == terms["planned"] == 60
+        assert terms["exact"]
+        limit = cells if release.allowance is None else release.allowance
+        assert isinstance(limit, int)
+        mu = math.sqrt(min(2 * limit, cells)) / release.mechanism["sigma"]
+        assert learnt_delta(epsilon, terms["epsilon0"], mu) <= 1e-5 * (1 + 1e-9)
+        assert learnt_delta(epsilon, terms["epsilon0"], 1.001 * mu) > 1e-5
+        drawn.add(limit)
+    assert (guarantee == "worst-case") == (drawn == {cells})
+    assert terms["learns"] == (epsilon == 8.0 and guarantee != "worst-case")
+
+
+def test_nobody_is_cut_in_the_worst_case() -> None:
+    votes = np.ones((20, 30, 3), bool)
+    release = pv.label(votes, **BUDGET, guarantee="worst-case")
+    assert release.guarantee == "worst-case"
+    assert release.allowance is None
+    assert not release.sealed.refused.any()
+    assert release.tallies is not None
+    assert abs(release.tallies.mean() - 30) < 5 * release.mechanism["sigma"] / math.sqrt(60)
+
+
+def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: Any) -> Any:
+        raise AssertionError("looked at the votes")
+
+    monkeypatch.setattr(learnt, "_surprises", asked)
+    release = pv.label(VOTES[:, :8], epsilon=1.0, delta=1e-5)
+    assert release.allowance == math.ceil(60 * 5 / 8)
+    assert release.terms["learnt"] == {
+        "epsilon0": 0.0,
+        "planned": 60,
+        "learns": False,
+        "exact": True,
+    }
+    assert release.quality is None
+    assert "cannot be told" in release.summary()
+
+
+def test_a_run_without_a_ledger_is_one_release() -> None:
+    ledger = pv.Ledger.in_memory()
+    pv.label(VOTES, **BUDGET, ledger=ledger)
+    with pytest.raises(pv.BudgetError, match="that run is over"):
+        pv.label(VOTES, **BUDGET, ledger=ledger)
+    with pytest.raises(pv.BudgetError, match="part of it is used"):
+        pv.label(VOTES[:, :30], **BUDGET, ledger=ledger)
+
+
+def test_tallies_are_of_votes_that_count() -> None:
+    """With next to no noise: tallies are those of the votes, cut where the allowance ends."""
+    release = pv.label(VOTES, epsilon=1e9, delta=1e-5, seed=1)
+    assert isinstance(release.allowance, int)
+    left = np.full(40, release.allowance)
+    block = next(pv.Ballots.of(VOTES).blocks())
+    given: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True}
+    counted, spent, refused = effective(block, np.zeros((60, 5), bool), left, **given)
+    assert np.array_equal(release.tallies, pv.TallyVoting(sigma=1.0).tally(counted).steps)
+    assert np.array_equal(release.sealed.spent, spent)
+    assert np.array_equal(release.sealed.refused, refused)
+
+
+# -- in a ledger ----------------------------------------------------------------------------------
+
+
+def test_months_go_on_with_one_charge(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    first = month(path, VOTES[:20], plan_for=60)
+    second = month(path, VOTES[20:50])
+    assert [each["kind"] for each in entries(path)] == [
+        *("budget", "charge", "learnt", "answer", "outcome", "answer", "outcome")
+    ]
+    for release in (first, second):
+        assert release.epsilon == pytest.approx(8.0, rel=1e-6)
+        assert release.epsilon <= 8.0
+        assert release.mechanism == first.mechanism
+        assert release.allowance == first.allowance
+        assert release.terms["learnt"]["planned"] == 60
+        assert not release.terms["learnt"]["exact"]
+        assert release.rule == "shared at order 4"
+        assert release.left == 0.0
+    assert (first.so_far, second.so_far) == (20, 50)
+    ledger = pv.Ledger.open(path, readonly=True)
+    assert ledger.standing()[0]["used"] <= 8.0
+    assert ledger.allowances()[0]["more"] == 10
+    ledger.close()
+    with pytest.raises(pv.BudgetError, match="30 more are too many") as refused:
+        month(path, VOTES[30:])
+    assert refused.value.exit_code == 3
+    with pytest.raises(pv.BudgetError, match="and that stays"):
+        month(path, VOTES[50:], plan_for=70)
+    third = month(path, VOTES[50:], plan_for=60)
+    assert third.so_far == 60
+    assert (third.sealed.spent <= third.allowance).all()
+    assert len(entries(path, "charge")) == len(entries(path, "learnt")) == 1
+
+
+def test_what_is_charged_is_what_is_drawn_on_every_branch(tmp_path: Path) -> None:
+    """The charge is a line in the order, known before V; any V then has the noise that pays."""
+    order, rho = settled(8.0, 1e-5)
+    seen = set()
+    for seed in range(6):
+        path = tmp_path / f"{seed}.db"
+        release = month(path, VOTES, seed=seed)
+        charge, drawn = entries(path, "charge")[0], entries(path, "learnt")[0]
+        curve, orders = np.array(charge["rdp"]), np.array(charge["orders"])
+        slopes = curve / orders
+        assert np.ptp(slopes) < 1e-12
+        assert slopes[0] <= rho
+        assert slopes[0] > rho * (1 - 1e-9)
+        assert pv.epsilon(curve, orders, 1e-5) <= 8.0
+        limit, sigma = drawn["limit"], drawn["mechanism"]["sigma"]
+        paid = charge["learnt"]["epsilon0"] ** 2 / 8 + min(2 * limit, 300) / (2 * sigma**2)
+        assert slopes[0] * (1 - 1e-9) < paid <= slopes[0]
+        assert release.mechanism["sigma"] == sigma
+        seen.add(limit)
+    assert len(seen) > 1  # branches that differ
+    assert order == 4.0
+
+
+def test_what_is_left_is_what_is_learnt_with(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    binary = pv.BinaryVoting(sigma=10.0)
+    pv.label(VOTES[:2], mechanism=binary, **BUDGET, guarantee="worst-case", ledger=path)
+    month(path, VOTES)
+    ledger = pv.Ledger.open(path, readonly=True)
+    assert 7.99 < ledger.standing()[0]["used"] <= 8.0
+    ledger.close()
+    with pytest.raises(pv.BudgetError, match="nothing is left"):
+        month(path, VOTES[:, :30])
+
+
+def test_a_consumers_own_budget_holds(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    ledger = pv.Ledger.open(path)
+    ledger.set_budget(pv.Budget(**BUDGET), dataset="default")
+    ledger.set_budget(pv.Budget(epsilon=2.0, delta=1e-5), dataset="default", consumer="lab")
+    ledger.close()
+    release = month(path, VOTES, consumer="lab")
+    assert release.epsilon is not None
+    assert release.epsilon <= 2.0
+    again = month(path, VOTES)  # for everybody else, what that left of 8
+    assert again.epsilon is not None
+    assert again.epsilon <= 8.0
+    standing = {each["consumer"]: each["used"] for each in entries_standing(path)}
+    assert standing["lab"] <= 2.0
+    assert standing[None] <= 8.0
+
+
+def entries_standing(path: Path) -> list[dict[str, Any]]:
+    ledger = pv.Ledger.open(path, readonly=True)
+    try:
+        return ledger.standing()
+    finally:
+        ledger.close()
+
+
+def test_voters_are_known_by_their_names(tmp_path: Path) -> None:
+    path, names = tmp_path / "l.db", [f"voter {i}" for i in range(40)]
+    month(path, VOTES[:20], plan_for=60, voter_ids=names)
+    turned = month(path, VOTES[20:40, ::-1], voter_ids=names[::-1])
+    assert turned.so_far == 40
+    some = month(path, VOTES[40:, :7], voter_ids=names[:7])  # the others are absent
+    assert some.so_far == 60
+    assert some.voters == 40
+    assert len(entries(path, "learnt")) == 1
+
+
+def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    with pytest.raises(pv.InputError, match=r"plan_for.*cover the 60 queries"):
+        month(path, VOTES, plan_for=59)
+    with pytest.raises(pv.InputError, match=r"plan_for.*needs a ledger"):
+        pv.label(VOTES, **BUDGET, plan_for=100)
+    with pytest.raises(pv.InputError, match=r"plan_for.*goes with mechanism=auto"):
+        month(path, VOTES, plan_for=100, mechanism=pv.BinaryVoting(sigma=9.0))
+    with pytest.raises(pv.InputError, match="plan_for"):
+        month(path, VOTES, plan_for=60.5)
+    with pytest.raises(pv.InputError, match="mechanism"):
+        month(path, VOTES, guarantee="ptr", queries=10)
+    with pytest.raises(pv.BudgetError, match="too small"):
+        month(path, VOTES, plan_for=10**23)
+    assert entries(path, "charge") == []
+
+
+def test_more_queries_than_planned_are_refused_inside_the_charge(tmp_path: Path) -> None:
+    """Two runs that both saw enough left: the second is refused where it would be entered."""
+    path = tmp_path / "l.db"
+    month(path, VOTES[:40], plan_for=60)
+    ledger = pv.Ledger.open(path)
+    account = next(iter(ledger.reading().accounts))
+    accounts = Accounts(
+        ledger=ledger, budget=pv.Budget(**BUDGET), orders=pv.DEFAULT_ORDERS, dataset="default"
+    )
+    held = Allowance.of(accounts, account, ledger.reading().accounts[account], None)
+    with pytest.raises(pv.BudgetError, match="too many"):
+        held.answer(21, lambda left: (None, 0 * left, 0 * left))
+    held.answer(20, lambda left: (None, 0 * left, 0 * left))
+    assert ledger.allowances()[0]["answered"] == 60
+    ledger.close()
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for a process that dies."""
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what makes a function die the first time that it is called, before or after it."""
+
+    def arm(owner: Any, name: str, *, after: bool = False) -> None:
+        right = getattr(owner, name)
+
+        def dies(*given: Any, **named: Any) -> Any:
+            monkeypatch.setattr(owner, name, right)
+            if after:
+                right(*given, **named)
+            raise Killed
+
+        monkeypatch.setattr(owner, name, dies)
+
+    return arm
+
+
+def test_a_crash_between_charge_and_draw_costs_nothing_more(
+    tmp_path: Path, kill: Callable[..., None]
+) -> None:
+    path = tmp_path / "l.db"
+    kill(learnt, "_surprises")
+    with pytest.raises(Killed):
+        month(path, VOTES, plan_for=80)
+    assert [each["kind"] for each in entries(path)] == ["budget", "charge"]
+    release = month(path, VOTES)
+    assert [each["kind"] for each in entries(path)][2:] == ["learnt", "answer", "outcome"]
+    assert release.terms["learnt"]["planned"] == 80
+
+
+def test_a_draw_that_was_not_entered_never_left(tmp_path: Path, kill: Callable[..., None]) -> None:
+    path = tmp_path / "l.db"
+    kill(Entropy, "tempered", after=True)
+    with pytest.raises(Killed):
+        month(path, VOTES)
+    assert entries(path, "learnt") == []
+    month(path, VOTES)
+    assert len(entries(path, "charge")) == len(entries(path, "learnt")) == 1
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    [
+        (learnt, "_surprises", False),
+        (Allowance, "learn", True),
+        (Allowance, "answer", True),
+        (pv.TallyVoting, "draw", True),
+    ],
+    ids=["counted", "learnt", "answered", "drawn"],
+)
+def test_a_run_that_died_is_resumed(
+    tmp_path: Path,
+    kill: Callable[..., None],
+    ledger: bool,
+    owner: Any,
+    name: str,
+    after: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place, output = tmp_path / "l.db" if ledger else None, tmp_path / "out.npz"
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)  # four blocks
+    given: dict[str, Any] = {**BUDGET, "ledger": place, "output": output}
+    kill(owner, name, after=after)
+    with pytest.raises((Killed, ChargedError)):
+        pv.label(VOTES, **given)
+    draft = tmp_path / ".out.npz.draft"
+    release = pv.label(VOTES, **given, resume=draft.exists())
+    assert release.answered == 60
+    assert pv.Release.load(output).drawn == release.drawn
+    if place is not None:
+        assert len(entries(place, "charge")) == len(entries(place, "learnt")) == 1
+        assert sum(each["queries"] for each in entries(place, "answer")) == 60
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_what_was_kept_is_gone_on_with(
+    tmp_path: Path, kill: Callable[..., None], ledger: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some blocks: the same allowance and noise, and what is kept stays as it is."""
+    place, output = tmp_path / "l.db" if ledger else None, tmp_path / "out.npz"
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)
+    given: dict[str, Any] = {**BUDGET, "ledger": place, "output": output}
+    drawn: list[Any] = []
+    right = pv.TallyVoting.draw
+
+    def draw(self: Any, tally: Any, entropy: Any) -> Any:
+        if len(drawn) == 2:
+            raise Killed
+        drawn.append((self, right(self, tally, entropy)))
+        return drawn[-1][1]
+
+    monkeypatch.setattr(pv.TallyVoting, "draw", draw)
+    with pytest.raises(Killed):
+        pv.label(VOTES, **given)
+    monkeypatch.setattr(pv.TallyVoting, "draw", right)
+    with pytest.raises(ChargedError, match="too many" if ledger else "more or fewer"):
+        pv.label(cube(queries=61), **given, resume=True)
+    release = pv.label(VOTES, **given, resume=True)
+    assert release.tallies is not None
+    assert np.array_equal(release.tallies[:32], np.concatenate([each for _, each in drawn]))
+    assert release.mechanism == drawn[0][0].parameters()
+    assert release.answered == release.so_far == 60
+
+
+def test_only_what_was_released_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.npz"
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)
+    right, times = pv.TallyVoting.draw, iter(range(9))
+
+    def draw(*given: Any) -> Any:
+        if next(times) == 3:
+            raise Killed
+        return right(*given)
+
+    monkeypatch.setattr(pv.TallyVoting, "draw", draw)
+    with pytest.raises(Killed):
+        pv.label(VOTES, **BUDGET, output=output)
+    release = pv.label(None, **BUDGET, output=output, resume=True)
+    assert release.answered == 48
+    assert release.tallies is not None
+    assert np.array_equal(pv.decide(release).labels, release.labels)
+    assert "got no further" in release.reasons[-1]
+
+
+# -- what comes in --------------------------------------------------------------------------------
+
+
+def test_a_missing_vote_is_the_baseline() -> None:
+    votes = VOTES.astype(np.int8)
+    votes[:, ::2] = -1
+    release = pv.label(votes, epsilon=1e9, delta=1e-5)
+    ones = pv.label(votes, epsilon=1e9, delta=1e-5, baseline=np.ones((60, 5)))
+    assert release.tallies is not None
+    assert ones.tallies is not None
+    assert not release.sealed.spent[::2].any()
+    assert not ones.sealed.spent[::2].any()
+    assert release.tallies.max() <= 20
+    assert ones.tallies.min() >= 20
+
+
+def test_ballots_of_every_kind_give_the_same(tmp_path: Path) -> None:
+    query, voter = (each.reshape(-1) for each in np.indices((60, 40)))
+    sparse = pv.SparseBallots(query, voter, VOTES.reshape(-1, 5), queries=60, voters=40)
+    packed = tmp_path / "votes.npz"
+    pv.votefiles.write_packed(packed, VOTES)
+    want = pv.label(VOTES, **BUDGET, seed=0)
+    for votes in (VOTES.astype(np.uint8), VOTES.astype(np.int8), sparse, packed):
+        release = pv.label(votes, **BUDGET, seed=0)
+        assert np.array_equal(release.tallies, want.tallies)
+
+
+def test_votes_may_be_probabilities(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    soft = np.clip(np.abs(VOTES - 0.2 * rng.random(VOTES.shape)), 0, 1)
+    soft[:, 0] = -1
+    release = pv.label(soft, epsilon=1e9, delta=1e-5, guarantee="worst-case")
+    steps = np.rint(100 * np.maximum(soft, 0)).sum(axis=1)
+    assert np.array_equal(release.tallies, steps)
+    assert release.mechanism["grid"] == 100
+    release = pv.label(soft, **BUDGET)
+    need = ((np.rint(100 * np.maximum(soft, 0)) / 100) ** 2).sum(axis=(0, 2))
+    assert isinstance(release.allowance, int)
+    assert 0.5 * np.median(need) < release.allowance < 3 * np.median(need)
+    assert (release.sealed.spent <= release.allowance).all()
+    path = tmp_path / "l.db"
+    month(path, soft[:30], plan_for=60)
+    with pytest.raises(pv.InputError, match="must be probabilities, as in earlier calls"):
+        month(path, VOTES[30:])
+    with pytest.raises(pv.InputError, match=r"probability in \[0, 1\]"):
+        pv.label(soft + 0.5, **BUDGET)
+
+
+def test_probabilities_count_by_their_squares() -> None:
+    """Whoever says .5 everywhere departs by a quarter of a vote, from 0 and from 1."""
+    votes = np.full((40, 30, 4), 0.5)
+    for guess in (None, np.ones((40, 4))):
+        release = pv.label(votes, **BUDGET, baseline=guess, seed=0)
+        spent = release.sealed.spent
+        assert (spent == spent[0]).all()
+        assert spent[0] == min(40, release.allowance)
+
+
+# -- what leaves ----------------------------------------------------------------------------------
+
+
+def test_nothing_sealed_leaves(tmp_path: Path) -> None:
+    """Two electorates with the same tallies drawn from them publish the same."""
+    release = pv.label(VOTES, **BUDGET, output=tmp_path / "r.npz")
+    facts = json.dumps(release.facts())
+    for word in ("spent", "refused", "surprises", "scores"):
+        assert word not in facts
+    assert set(release.terms["learnt"]) == {"epsilon0", "planned", "learns", "exact"}
+    again = pv.Release.load(tmp_path / "r.npz")
+    assert again.facts() == release.facts()
+    assert np.array_equal(again.tallies, release.tallies)
+    assert np.array_equal(again.probabilities, release.probabilities)
+    assert vars(again.sealed) == {}
+
+
+def test_an_entry_is_durable_before_a_tally_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "l.db", []
+    for owner, name in ((learnt, "_surprises"), (pv.TallyVoting, "draw")):
+        right = getattr(owner, name)
+
+        def watched(*given: Any, right: Any = right) -> Any:
+            seen.append([each["kind"] for each in entries(path)])
+            return right(*given)
+
+        monkeypatch.setattr(owner, name, watched)
+    month(path, VOTES)
+    assert seen == [["budget", "charge"], ["budget", "charge", "learnt", "answer"]]
+
+
+def test_labels_are_decided_from_tallies_for_free(tmp_path: Path) -> None:
+    release = pv.label(VOTES, **BUDGET, output=tmp_path / "r.npz")
+    assert release.decided == "likely"
+    assert np.array_equal(pv.decide(release).labels, release.labels)
+    for by in ("f1", "balanced", 0.3):
+        other = pv.decide(release, by)
+        assert other.decided == by
+        assert other.drawn == release.drawn
+        other.save(tmp_path / "o.npz")
+        loaded = pv.Release.load(tmp_path / "o.npz")
+        assert loaded.decided == by
+        assert np.array_equal(loaded.labels, other.labels)
+    assert release.probabilities is not None
+    assert np.array_equal(pv.decide(release, 0.3).labels == 1, release.probabilities >= 0.3)
+    for bad in ("mean", 1.5, math.nan, None):
+        with pytest.raises(pv.InputError, match="by"):
+            pv.decide(release, bad)  # type: ignore[arg-type]
+    bits = pv.label(VOTES, **BUDGET, mechanism=pv.BinaryVoting(sigma=9.0))
+    assert bits.tallies is bits.probabilities is bits.quality is bits.posterior is None
+    with pytest.raises(pv.InputError, match="release"):
+        pv.decide(bits)
+
+
+def test_implications_raise_probabilities_too(tmp_path: Path) -> None:
+    release = pv.label(VOTES, **BUDGET, seed=0)
+    raised = pv.dependencies.consistent(release, [(0, 1)])
+    assert release.probabilities is not None
+    assert raised.probabilities is not None
+    assert (raised.probabilities[:, 1] >= raised.probabilities[:, 0]).all()
+    assert (raised.labels[:, 1] >= raised.labels[:, 0]).all()
+    assert np.array_equal(raised.tallies, release.tallies)
+    raised.save(tmp_path / "r.npz")
+    loaded = pv.Release.load(tmp_path / "r.npz")
+    assert np.array_equal(loaded.probabilities, raised.probabilities)
+    with pytest.raises(pv.InputError, match="as drawn"):
+        pv.decide(raised)
+
+
+def test_a_named_tally_is_taken_as_it_is() -> None:
+    release = pv.label(VOTES, **BUDGET, mechanism=pv.TallyVoting(sigma=60.0), guarantee="allowance")
+    assert release.tallies is not None
+    assert release.probabilities is not None
+    assert release.quality is None
+    assert release.mechanism["sigma"] == 60.0
+    soft = pv.label(
+        VOTES / 2, **BUDGET, mechanism=pv.TallyVoting(sigma=60.0, grid=100), guarantee="allowance"
+    )
+    assert (soft.sealed.spent <= VOTES.sum(axis=(0, 2))).all()
+
+
+def test_the_guardian_refuses_what_does_not_go_together() -> None:
+    budget = pv.Budget(**BUDGET)
+    steps = pv.TallyVoting(sigma=1.0, grid=100).ballots(VOTES / 2)
+    for mechanism in (pv.BinaryVoting(sigma=9.0), pv.TallyVoting(sigma=9.0)):
+        with pytest.raises(pv.InputError, match="votes must be"):
+            pv.label(steps, **BUDGET, mechanism=mechanism)
+    with pytest.raises(pv.InputError, match="guarantee"):
+        pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="ptr")
+    with pytest.raises(pv.InputError, match="allowance"):
+        pv.Guardian("auto", budget, pv.Ledger.in_memory(), allowance=3)
+    with pytest.raises(pv.InputError, match="mechanism"):
+        pv.Guardian("best", budget, pv.Ledger.in_memory())
+    guardian = pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="worst-case")
+    with pytest.raises(pv.InputError, match="baseline"):
+        guardian.release(VOTES, baseline=np.zeros((60, 5)))
+    assert allowance.learnt is learnt

@@ -1,0 +1,128 @@
+"""Tallies: noise on the whole line, clipped ballots, votes that are probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+import privote as pv
+from privote.entropy import Entropy
+from privote.mechanisms import mechanism_of
+from privote.mechanisms.tally import PERCENT
+
+ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
+
+
+def test_a_tally_is_released_with_noise_of_its_sigma() -> None:
+    votes = np.zeros((20_000, 10, 2), bool)
+    votes[:, :7, 0] = True
+    drawn = pv.TallyVoting(sigma=3.0).release(votes, seed=1)
+    assert drawn.dtype == np.int64
+    np.testing.assert_allclose(drawn.mean(axis=0), [7, 0], atol=0.1)
+    np.testing.assert_allclose(drawn.std(axis=0), math.sqrt(9 + 1 / 12), rtol=0.02)
+    assert (drawn < 0).any()
+    assert (drawn > 10).any()
+
+
+def test_prices_are_the_gaussians_lines() -> None:
+    mech = pv.TallyVoting(sigma=5.0)
+    np.testing.assert_allclose(mech.worst_case_rdp(9, 4, ORDERS), ORDERS * 4 / 50)
+    np.testing.assert_allclose(mech.surprise_rdp(9, 4, ORDERS), ORDERS / 50)
+    clipped = pv.TallyVoting(sigma=5.0, tau=1.5)
+    assert (clipped.worst_case_rdp(9, 40, ORDERS) <= ORDERS * 2 * 1.5**2 / 50).all()
+    assert (clipped.worst_case_rdp(9, 40, ORDERS) >= 0.99 * ORDERS * 2 * 1.5**2 / 50).all()
+    # A norm that no ballot reaches clips nothing.
+    loose = pv.TallyVoting(sigma=5.0, tau=9.0)
+    np.testing.assert_allclose(loose.worst_case_rdp(9, 4, ORDERS), ORDERS * 4 / 50)
+    # Beyond the sizes that are tried one by one: the same bound.
+    many = clipped.worst_case_rdp(9, 500, ORDERS)
+    np.testing.assert_allclose(many, ORDERS * 2 * 1.5**2 / 50)
+
+
+def test_what_an_allowance_counts() -> None:
+    assert pv.TallyVoting(sigma=1.0).surprise_unit == "vote"
+    assert pv.TallyVoting(sigma=1.0, tau=1.0).surprise_unit == "ballot"
+
+
+@given(tau=st.floats(0.2, 4), labels=st.integers(1, 12), grid=st.integers(20, 2000))
+def test_no_clipped_ballot_exceeds_the_norm(tau: float, labels: int, grid: int) -> None:
+    mech = pv.TallyVoting(sigma=1.0, tau=tau, grid=grid)
+    weights = mech.weights(labels) / grid
+    sizes = np.arange(labels + 1)
+    assert (weights <= 1).all()
+    assert (sizes * weights**2 <= tau**2).all()
+    assert mech.squared_shift(labels) <= 2 * tau**2 * grid**2
+
+
+def test_clipped_tallies_are_whole_steps() -> None:
+    votes = np.ones((1, 4, 3), bool)
+    mech = pv.TallyVoting(sigma=1e-5, tau=1.0)
+    # 4 voters of weight 1/sqrt(3), in thousandths, rounded down.
+    assert mech.release(votes, seed=0).tolist() == [[4 * 577] * 3]
+
+
+def test_probabilities_count_as_percents() -> None:
+    votes = np.array([[[0.004, 0.5], [0.996, 0.25], [-1, 1.0]]])
+    mech = pv.TallyVoting(sigma=1e-4, grid=PERCENT)
+    assert mech.release(votes, seed=0).tolist() == [[100, 175]]
+    blocks = list(mech.ballots(votes).blocks())
+    assert mech.noise_free(blocks[0]).tolist() == [[False, True]]
+    for bad in (1.01, -0.2, math.nan):
+        with pytest.raises(pv.BallotError):
+            mech.release(np.full((1, 2, 1), bad), seed=0)
+
+
+def test_a_probability_is_billed_for_how_far_it_can_go() -> None:
+    mech = pv.TallyVoting(sigma=2.0, grid=PERCENT)
+    votes = np.array([[[0.0], [0.5], [0.8]]])
+    bill = mech.rdp_by_voter(votes, ORDERS)[:, 0]
+    line = ORDERS / 8
+    np.testing.assert_allclose(bill, np.array([1.0, 0.25, 0.64])[:, None] * line, rtol=1e-3)
+    assert (bill <= mech.worst_case_rdp(3, 1, ORDERS) * (1 + 1e-12)).all()
+    assert (mech.rdp(votes, ORDERS) <= mech.worst_case_rdp(3, 1, ORDERS) * (1 + 1e-12)).all()
+
+
+def test_listed_tallies_leave_no_more_than_the_stated_tail() -> None:
+    mech = pv.TallyVoting(sigma=2.0)
+    votes = np.zeros((1, 6, 2), bool)
+    votes[0, :4, 1] = True
+    listed = mech.support(6)
+    chances = mech.outcome_probabilities(votes)
+    assert chances.shape == (1, 2, len(listed))
+    np.testing.assert_allclose(chances.sum(axis=-1), 1, rtol=0, atol=1e-14)
+    assert (chances[..., [0, -1]] < 1e-12).all()
+    exact = ndtr((listed + 0.5) / 2) - ndtr((listed - 0.5) / 2)
+    np.testing.assert_allclose(chances[0, 0, 1:-1], exact[1:-1], rtol=1e-6, atol=1e-14)
+
+
+def test_plain_majorities_of_noisy_tallies() -> None:
+    mech = pv.TallyVoting(sigma=2.0)
+    votes = np.zeros((1, 5, 2), bool)
+    votes[0, :4, 1] = True
+    (block,) = pv.Ballots.from_array(votes).blocks()
+    one = mech.cell_probabilities(mech.tally(block))[0, :, 1]
+    drawn = mech.draw(
+        mech.tally(next(iter(pv.Ballots.from_array(votes.repeat(4000, 0)).blocks()))), Entropy(3)
+    )
+    np.testing.assert_allclose((drawn > 2.5).mean(axis=0), one, atol=0.03)
+    assert mech.unanimous(5, 2) > one[1]
+
+
+def test_settings_that_do_not_go() -> None:
+    with pytest.raises(pv.UnavailableError):
+        pv.TallyVoting(sigma=1.0, gate=pv.Gate(threshold=1, sigma=1))
+    for bad in ({"sigma": 0.0}, {"sigma": 1.0, "tau": -1.0}, {"sigma": 1.0, "grid": 101}):
+        with pytest.raises(pv.InputError):
+            pv.TallyVoting(**bad)
+    with pytest.raises(pv.InputError, match="fine enough"):
+        pv.TallyVoting(sigma=1.0, tau=0.1, grid=10).worst_case_rdp(3, 5)
+
+
+def test_parameters_make_the_same_mechanism_again() -> None:
+    for mech in (pv.TallyVoting(sigma=2.5), pv.TallyVoting(sigma=1.0, tau=1.8, grid=64)):
+        assert mechanism_of(mech.parameters()) == mech
