@@ -9,9 +9,23 @@ import pytest
 import privote as pv
 from privote.forecast import Forecast
 from privote.ledger.totals import Earlier
-from privote.planning import allowance_for, by_agreement, forecast, queries_left
+from privote.planning import allowance_for, by_agreement, forecast
+from privote.planning.forecast import Crowd
 
 VOTERS, LABELS = 60, 12
+
+
+def queries_left(
+    mechanism: pv.Mechanism,
+    voters: int,
+    allowance: int,
+    released: np.ndarray,
+    *,
+    baseline: np.ndarray | None = None,
+    yes: float | None = None,
+) -> int | None:
+    guess = np.zeros(released.shape, np.bool_) if baseline is None else baseline
+    return Crowd(mechanism, voters, released.shape[1]).left(allowance, released, guess, yes)
 
 
 def electorate(
@@ -178,7 +192,7 @@ def test_whole_ballots_are_one_surprise_each() -> None:
 )
 def test_bad_input(released: np.ndarray, baseline: np.ndarray | None, message: str) -> None:
     with pytest.raises(pv.InputError, match=message):
-        queries_left(pv.BinaryVoting(sigma=5.0), 50, 10, released, baseline=baseline)
+        forecast(pv.BinaryVoting(sigma=5.0), 50, 5, released=released, baseline=baseline)
 
 
 def test_a_mechanism_of_ones_own_needs_no_hash() -> None:

@@ -1,7 +1,7 @@
 """Planning: every question before or after a release, asked of one engine.
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
-`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast` and `queries_left`.
+`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast`.
 On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma`, `tune_tau`,
 `tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the votes and are covered by no
 guarantee.
@@ -9,8 +9,7 @@ guarantee.
 
 from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
 from .counting import queries_that_fit
-from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
-from .outlook import Outlook
+from .forecast import by_agreement, forecast, with_forecast, yes_share
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for
@@ -21,7 +20,6 @@ from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_thresh
 __all__ = [
     "NOT_PRIVATE",
     "YES",
-    "Outlook",
     "Pace",
     "Plan",
     "Quality",
@@ -35,7 +33,6 @@ __all__ = [
     "quality",
     "quality_of",
     "queries_for",
-    "queries_left",
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",

@@ -29,7 +29,7 @@ YES = 0.1  # the share of yes among all votes, where nobody states one
 # The electorate: fitted to votes of teachers on reports (tmc2007) and pictures (VOC 2012).
 _FALL = 1.3  # the j-th commonest label is wanted in proportion to j^-1.3
 _DIVIDED = 0.6  # both parameters of the Beta distribution together: less is more agreement
-_COMMONEST = 0.95
+_COMMONEST, _RAREST = 0.95, 1e-100
 
 _SEATS = 300  # more voters are taken as so many, with as much noise for each
 _SHARPEST = 50  # voters over noise: less noise changes next to no label
@@ -267,12 +267,15 @@ class Size:
             ends = np.arange(self.labels + 1)
         many = np.diff(ends)
         fall = np.add.reduceat(fall, ends[:-1]) / many
+        share = fall * self.yes * self.labels / (many @ fall)
         top = max(_COMMONEST, (1 + self.yes) / 2)
+        if share[0] > top:
 
-        def beyond(scale: float) -> float:
-            return float(many @ np.minimum(scale * fall, top)) / self.labels - self.yes
+            def beyond(times: float) -> float:
+                return float(many @ np.minimum(times * share, top)) / self.labels - self.yes
 
-        return np.minimum(brentq(beyond, 0.0, top / fall[-1]) * fall, top), many.astype(np.float64)
+            share = np.minimum(brentq(beyond, 1.0, top / share[-1]) * share, top)
+        return np.maximum(share, _RAREST), many.astype(np.float64)
 
     def expected(self, learning: Learning, sigma: float) -> Expected:
         """Return which tallies to expect, with this noise."""
