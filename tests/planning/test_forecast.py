@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 import privote as pv
 from privote.forecast import Forecast
 from privote.ledger.totals import Earlier
-from privote.planning import allowance_for, by_agreement, forecast
+from privote.planning import allowance_for, forecast
 from privote.planning.forecast import Crowd
 
 VOTERS, LABELS = 60, 12
@@ -221,12 +220,3 @@ def test_what_was_released_before_is_gone_from_the_allowance() -> None:
         mechanism, VOTERS, LABELS, allowance=1000, released=labels, earlier=Earlier(queries=200)
     )
     assert untold.lasts == fresh.lasts  # taken to be like those that are known
-
-
-@pytest.mark.parametrize("yes", [1e-6, 0.5, 0.999, 1 - 1e-9, 1.0])
-def test_levels_of_agreement_for_any_share_of_yes(yes: float) -> None:
-    for voters in (1, 2, 60):
-        found = replace(forecast(pv.BinaryVoting(sigma=3.0), voters, LABELS), yes=yes)
-        for row in by_agreement(pv.BinaryVoting(sigma=3.0), voters, LABELS, found):
-            assert 0 <= row["missed"] <= 1
-            assert 0 <= row["false_alarm"] <= 1 - row["missed"] + 1e-12

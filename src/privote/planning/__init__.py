@@ -9,7 +9,7 @@ guarantee.
 
 from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
 from .counting import queries_that_fit
-from .forecast import by_agreement, forecast, with_forecast, yes_share
+from .forecast import forecast, with_forecast, yes_share
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for
@@ -26,7 +26,6 @@ __all__ = [
     "Trial",
     "Tuning",
     "allowance_for",
-    "by_agreement",
     "forecast",
     "noise_free",
     "plan",

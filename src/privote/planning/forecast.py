@@ -153,30 +153,6 @@ def _least(allowance: int | tuple[int, ...] | None) -> int | None:
     return min((own for own in each if own > 0), default=None)
 
 
-#: Shares of the voters that want a label, for which a page says how often it is released.
-AGREEMENTS = (1.0, 0.9, 0.8, 0.7, 0.6)
-
-
-def by_agreement(
-    mechanism: Mechanism, voters: int, labels: int, found: Forecast
-) -> list[dict[str, float]]:
-    """Return how often labels are missed and false alarms given, by how far voters agree.
-
-    Where fewer agree on what is wanted, the yeses of the
-    others are strays on labels that are not wanted.
-    """
-    crowd = Crowd(mechanism, voters, labels)
-    speaking = voters if found.near is None else found.near
-    yes = YES if found.yes is None or found.near is not None else found.yes
-    rows = []
-    for level in AGREEMENTS:
-        # Where nearly all votes are a yes, others are said yes to as often as what is wanted.
-        strays = min(level, (1 - level) * yes / max(1 - yes, 1e-9))
-        wanted, other = (crowd.chance(round(share * speaking)) for share in (level, strays))
-        rows.append({"agreement": level, "missed": 1 - wanted, "false_alarm": other})
-    return rows
-
-
 def yes_share(release: Release, mechanism: Mechanism) -> npt.NDArray[np.float64]:
     """Return how often voters said yes to each label, from released labels alone: (labels,).
 

@@ -248,6 +248,7 @@ class Size:
             whole(name, getattr(self, name), most=_MOST)
         if not 0 < finite("yes", self.yes) < 1:
             raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
+        object.__setattr__(self, "yes", float(self.yes))
 
     @property
     def surprises(self) -> float:
