@@ -8,12 +8,11 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PIP   := -m pip install -qq --disable-pip-version-check
 
-# Advice is compared with all settings there are, for ten minutes of its own: make advice.
-BENCHES := $(sort $(filter-out %/bench_advice.py,$(wildcard benchmarks/bench_*.py)))
+BENCHES := $(sort $(wildcard benchmarks/bench_*.py))
 CURVES  := docs/pictures/curves.svg
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check pytest wheel audit faults advice bench paper format clean distclean
+.PHONY: help setup demo test check pytest wheel audit faults bench paper format clean distclean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -66,9 +65,6 @@ audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 
 faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack full size; keeps the result
 	$(call keep,benchmarks/faults.py)
-
-advice: $(STAMP) ## compare advice with every setting on 3,264 electorates; keeps the result
-	$(call keep,benchmarks/bench_advice.py)
 
 bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the results (about 25 minutes)
 	$(foreach script,$(filter-out %/bench_curves.py,$(BENCHES)),$(call keep,$(script)))

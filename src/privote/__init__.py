@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         TauVoting,
         VoteMechanism,
     )
-    from .planning import advise
+    from .planning import plan
     from .polls import poll
     from .release import Release, decide
 
@@ -91,7 +91,6 @@ __all__ = [
     "UnavailableError",
     "VoteMechanism",
     "__version__",
-    "advise",
     "audit",
     "bills",
     "collect_votes",
@@ -103,6 +102,7 @@ __all__ = [
     "label",
     "learning",
     "metrics",
+    "plan",
     "planning",
     "poll",
     "polls",
@@ -125,7 +125,7 @@ _NAMES = {
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
     "TallyVoting TauVoting VoteMechanism",
-    "planning": "advise",
+    "planning": "plan",
     "polls": "poll",
     "release": "Release decide",
 }

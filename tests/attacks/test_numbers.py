@@ -58,7 +58,7 @@ STRANGE: list[Any] = [
 ]
 VOTES = np.zeros((4, 3, 2), np.bool_)
 _BINARY = pv.BinaryVoting(sigma=7.0)
-_ADVISED = {"voters": 50, "labels": 3, "queries": 9, "epsilon": 8.0, "delta": 1e-5, "yes": 0.1}
+_PLANNED = {"voters": 50, "labels": 3, "queries": 9, "epsilon": 8.0, "delta": 1e-5, "yes": 0.1}
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "sigma": lambda x: pv.BinaryVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
     "sigma of tau": lambda x: pv.TauVoting(sigma=x, tau=1.8).worst_case_rdp(50, 3, [2.0]),
@@ -101,10 +101,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "surprises_per_query": lambda x: planning.queries_until_out(_BINARY, 3, 10, x),
     "missed": lambda x: planning.unanimous_miss(_BINARY, x, 3),
-    **{
-        f"advice, {name}": lambda x, name=name: pv.advise(**{**_ADVISED, name: x})
-        for name in (*_ADVISED, "agreement", "most_ones", "busiest", "quality")
-    },
+    **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
     "allowance": lambda x: _counts(check_allowance(x, 3)),
     "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
     "unsigned allowances": lambda x: _counts(check_allowance(_unsigned(x), 2)),

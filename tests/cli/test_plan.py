@@ -112,40 +112,37 @@ def test_wanted_finds_the_largest_tau_for_a_sigma(run: Run) -> None:
     assert queries_for(more, 50, 2, 8.0, 1e-5) < 80
 
 
-ADVICE = ("--voters", 60, "--labels", 12, "--epsilon", 8, "--delta", 1e-5, "--queries", 400)
+PLAN = ("--voters", 50, "--labels", 20, "--epsilon", 8, "--delta", 1e-5, "--queries", 400)
 
 
-def test_advises_where_no_mechanism_is_given(run: Run) -> None:
-    done = run("plan", *ADVICE, "--yes", 0.18)
+def test_says_what_to_expect_where_no_mechanism_is_given(run: Run) -> None:
+    done = run("plan", *PLAN, "--yes", 0.03)
     assert done.exit_code == 0, done.stderr
-    assert "binary (sigma=33.1)" in done.stdout
-    assert "313 of 400" in done.stdout
-    assert "80% of the voters (as stated)" in done.stdout
-    assert "- Ballots are short (2.16 of 12 labels on average)" in done.stdout
-    assert "With 68 voters this epsilon is enough" in done.stdout
+    found = pv.plan(voters=50, labels=20, epsilon=8.0, delta=1e-5, queries=400, yes=0.03)
+    assert f"F1 {found.quality['f1']:.2f} (precision" in done.stdout
+    assert f"{found.sigma:.3g} votes on a tally of 50" in done.stdout
+    assert "learnt from the votes" in done.stdout
+    assert f"this should be enough: {found.needed['voters']} voters" in done.stdout
     assert "may be published" in done.stdout
 
 
-def test_advice_as_json_is_the_librarys(run: Run) -> None:
-    more = ("--yes", 0.1, "--agreement", 0.9, "--most-ones", 4, "--rule", "shared")
-    numbers = json.loads(run("plan", *ADVICE, *more, "--json").stdout)
-    size = {"voters": 60, "labels": 12, "epsilon": 8.0, "delta": 1e-5, "queries": 400}
-    advice = pv.advise(**size, yes=0.1, agreement=0.9, most_ones=4, rule="shared")
-    assert numbers == json.loads(json.dumps(advice.facts()))
+def test_a_plan_as_json_is_the_librarys(run: Run) -> None:
+    numbers = json.loads(run("plan", *PLAN, "--rule", "shared", "--json").stdout)
+    size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "queries": 400}
+    assert numbers == json.loads(json.dumps(pv.plan(**size, yes=0.1, rule="shared").facts()))
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "--queries must be given for advice"),
+        ((), "--queries must be given"),
         (("--queries", 9, "--wanted", 5), "--wanted and --surprises-per-query go with --mechanism"),
         (("--queries", 9, "--sigma", 5), "--sigma goes with --mechanism"),
         (("--queries", 9, "--yes", 2), "--yes must lie strictly between 0 and 1, got 2"),
-        (("--queries", 9, "--agreement", 0.05), "--agreement must lie above --yes (0.1)"),
-        ((*BINARY, "--sigma", 7, "--yes", 0.1), "--yes, --agreement and --most-ones go without"),
+        ((*BINARY, "--sigma", 7, "--yes", 0.1), "--queries and --yes go without --mechanism"),
     ],
 )
-def test_bad_questions_for_advice(run: Run, flags: tuple[Any, ...], message: str) -> None:
+def test_bad_questions_without_a_mechanism(run: Run, flags: tuple[Any, ...], message: str) -> None:
     done = run("plan", *WHERE, *flags)
     assert done.exit_code == 2
     assert message in done.stderr

@@ -8,9 +8,9 @@ from privote.learning.methods import (
     HOPELESS,
     METHODS,
     Numbers,
-    advise_teachers,
     choose,
     expected,
+    plan_teachers,
     rule,
 )
 
@@ -94,11 +94,10 @@ def test_a_hopeless_model_is_not_promised_what_others_lost(method):
     assert expected(few, method) == choose(method, few).doubts
 
 
-def test_number_of_teachers_and_noise_are_chosen_together():
-    many = advise_teachers(numbers(epsilon=8.0, records=20_000, public=200), {})
-    assert many.queries == many.asked == 200
-    assert many.good
-    fewer = advise_teachers(numbers(epsilon=1.0, records=3000, public=2000), {})
-    assert fewer.outlook.voters == 200  # 15 records each
-    assert fewer.queries < fewer.asked  # good labels for few rows, not bad ones for all
-    assert advise_teachers(numbers(), {"n_teachers": 33}).outlook.voters == 33
+@pytest.mark.parametrize(("records", "teachers"), [(90, 10), (3000, 200), (20_000, 500)])
+def test_there_are_many_teachers_of_few_records(records, teachers):
+    found = plan_teachers(numbers(records=records, public=2000), {})
+    assert found.voters == teachers
+    assert found.queries == 2000
+    named = plan_teachers(numbers(records=records), {"n_teachers": 33, "queries": 70})
+    assert (named.voters, named.queries) == (33, 70)

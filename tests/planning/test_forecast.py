@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +8,23 @@ import pytest
 import privote as pv
 from privote.forecast import Forecast
 from privote.ledger.totals import Earlier
-from privote.planning import allowance_for, by_agreement, forecast, queries_left
+from privote.planning import allowance_for, forecast
+from privote.planning.forecast import Crowd
 
 VOTERS, LABELS = 60, 12
+
+
+def queries_left(
+    mechanism: pv.Mechanism,
+    voters: int,
+    allowance: int,
+    released: np.ndarray,
+    *,
+    baseline: np.ndarray | None = None,
+    yes: float | None = None,
+) -> int | None:
+    guess = np.zeros(released.shape, np.bool_) if baseline is None else baseline
+    return Crowd(mechanism, voters, released.shape[1]).left(allowance, released, guess, yes)
 
 
 def electorate(
@@ -178,7 +191,7 @@ def test_whole_ballots_are_one_surprise_each() -> None:
 )
 def test_bad_input(released: np.ndarray, baseline: np.ndarray | None, message: str) -> None:
     with pytest.raises(pv.InputError, match=message):
-        queries_left(pv.BinaryVoting(sigma=5.0), 50, 10, released, baseline=baseline)
+        forecast(pv.BinaryVoting(sigma=5.0), 50, 5, released=released, baseline=baseline)
 
 
 def test_a_mechanism_of_ones_own_needs_no_hash() -> None:
@@ -207,12 +220,3 @@ def test_what_was_released_before_is_gone_from_the_allowance() -> None:
         mechanism, VOTERS, LABELS, allowance=1000, released=labels, earlier=Earlier(queries=200)
     )
     assert untold.lasts == fresh.lasts  # taken to be like those that are known
-
-
-@pytest.mark.parametrize("yes", [1e-6, 0.5, 0.999, 1 - 1e-9, 1.0])
-def test_levels_of_agreement_for_any_share_of_yes(yes: float) -> None:
-    for voters in (1, 2, 60):
-        found = replace(forecast(pv.BinaryVoting(sigma=3.0), voters, LABELS), yes=yes)
-        for row in by_agreement(pv.BinaryVoting(sigma=3.0), voters, LABELS, found):
-            assert 0 <= row["missed"] <= 1
-            assert 0 <= row["false_alarm"] <= 1 - row["missed"] + 1e-12

@@ -17,7 +17,7 @@ from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
 from ..forecast import Forecast
 from ..ledger import Budget
-from ..planning import YES, Advice, advise, forecast
+from ..planning import YES, forecast
 from .charges import Prices
 from .roles.batches import LabelledBatch
 from .terms import Terms
@@ -39,36 +39,25 @@ def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> 
         "allowance_by_party": prices.allowances(name),
         "surprise_unit": terms.mechanism.surprise_unit,
         "noise": terms.noise,
-        "forecast": expected_of(terms, name, queries)[0].facts(),
+        "forecast": expected_of(terms, name, queries).facts(),
         "noise_if_known": _if_known(terms, name, answers),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
 
 
-def expected_of(terms: Terms, name: str, queries: int) -> tuple[Forecast, Advice]:
-    """Return how good labels for so many rows will be, and what to advise: by the terms alone.
+def expected_of(terms: Terms, name: str, queries: int) -> Forecast:
+    """Return how good labels for so many rows will be: by the terms alone.
 
     Before anybody is asked and anything is charged. A share of 0.1 of all votes is taken to be yes.
     """
-    voters, labels = len(terms.voters(name)), len(terms.labels)
-    allowances = Prices(terms).allowances(name)
-    found = forecast(
+    return forecast(
         terms.mechanism,
-        voters,
-        labels,
-        allowance=min(allowances.values(), default=None),
+        len(terms.voters(name)),
+        len(terms.labels),
+        allowance=min(Prices(terms).allowances(name).values(), default=None),
         yes=YES,
         asked=queries,
-    )
-    return found, advise(
-        voters=voters,
-        labels=labels,
-        queries=queries,
-        epsilon=terms.epsilon / len(terms.queriers),
-        delta=terms.delta,
-        yes=YES,
-        guarantee=terms.guarantee,
     )
 
 
@@ -78,11 +67,12 @@ def warn_of_quality(terms: Terms, name: str, queries: int) -> None:
     Also of a budget that promises little.
     """
     Budget(epsilon=terms.epsilon, delta=terms.delta).warn(len(terms.parties))
-    found, advice = expected_of(terms, name, queries)
+    found = expected_of(terms, name, queries)
     if found.warnings:
-        voters = len(terms.voters(name))
-        help_ = f" {' '.join((*advice.reasons[-1:], *advice.changes))}"
-        text = f"{voters} sites answer {queries:,} rows. {' '.join(found.warnings)}{help_}"
+        text = (
+            f"{len(terms.voters(name))} sites answer {queries:,} rows. {' '.join(found.warnings)} "
+            "More sites, fewer rows or a larger epsilon would help."
+        )
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 

@@ -32,9 +32,9 @@ def demo(
         privote demo --output privote-demo
 
     Fifty real teachers voted on aviation reports (the votes come with privote): labels are released
-    as public numbers advise, and in other ways to compare. Then a model is trained on a table of
-    made-up patients with words, dates, notes and gaps: by the default method and by the others. ACC
-    is accuracy, BAC balanced accuracy, AUC area under the ROC curve, MAP mean average precision.
+    by default, and in other ways to compare. Then a model is trained on a table of made-up
+    patients with words, dates, notes and gaps: by the default method and by the others. ACC is
+    accuracy, BAC balanced accuracy, AUC area under the ROC curve, MAP mean average precision.
     Numbers that depend on the votes stand apart, for the owner's eyes.
 
     Data are the same every time; the noise is not, unless --seed is given.
@@ -69,8 +69,7 @@ def _show(outcome: Any, summary: dict[str, Any]) -> None:
     print_table(
         named(outcome),
         columns=TERMINAL,
-        title=f"Labels for {outcome.advice.queries} of {request.queries} reports from 50 teachers "
-        f"under {budget}.{mark}",
+        title=f"Labels for {request.queries} reports from 50 teachers under {budget}.{mark}",
         caption=READING,
     )
     print_facts(

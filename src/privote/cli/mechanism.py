@@ -81,7 +81,7 @@ class MechanismFlags:
 
     @property
     def named(self) -> bool:
-        """Whether a mechanism is named; where none is, settings are chosen by advice."""
+        """Whether a mechanism is named; where none is, the noise follows from the votes."""
         return self.name not in ("", "auto")
 
     def _check_pair(self, one: str, other: str) -> None:

@@ -1,4 +1,4 @@
-"""``privote plan``: before any vote, what to choose, what it buys, and how much noise it takes."""
+"""``privote plan``: before any vote, what to expect of labels, and what a mechanism buys."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .mechanism import MechanismFlags, kind_of, spelled
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
-    from privote.planning import Advice
+    from privote.planning import Plan
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
-_ADVICE = "Advice"
+_EXPECTED = "What to expect"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +28,12 @@ class Guess:
     """What is to be answered, and what the votes will be like."""
 
     queries: Annotated[
-        int | None, typer.Option(help="How many are to be answered.", rich_help_panel=_ADVICE)
+        int | None, typer.Option(help="How many are to be answered.", rich_help_panel=_EXPECTED)
     ] = None
     yes: Annotated[
         float | None,
-        typer.Option(help="The share of yes among all votes; 0.1.", rich_help_panel=_ADVICE),
-    ] = None
-    agreement: Annotated[
-        float | None,
         typer.Option(
-            help="The share of the voters that says yes to a wanted label; 0.8.",
-            rich_help_panel=_ADVICE,
-        ),
-    ] = None
-    most_ones: Annotated[
-        int | None,
-        typer.Option(
-            help="The most labels that a ballot may say yes to, if the rules limit it.",
-            rich_help_panel=_ADVICE,
+            help="The share of yes among all votes, as a guess; 0.1.", rich_help_panel=_EXPECTED
         ),
     ] = None
 
@@ -85,17 +73,17 @@ def plan(
     ] = "exclusive",
     json: options.Json = False,
 ) -> None:
-    r"""Say what to choose; or how many queries a budget buys, or how much noise they need.
+    r"""Say what to expect of labels; or how many queries a mechanism answers, or its noise.
 
     Example:
 
-        privote plan --voters 60 --labels 12 --epsilon 8 --delta 1e-5 --queries 400 --yes 0.18
+        privote plan --voters 250 --labels 20 --queries 1000 --epsilon 8 --delta 1e-5 --yes 0.1
 
     No votes are read, so every number may be published.
 
-    Without --mechanism it is advice: the mechanism, guarantee, noise, bar and number of queries
-    that promise the best labels for --queries, with reasons. It rests on what the votes will be
-    like (--yes, --agreement), as a guess: if that is wrong, labels suffer and the promise does not.
+    Without --mechanism it is about the default of `privote label`: the noise on a tally, expected
+    precision, recall and F1 of the labels, and what would help where that is not enough. It rests
+    on a guess (--yes): if that is wrong, labels suffer and the promise does not.
 
     With --mechanism it is what that buys. "worst-case" is how many queries fit
     whatever the votes are. "allowance" is how many surprises each voter may cast in its life: 0 is
@@ -112,10 +100,10 @@ def plan(
     if not mechanism.name:
         if wanted is not None or surprises_per_query is not None:
             raise InputError("--wanted and --surprises-per-query go with --mechanism: give it too")
-        _advise(where, votes, rule, json=json)
+        _expect(where, votes, rule, json=json)
         return
     if votes != Guess():
-        raise InputError("--queries, --yes, --agreement and --most-ones go without --mechanism")
+        raise InputError("--queries and --yes go without --mechanism")
     if wanted is not None and rule != "exclusive":
         raise InputError(f"--wanted is solved for an exclusive budget, got --rule {rule!r}")
     if wanted is None:
@@ -140,60 +128,48 @@ def _warn_of_budget(where: Size) -> None:
     Budget(epsilon=where[2], delta=where[3]).warn(where[0])
 
 
-def _advise(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
-    """Print what to choose, and why."""
+def _expect(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
+    """Print what to expect of labels."""
     if votes.queries is None:
-        raise InputError("--queries must be given for advice, or --mechanism for what it buys")
-    from privote.planning import advise
+        raise InputError("--queries must be given, or --mechanism for what that buys")
+    from privote.planning import plan
 
     from .output import print_json
     from .progress import working
 
     given: dict[str, Any] = dict(zip(("voters", "labels", "epsilon", "delta"), where, strict=True))
     given |= {name: value for name, value in asdict(votes).items() if value is not None}
-    with working("advising"):
-        advice = advise(**given, rule=rule)
+    with working("planning"):
+        found = plan(**given, rule=rule)
     _warn_of_budget(where)
     if json:
-        print_json(advice.facts())
+        print_json(found.facts())
     else:
-        _show_advice(advice)
+        _show_plan(found)
 
 
-def _show_advice(advice: Advice) -> None:
+def _show_plan(found: Plan) -> None:
     from privote.accounting.renyi import rounded_up
-    from privote.report.bill import noise
 
-    from .output import print_facts, print_table, say
+    from .output import print_facts, say
 
-    outlook = advice.outlook
+    def percent(quality: dict[str, float]) -> str:
+        return ", ".join(f"{name} {value:.0%}" for name, value in quality.items() if name != "f1")
+
+    first, best = found.quality, found.quality_by_f1
     facts = {
-        "mechanism": str(advice.mechanism),
-        "noise": noise(advice.mechanism.parameters(), outlook.voters),
-        "guarantee": advice.guarantee,
-        "queries": f"{advice.queries:,} of {advice.asked:,}",
-        "electorate": f"{outlook.voters:,} voters, {outlook.labels:,} labels, "
-        f"{100 * outlook.yes:.3g}% of all votes a yes",
-        "budget": f"epsilon {rounded_up(advice.epsilon)}, delta {rounded_up(advice.delta)}",
+        "expected": f"F1 {first['f1']:.2f} ({percent(first)})",
+        "decided by F1": f"F1 {best['f1']:.2f} ({percent(best)})",
+        "noise": f"{found.sigma:.3g} votes on a tally of {found.voters:,}: "
+        f"{found.noise_per_voter:.2g} per voter",
+        "allowance": f"about {found.allowance:,} surprises a voter, "
+        + ("learnt from the votes" if found.learns else "fixed"),
+        "electorate": f"{found.voters:,} voters, {found.labels:,} labels, {found.queries:,} "
+        f"queries, {100 * found.yes:.3g}% of all votes a yes",
+        "budget": f"epsilon {rounded_up(found.epsilon)}, delta {rounded_up(found.delta)}",
     }
-    if advice.allowance is not None:
-        facts["allowance"] = f"{advice.allowance:,} surprises a voter, for life"
-        facts["lasts about"] = (
-            f"{advice.lasts:,} queries for the busiest voter, {advice.lasts_typical:,} for a "
-            "typical one"
-        )
-    rows = [
-        {
-            "say yes to a wanted label": f"{each.agreement:.0%} of the voters"
-            + (" (as stated)" if each.agreement == outlook.level else ""),
-            "missed": f"{each.missed:.2g}",
-            "false alarm": f"{each.false_alarm:.2g}",
-        }
-        for each in advice.expected
-    ]
-    print_facts(facts, title="Advice")
-    print_table(rows, title="How often labels come out wrong")
-    for sentence in (*advice.reasons, *advice.changes):
+    print_facts(facts, title="Plan")
+    for sentence in found.changes:
         say(f"- {sentence}")
     say("No votes were read: these numbers may be published.")
 

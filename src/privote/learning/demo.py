@@ -18,8 +18,8 @@ from ..ballots import Ballots
 from ..datasets import MultiLabelData, load_patients, load_teacher_votes
 from ..errors import BudgetError, PrivoteWarning, positive, whole
 from ..labelling import label
-from ..mechanisms import Mechanism, PowersetVoting, TauVoting
-from ..planning import Advice, advise, sigma_for
+from ..mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
+from ..planning import Plan, plan, sigma_for
 from .jobs import FIGURES
 from .methods import AUTO
 from .private import PrivateClassifier
@@ -60,8 +60,8 @@ class Outcome:
     ----------
     votes, truth
         (queries, voters, labels) of real teachers; and what they should have said.
-    advice
-        What public numbers advise for these votes.
+    plan
+        What public numbers say of these votes.
     rows
         One dict a release: what may be published, and how good the labels are.
     labels
@@ -80,7 +80,7 @@ class Outcome:
     request: Request
     votes: npt.NDArray[np.bool_]
     truth: npt.NDArray[np.bool_]
-    advice: Advice
+    plan: Plan
     rows: list[dict[str, Any]] = field(default_factory=list)
     labels: dict[tuple[str, str], Labels] = field(default_factory=dict)
     sealed: dict[str, float] = field(default_factory=dict)
@@ -91,10 +91,10 @@ class Outcome:
 
 def run_demo(request: Request, telling: Telling) -> Outcome:
     """Do everything but writing and showing it."""
-    with telling("1/4  reading real votes, and asking what suits them: public numbers only", None):
+    with telling("1/4  reading real votes, and asking what to expect: public numbers only", None):
         given = load_teacher_votes()
         votes, truth = given.votes[: request.queries], given.truth[: request.queries]
-        advice = advise(
+        expected = plan(
             voters=votes.shape[1],
             labels=votes.shape[2],
             epsilon=request.epsilon,
@@ -102,9 +102,9 @@ def run_demo(request: Request, telling: Telling) -> Outcome:
             queries=request.queries,
             yes=YES,
         )
-        outcome = Outcome(request=request, votes=votes, truth=truth, advice=advice)
+        outcome = Outcome(request=request, votes=votes, truth=truth, plan=expected)
     ways = _ways(outcome)
-    with telling("2/4  releasing labels: as advised, and in other ways", len(ways)) as tick:
+    with telling("2/4  releasing labels: by default, and in other ways", len(ways)) as tick:
         for place, (how, mechanism, guarantee) in enumerate(ways):
             tick(place)
             _release(outcome, how, mechanism, guarantee, place)
@@ -119,34 +119,45 @@ def run_demo(request: Request, telling: Telling) -> Outcome:
     return outcome
 
 
-def _ways(outcome: Outcome) -> list[tuple[str, Mechanism, str]]:
+def _ways(outcome: Outcome) -> list[tuple[str, Mechanism | str, str]]:
     """Return how labels are released: name, mechanism and guarantee."""
-    advice, request = outcome.advice, outcome.request
+    request = outcome.request
     voters, labels = outcome.votes.shape[1:]
-    others = [g for g in ("allowance", "worst-case", "data-dependent") if g != advice.guarantee]
 
-    def least(make: Callable[[float], Mechanism]) -> Mechanism:
-        sizes = (request.epsilon, request.delta, advice.queries)
-        sigma = sigma_for(make, voters, labels, *sizes)
+    def least(make: Callable[[float], Mechanism], **given: Any) -> Mechanism:
+        sizes = (request.epsilon, request.delta, request.queries)
+        sigma = sigma_for(make, voters, labels, *sizes, **given)
         return make(math.ceil(100 * sigma) / 100)
 
+    bits = least(
+        lambda sigma: BinaryVoting(sigma=sigma),
+        guarantee="allowance",
+        surprises_per_query=YES * labels,
+    )
     tau = least(lambda sigma: TauVoting(sigma=sigma, tau=1.5))
     powerset = least(lambda sigma: PowersetVoting(sigma=sigma, max_positives=MOST_LABELS))
     return [
-        ("as advised", advice.mechanism, advice.guarantee),
-        *(("the same noise", advice.mechanism, guarantee) for guarantee in others),
+        ("by default", AUTO, AUTO),
+        *(("bits", bits, guarantee) for guarantee in ("allowance", "worst-case", "data-dependent")),
         ("tau", tau, "worst-case"),
         ("powerset", powerset, "worst-case"),
     ]
 
 
-def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, place: int) -> None:
+def _release(
+    outcome: Outcome, how: str, mechanism: Mechanism | str, guarantee: str, place: int
+) -> None:
     """Release once and note what may be published; a refusal is an answer too."""
-    request, many = outcome.request, outcome.advice.queries
+    request = outcome.request
+    shown, ballots = {"mechanism": AUTO}, Ballots.from_array(outcome.votes)
+    if isinstance(mechanism, Mechanism):
+        shown = mechanism.parameters()
+        if mechanism.most_ones is not None:
+            ballots = ballots.clip(mechanism.most_ones)
     row: dict[str, Any] = {
         "how": how,
-        "mechanism": mechanism.name,
-        "sigma": mechanism.parameters()["sigma"],
+        "mechanism": shown["mechanism"],
+        "sigma": shown.get("sigma"),
         "guarantee": guarantee,
         "epsilon": None,
         "answered": 0,
@@ -157,9 +168,6 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
         "not true": 0,
     }
     outcome.rows.append(row)
-    ballots = Ballots.from_array(outcome.votes[:many])
-    if mechanism.most_ones is not None:
-        ballots = ballots.clip(mechanism.most_ones)
     try:
         with warnings.catch_warnings():  # the page says what these would, once
             warnings.simplefilter("ignore", PrivoteWarning)
@@ -169,20 +177,26 @@ def _release(outcome: Outcome, how: str, mechanism: Mechanism, guarantee: str, p
                 epsilon=request.epsilon,
                 delta=request.delta,
                 guarantee=guarantee,
-                queries=None if guarantee == "worst-case" else many,
+                queries=request.queries if guarantee == "data-dependent" else None,
                 seed=None if request.seed is None else request.seed + place,
             )
     except BudgetError:
         return
     truth = outcome.truth[: release.answered]
     found = metrics.multilabel(truth, release.labels.astype(float), release.labels)
-    row |= {"epsilon": release.epsilon, "answered": release.answered, "BAC": found["BAC"]}
+    row |= {"mechanism": release.mechanism["mechanism"], "sigma": release.mechanism["sigma"]}
+    row |= {
+        "guarantee": release.guarantee,
+        "epsilon": release.epsilon,
+        "answered": release.answered,
+        "BAC": found["BAC"],
+    }
     row |= {"recall": found["OR"], "precision": found["OP"]}
     ones = release.labels == 1
     row |= {"true": int((ones & truth).sum()), "not true": int((ones & ~truth).sum())}
-    outcome.labels[how, guarantee] = release.labels
+    outcome.labels[how, release.guarantee] = release.labels
     if guarantee == "data-dependent":
-        plain = (outcome.votes[:many].mean(axis=1) > 0.5).astype(np.int8)
+        plain = (outcome.votes.mean(axis=1) > 0.5).astype(np.int8)
         found = metrics.multilabel(truth, plain.astype(float), plain)
         outcome.sealed = {
             "exact epsilon, by query": float(release.sealed.epsilon),
@@ -212,7 +226,7 @@ def _model(
         chance, said = plain.predict_proba(rows), plain.predict(rows)
     else:
         model = PrivateClassifier(name, outcome.request.epsilon, outcome.request.delta)
-        with warnings.catch_warnings():  # of methods that were not advised, the figures say it
+        with warnings.catch_warnings():  # of methods other than the default, the figures say it
             if name != AUTO:
                 warnings.simplefilter("ignore", PrivoteWarning)
             seed = outcome.request.seed

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..accounting.renyi import check_delta, rounded_up
 from ..errors import InputError, finite, positive, whole
-from ..planning import YES, Advice, advise
+from ..planning import YES, Plan, plan
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
@@ -40,10 +40,8 @@ MEASURED = (
     (math.inf, 0.008, 0.019),
 )
 
-_EACH = 15  # records of a teacher, at least
+_EACH = 15  # records of a teacher
 _FEWEST, _MOST = 10, 500  # teachers
-# Students learn more from many rows than from clean ones: false labels fall on all of them alike.
-_ALARM = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,12 +212,13 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     )
 
 
-def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:
-    """Return how many teachers vote, and how: their number and the noise are chosen together.
+def plan_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Plan:
+    """Return how many teachers vote, and what to expect of their labels: public numbers only.
 
-    The fewest teachers with whom all public rows get good labels, each with 15 records or more;
-    where no number of them is enough, as many as there are records for. Then fewer rows are
-    labelled, and not all rows badly.
+    As many as have 15 records each, from 10 to 500. The noise on a tally is the same for any number
+    of voters, so that more of them stand out of it, and a student learns from what they say
+    together: on VOC 2012, tmc2007, scene and yeast, teachers with about 15 records each made better
+    students than fewer with more records, at epsilon 8 and at 2.
 
     Parameters
     ----------
@@ -228,20 +227,12 @@ def advise_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Advice:
     asked
         Settings that the user gave: ``n_teachers`` and ``queries`` count here.
     """
-    most = max(_FEWEST, min(_MOST, numbers.records // _EACH))
-    sizes = [size for size in (25, 50, 100, 200) if _FEWEST < size < most]
-    if "n_teachers" in asked:
-        sizes, most = [], whole("n_teachers", asked["n_teachers"])
-    for voters in (*sizes, most):
-        advice = advise(
-            voters=voters,
-            labels=numbers.labels,
-            epsilon=numbers.epsilon,
-            delta=numbers.delta,
-            queries=asked.get("queries") or numbers.public,
-            yes=numbers.yes or YES,
-            false_alarm=_ALARM,
-        )
-        if advice.good and advice.queries == advice.asked:
-            break
-    return advice
+    teachers = min(max(numbers.records // _EACH, _FEWEST), _MOST)
+    return plan(
+        voters=whole("n_teachers", asked.get("n_teachers", teachers)),
+        labels=numbers.labels,
+        queries=asked.get("queries") or numbers.public,
+        epsilon=numbers.epsilon,
+        delta=numbers.delta,
+        yes=numbers.yes or YES,
+    )

@@ -65,10 +65,10 @@ class PATEClassifier(LabelClassifier):
         How many disjoint parts, and so voters.
     mechanism
         How votes become labels. By default Binary voting, with noise from public numbers alone:
-        under an allowance the least with which a voter may say yes to a tenth of all cells, at most
-        1.25 n_teachers; else n_teachers / 2. Of neighbours: a false alarm of 0.05, and about the
-        least noise with which an allowance lasts (:mod:`privote.learning.neighbours.plan`); with
-        one share a fifth of the expected number.
+        under an allowance the least with which a voter may say yes to a tenth of all cells, from
+        n_teachers / 5 to 1.25 n_teachers; else n_teachers / 2. Of neighbours: a false alarm of
+        0.05, and about the least noise with which an allowance lasts
+        (:mod:`privote.learning.neighbours.plan`); with one share a fifth of the expected number.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold

@@ -30,7 +30,7 @@ from .direct.dpsgd import DPSGDClassifier
 from .direct.gradients import DPLinear
 from .direct.moments import DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import AUTO, VOTERS, Choice, Numbers, advise_teachers, choose
+from .methods import AUTO, VOTERS, Choice, Numbers, choose, plan_teachers
 from .pate import PATEClassifier
 from .rows import (
     Floats,
@@ -52,7 +52,6 @@ _DIRECT: Mapping[str, Any] = {
     "moments": DPMoments,
     "dpsgd": DPSGDClassifier,
 }
-_MISSED = 0.05  # a label that every teacher wants: above, it is said before spending
 
 
 @dataclass(eq=False, repr=False)
@@ -254,19 +253,12 @@ class PrivateClassifier(LabelClassifier):
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
-            advice = advise_teachers(self.numbers_, asked)
-            asked |= {"n_teachers": advice.outlook.voters, "mechanism": advice.mechanism}
-            asked["guarantee"] = advice.guarantee
-            reasons += [
-                f"{advice.outlook.voters:,} teachers vote; a label that all of them want is missed "
-                f"{advice.missed:.0%} of the time.",
-                *advice.reasons,
-            ]
-            if not advice.good or advice.missed > _MISSED:
-                _warn(
-                    f"a label that every teacher wants is missed {advice.missed:.0%} of the time. "
-                    + " ".join(advice.changes)
-                )
+            expected = plan_teachers(self.numbers_, asked)
+            asked["n_teachers"] = expected.voters
+            reasons.append(
+                f"{expected.voters:,} teachers vote: more of them stand out of the noise, which is "
+                f"{expected.sigma:.3g} votes on a tally."
+            )
         pate = PATEClassifier(
             voters=chosen.method,
             epsilon=self.epsilon,

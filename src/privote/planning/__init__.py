@@ -1,42 +1,37 @@
 """Planning: every question before or after a release, asked of one engine.
 
-From public numbers alone: `advise`, `queries_for`, `allowance_for`, `queries_until_out`,
-`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast` and `queries_left`.
+From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
+`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast`.
 On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma`, `tune_tau`,
 `tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the votes and are covered by no
 guarantee.
 """
 
-from .advice import Advice, advise
 from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
 from .counting import queries_that_fit
-from .crowd import YES
-from .forecast import by_agreement, forecast, queries_left, with_forecast, yes_share
-from .outlook import Outlook
+from .forecast import forecast, with_forecast, yes_share
 from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for
+from .tallies import YES, Plan, plan
 from .trials import NOT_PRIVATE, Trial, Tuning
 from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
 
 __all__ = [
     "NOT_PRIVATE",
     "YES",
-    "Advice",
-    "Outlook",
     "Pace",
+    "Plan",
     "Quality",
     "Trial",
     "Tuning",
-    "advise",
     "allowance_for",
-    "by_agreement",
     "forecast",
     "noise_free",
+    "plan",
     "quality",
     "quality_of",
     "queries_for",
-    "queries_left",
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",

@@ -19,8 +19,8 @@ from ..accounting.allowance import MOST
 from ..forecast import SPENT
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
-from .crowd import YES, Bools, Crowd, Labels
-from .outlook import BUSIEST
+from .forecast import BUSIEST, Bools, Crowd, Labels
+from .tallies import YES
 
 _STEP = 32  # beyond the forecast, a batch is such a part of what was answered
 _ALARM = 3.0  # of the log of how much likelier it is that half of the departures are gone

@@ -18,7 +18,6 @@ from ..accounting.renyi import Floats, best_order, check_delta, check_orders, ro
 from ..accounting.renyi import epsilon as to_epsilon
 from ..ballots import MOST
 from ..errors import BudgetError, InputError, positive, whole
-from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from .budget import check_surprises
@@ -126,18 +125,6 @@ def tau_for(
             "win half of the voters, so use a larger sigma or fewer queries"
         )
     return fits[0] if exceeds is None else _bisected(price, budget, fits, exceeds)[0]
-
-
-def count_for(price: Price, budget: Budget) -> int:
-    """Return how many times ``price(orders)`` a fresh budget admits, from few orders.
-
-    As `room` of :mod:`privote.planning.budget`, without a price at every order.
-    """
-    pinned = budget.settled("exclusive", check_orders(None), None).pinned
-    if pinned is None:
-        return FewOrders(budget.epsilon, budget.delta).largest(price)
-    at = np.array(pinned)
-    return largest_count(price(at), at, budget.epsilon, budget.delta / len(at))
 
 
 def _price(

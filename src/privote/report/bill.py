@@ -11,9 +11,8 @@ import numpy as np
 from privote.accounting.renyi import rounded_up
 from privote.forecast import UNSEEN, Forecast
 from privote.labelling import STOPPED
-from privote.mechanisms import MECHANISMS, mechanism_of
+from privote.mechanisms import MECHANISMS
 from privote.mechanisms.base import describe
-from privote.planning import by_agreement
 from privote.release import Release
 from privote.statements import expected_quality, headline, learnt
 
@@ -148,7 +147,7 @@ def forecast_section(release: Release) -> Section | None:
     if found.lasts is not None:
         facts["the allowance lasts for"] = found.lasting
     blocks: list[Block] = [f"Warning: {text}" for text in found.warnings]
-    blocks += [Facts(values=facts), *_said(found), *_levels(release, found)]
+    blocks += [Facts(values=facts), *_said(found)]
     stopped = [text for text in release.reasons if text.startswith(STOPPED)]
     blocks += [*stopped, *reasons_folded([t for t in release.reasons if t not in stopped])]
     return Section(heading="What to expect of the labels", blocks=blocks)
@@ -209,27 +208,6 @@ def _said(found: Forecast) -> list[Block]:
         f"surprises should last for {found.lasting}, the busiest voter's too; {_answered(found)}. "
         "Whoever runs out counts as the baseline, so that labels drift there.",
         UNSEEN.replace("It", "The forecast", 1),
-    ]
-
-
-def _levels(release: Release, found: Forecast) -> list[Block]:
-    """Return how good labels are by how far voters agree; nothing for a mechanism of one's own."""
-    if release.mechanism["mechanism"] not in MECHANISMS:
-        return []
-    size = release.voters, release.labels.shape[1]
-    levels = by_agreement(mechanism_of(release.mechanism), *size, found)
-    return [
-        TableBlock(
-            caption="How often labels will be wrong, by how many of these voters agree on "
-            "what is wanted; the yeses of the others fall on labels that are not. By the noise "
-            "alone: while nobody has run out.",
-            rows=[{name: _percent(value) for name, value in row.items()} for row in levels],
-            columns=[
-                Column(key="agreement", heading="voters who agree"),
-                Column(key="missed", heading="wanted, but missed"),
-                Column(key="false_alarm", heading="not wanted, but released"),
-            ],
-        )
     ]
 
 

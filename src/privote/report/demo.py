@@ -15,7 +15,7 @@ from privote.learning.demo import Outcome
 from privote.learning.jobs import FIGURES
 from privote.votefiles import write_packed
 
-from .blocks import Command, Facts, Section, TableBlock, drawn, reasons_folded
+from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page
 from .plots import answered_by_guarantee, in_parts
 from .tables import FIGURES_MEAN, OWNER_ONLY, Column, mark, plain, write_label_csv
@@ -42,12 +42,9 @@ READING = (
     "were released, precision the share of released ones that are true; BAC is balanced accuracy, "
     "where a coin has 0.5. Epsilon is what it costs in privacy, less is better; sigma is the "
     "noise on a count, in votes.\n\n"
-    "As advised: mechanism, noise, guarantee and number of reports follow from public numbers; "
-    "where labels would be bad for all, fewer are answered. Few labels are true here, about one in "
-    "fourteen, so that noise raises many others: a stricter --quality answers fewer, and more of "
-    "the released ones are true. The teachers themselves are not always right. Data-dependent is "
-    "not differential privacy: its exact epsilon is sealed, and a noisy one is published, which "
-    "may exceed the budget."
+    "By default every report is answered. Few labels are true here, about one in fourteen, and the "
+    "teachers themselves are not always right. Data-dependent is not differential privacy: its "
+    "exact epsilon is sealed, and a noisy one is published, which may exceed the budget."
 )
 COMPARED = (
     "Made-up patients with words, dates, notes and gaps; the promise is to persons. By default, "
@@ -95,7 +92,7 @@ def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
             **written(1),
             "command": command,
             "simulated": request.seed is not None,
-            "advice": outcome.advice.facts(),
+            "plan": outcome.plan.facts(),
             "releases": outcome.rows,
             "models": outcome.models,
             "reasons": list(outcome.chosen.reasons_) if outcome.chosen is not None else [],
@@ -126,7 +123,7 @@ def _next(folder: Path, outcome: Outcome) -> list[str]:
         f"  {budget} --output {place['run']}",
         f"privote predict {place['run']}/student.student {place['test.csv']} \\\n"
         f"  --output {place['run']}/predictions.csv",
-        f"privote label {place['votes.npz']} --yes {outcome.advice.outlook.yes:g} {budget} \\\n"
+        f"privote label {place['votes.npz']} {budget} \\\n"
         f"  --output {place['my-labels.csv']} --report {place['my-labels.html']}",
     ]
 
@@ -148,7 +145,7 @@ def _may_leave(row: dict[str, Any]) -> str:
 
 
 def _released(outcome: Outcome, command: str) -> Section:
-    request, advice = outcome.request, outcome.advice
+    request = outcome.request
     first = outcome.rows[0]
     true = int(outcome.truth.sum())
     return Section(
@@ -156,7 +153,7 @@ def _released(outcome: Outcome, command: str) -> Section:
         blocks=[
             Facts(
                 values={
-                    "reports labelled, as advised": f"{first['answered']} of {request.queries}",
+                    "reports labelled, by default": f"{first['answered']} of {request.queries}",
                     "of their true labels, released": _share(first["recall"]),
                     "of released labels, true": _share(first["precision"]),
                     f"epsilon, at delta {rounded_up(request.delta)}": rounded_up(request.epsilon),
@@ -182,7 +179,7 @@ def _released(outcome: Outcome, command: str) -> Section:
                 ),
             ),
             READING,
-            *reasons_folded((*advice.reasons, *advice.changes)),
+            *outcome.plan.changes,
             Command(text=command),
         ],
     )
