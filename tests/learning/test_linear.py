@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from privote.learning.linear import fit_logistic
+from privote.learning.linear import Solver, fit_logistic
 
 
 def problem(
@@ -54,11 +54,14 @@ def test_equals_scikit_learn(records: int, features: int, C: float) -> None:
     logC=st.floats(-3, 2),
     spread=st.floats(0, 3),
     constant=st.booleans(),
+    soft=st.booleans(),
 )
 def test_no_data_has_a_better_loss_elsewhere(
-    seed: int, records: int, features: int, logC: float, spread: float, constant: bool
+    seed: int, records: int, features: int, logC: float, spread: float, constant: bool, soft: bool
 ) -> None:
     X, Y = problem(records, features, labels=2, seed=seed)
+    if soft:
+        Y = np.abs(Y - np.random.default_rng(seed).random(Y.shape) ** 8)
     X *= 10 ** np.random.default_rng(seed).uniform(-spread / 2, spread / 2, features)
     if constant:
         X[:, 0] = 3.0  # one direction less: gradient and last step are parallel with two features
@@ -107,6 +110,44 @@ def test_unknown_labels_are_left_out() -> None:
         model = peer(X[known], Y[known, label], 1.0)
         np.testing.assert_allclose(weights[label], model.coef_[0], atol=2e-5)
         np.testing.assert_allclose(intercepts[label], model.intercept_[0], atol=2e-5)
+
+
+def test_probabilities_and_weights_equal_each_row_twice() -> None:
+    X, Y = problem(80, 6, labels=3)
+    rng = np.random.default_rng(3)
+    P = np.clip(0.7 * Y + 0.4 * rng.random(Y.shape), 0, 1)
+    weight = rng.exponential(size=Y.shape)
+    P[rng.random(Y.shape) < 0.2] = -1
+    weights, intercepts = fit_logistic(X, P, C=1.0, tol=1e-9, max_iter=2000, cell_weight=weight)
+    for label in range(3):
+        known = P[:, label] >= 0
+        parts = np.concatenate([P[known, label], 1 - P[known, label]])
+        parts *= np.tile(weight[known, label], 2)
+        model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+        model.fit(np.tile(X[known], (2, 1)), np.repeat([1, 0], known.sum()), sample_weight=parts)
+        np.testing.assert_allclose(weights[label], model.coef_[0], atol=2e-5)
+        np.testing.assert_allclose(intercepts[label], model.intercept_[0], atol=2e-5)
+
+
+def test_hard_labels_are_probabilities_of_0_and_1_to_the_last_bit() -> None:
+    X, Y = problem(80, 20, labels=4)
+    Y[5:9, 2] = -1
+    hard = fit_logistic(X, Y, C=1.0, tol=1e-4, max_iter=100)
+    soft = fit_logistic(
+        X, Y.astype(float), C=1.0, tol=1e-4, max_iter=100, cell_weight=np.ones(Y.shape)
+    )
+    for one, other in zip(hard, soft, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("share", [1e-300, 1e-12, 1e-4, 0.02, 0.3, 0.5, 1 - 1e-9])
+def test_probabilities_that_say_nothing_are_learnt_as_they_are(share: float, kind: Any) -> None:
+    X, _ = problem(200, 30, labels=1)
+    weights, bias = Solver(C=1e3).fit(X.astype(kind), np.full((200, 1), share))
+    chance = expit(X @ weights.T + bias)
+    assert np.isfinite(weights).all()
+    np.testing.assert_allclose(chance, share, atol=2e-3)
 
 
 def test_one_label_does_not_depend_on_the_others() -> None:

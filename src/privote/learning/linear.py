@@ -1,6 +1,8 @@
 """Linear models of all labels at once.
 
 The loss is scikit-learn's: the sum of log-losses plus |w|^2 / (2 C), the intercept not penalised.
+A target may be a probability p: its log-loss at margin m is log(1 + exp(m)) - p m, so that the best
+answer is p itself.
 The best weights are a combination of the records, w = X' a (representer theorem), so the search
 happens in records: one product with the Gram matrix X X' per iteration serves all labels, and the
 margins along a direction that was walked before are known without another product.
@@ -23,7 +25,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from ..errors import positive, whole
-from .rows import Labels, deviations
+from .rows import Targets, Weights, deviations
 
 Floats = npt.NDArray[Any]  # float32 or float64, as X is
 Doubles = npt.NDArray[np.float64]
@@ -56,12 +58,13 @@ class Solver:
         positive("tol", self.tol)
         whole("max_iter", self.max_iter)
 
-    def fit(self, X: Any, Y: Labels) -> Layer:
-        """Return weights and biases fitted to checked rows and labels; there may be no rows.
+    def fit(self, X: Any, Y: Targets, cell_weight: Weights | None = None) -> Layer:
+        """Return weights and biases fitted to checked rows and targets; there may be no rows.
 
-        Labels with one class get weights of zero and a constant bias.
+        Labels with one class get weights of zero and a constant bias. ``cell_weight`` (records,
+        labels) says how much each cell counts; 1 for all by default.
         """
-        learnable, constant = one_class(Y)
+        learnable, constant = one_class(Y, cell_weight)
         weights = np.zeros((Y.shape[1], X.shape[1]), X.dtype)
         with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
             bias = np.log(constant / (1 - constant)).astype(X.dtype)
@@ -73,7 +76,12 @@ class Solver:
             scale = np.where(spread > 0, spread, 1).astype(X.dtype)
             X = _divided(X, scale)
         weights[learnable], bias[learnable] = fit_logistic(
-            X, Y[:, learnable], C=float(self.C), tol=float(self.tol), max_iter=int(self.max_iter)
+            X,
+            Y[:, learnable],
+            C=float(self.C),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            cell_weight=None if cell_weight is None else cell_weight[:, learnable],
         )
         return weights / scale, bias
 
@@ -84,14 +92,18 @@ def answer(X: Any, layer: Layer) -> Floats:
     return np.asarray(expit(np.asarray(X @ weights.T) + bias))
 
 
-def one_class(Y: Labels) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+def one_class(
+    Y: Targets, cell_weight: Weights | None = None
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return which labels have both classes, and the constant for those that do not.
 
     The constant counts one more record than there is, without the label: a teacher who knows
-    nothing of a label says no.
+    nothing of a label says no. A probability strictly between 0 and 1 is of both classes.
     """
-    ones, zeros = (Y == 1).sum(axis=0), (Y == 0).sum(axis=0)
-    return (ones > 0) & (zeros > 0), ones / (ones + zeros + 1)
+    known = Y >= 0
+    learnable = (known & (Y > 0)).any(axis=0) & (known & (Y < 1)).any(axis=0)
+    weight = known if cell_weight is None else known * cell_weight
+    return learnable, (weight * Y).sum(axis=0) / (weight.sum(axis=0) + 1)
 
 
 def _divided(X: Any, scale: Floats) -> Any:
@@ -101,7 +113,13 @@ def _divided(X: Any, scale: Floats) -> Any:
 
 
 def fit_logistic(
-    X: Any, Y: Labels, *, C: float, tol: float, max_iter: int
+    X: Any,
+    Y: Targets,
+    *,
+    C: float,
+    tol: float,
+    max_iter: int,
+    cell_weight: Weights | None = None,
 ) -> tuple[Floats, Floats]:
     """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
 
@@ -110,9 +128,12 @@ def fit_logistic(
     X
         (records, features) float32 or float64, dense or CSR; computed in its precision.
     Y
-        (records, labels) of 1, 0 and -1 (unknown: left out); every label has ones and zeros.
+        (records, labels) of 1, 0, probabilities and -1 (unknown: left out); every label has both
+        classes.
     C, tol, max_iter
         As of :class:`Solver`.
+    cell_weight
+        (records, labels) positive: how much each cell counts.
     """
     if sp.issparse(X) and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
         X = X.toarray()
@@ -123,8 +144,8 @@ def fit_logistic(
     product, length = _gram(X, centre, Y.shape[1])
     # Overflow means a step far too long: its loss is infinite, and it is halved.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        sign = np.array([1, -1, 0], X.dtype)[np.ascontiguousarray(Y.T)]  # by Y = 0, 1, -1
-        duals, intercepts = _search(product, length, sign, 1.0 / C, tol, max_iter)
+        start = _State.at_zero(Y, cell_weight, 1.0 / C, X.dtype)
+        duals, intercepts = _search(product, length, start, tol, max_iter)
     if sp.issparse(X):  # not centred: sum_i a_i (x_i - centre)
         weights = np.asarray((X.T @ duals.T).T) - np.outer(duals.sum(axis=1), centre)
     else:
@@ -166,15 +187,14 @@ def _turned(columns: Floats) -> Floats:
 
 
 def _search(
-    product: Product, length: float, sign: Floats, penalty: float, tol: float, max_iter: int
+    product: Product, length: float, state: _State, tol: float, max_iter: int
 ) -> tuple[Floats, Floats]:
     """Return the best combination of records (labels, records) and intercepts (labels,)."""
-    state = _State.at_zero(sign, penalty)
-    bar = tol * np.abs(sign).sum(axis=1)
-    duals, intercepts = np.zeros_like(sign), np.zeros(len(sign), sign.dtype)
-    active = np.arange(len(sign))
+    bar = tol * state.weight.sum(axis=1)
+    duals, intercepts = np.zeros_like(state.duals), np.zeros_like(state.intercepts)
+    active = np.arange(len(bar))
     for _ in range(max_iter):
-        residuals = state.sign * state.wrong
+        residuals = state.residuals()
         gradient = residuals + state.penalty * state.duals
         along = product(gradient)
         slopes, levels = _dots(gradient, along), _sums(residuals)
@@ -192,35 +212,59 @@ def _search(
 
 @dataclass
 class _State:
-    """Where the search stands: one row per label still searched, one column per record."""
+    """Where the search stands: one row per label still searched, one column per record.
 
-    sign: Floats  # +1 where the label is 0, -1 where it is 1, 0 where it is unknown
+    A cell with target p is of the class that is likelier, with a doubt q = min(p, 1 - p): with u
+    the margin times its sign, its loss is log(1 + exp(u)) - q u. As q is at most one half, the two
+    terms never nearly cancel, so float32 will do.
+    """
+
+    sign: Floats  # +1 where the likelier class is 0, -1 where it is 1, 0 where it is unknown
+    weight: Floats  # 0 where the label is unknown
+    pull: Floats  # sign times weight
+    lean: Any  # pull times doubt; None where no label is in doubt
     penalty: Any
     duals: Floats
     margins: Floats  # without the intercept
     intercepts: Floats
     step: Floats  # the last one, in duals
     step_margins: Floats
-    right: Floats  # probability of the true class
+    right: Floats  # probability of the likelier class
     wrong: Floats  # one minus it
     loss: Doubles  # with the penalty
 
     @classmethod
-    def at_zero(cls, sign: Floats, penalty: float) -> _State:
+    def at_zero(cls, Y: Targets, cell_weight: Weights | None, penalty: float, kind: Any) -> _State:
         """Start with every probability at 1/2, where curvature is largest and steps are safe."""
+        target = np.ascontiguousarray(Y.T)
+        sign = np.array([1, -1, 0], kind)[np.rint(target).astype(np.int8)]  # by 0, 1, -1
+        weight, pull, lean = np.abs(sign), sign, None
+        if cell_weight is not None:
+            weight = weight * cell_weight.T.astype(kind)
+            pull = sign * weight
+        if target.dtype != np.int8:
+            lean = pull * np.minimum(target, 1 - target).astype(kind)
         half, zeros = np.full_like(sign, 0.5), np.zeros_like(sign)
         return cls(
             sign=sign,
-            penalty=np.asarray(penalty, sign.dtype)[()],
+            weight=weight,
+            pull=pull,
+            lean=lean,
+            penalty=np.asarray(penalty, kind)[()],
             duals=zeros,
             margins=zeros,
-            intercepts=np.zeros(len(sign), sign.dtype),
+            intercepts=np.zeros(len(sign), kind),
             step=zeros,
             step_margins=zeros,
             right=half,
             wrong=half,
-            loss=np.abs(sign).sum(axis=1, dtype=np.float64) * np.log(2),
+            loss=weight.sum(axis=1, dtype=np.float64) * np.log(2),
         )
+
+    def residuals(self) -> Floats:
+        """Return the derivatives of the loss by the margins."""
+        hard = self.pull * self.wrong
+        return hard if self.lean is None else hard - self.lean
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _State:
         """Return the state of some of the labels."""
@@ -241,14 +285,17 @@ class _State:
         step_margins = first[:, None] * along + second[:, None] * self.step_margins
         constant, linear = _dots(self.duals, self.margins), _dots(self.duals, step_margins)
         square = _dots(step, step_margins)
-        known, part = np.abs(self.sign), np.ones_like(lift)
+        part = np.ones_like(lift)
         for left in reversed(range(_HALVINGS)):
             margins = self.margins + part[:, None] * step_margins
             intercepts = self.intercepts + part * lift
-            odds = np.exp(self.sign * (margins + intercepts[:, None]))
+            lifted = margins + intercepts[:, None]
+            odds = np.exp(self.sign * lifted)
             right = 1 / (1 + odds)
             norm = constant + 2 * part * linear + part**2 * square  # |w|^2
-            loss = self.penalty / 2 * norm - _sums(np.log(right) * known)
+            loss = self.penalty / 2 * norm - _sums(np.log(right) * self.weight)
+            if self.lean is not None:
+                loss -= _dots(self.lean, lifted)
             worse = ~(loss <= self.loss * (1 + _SLACK))
             if not worse.any():
                 break
@@ -261,7 +308,7 @@ class _State:
 
     def _newton(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> Floats:
         """Return how far to go along gradient, last step and intercept: (3, labels)."""
-        weight = self.right * self.wrong * np.abs(self.sign)
+        weight = self.right * self.wrong * self.weight
         one, two = weight * along, weight * self.step_margins
         mixed = _dots(gradient, self.step_margins)
         H = np.empty((len(weight), 3, 3))

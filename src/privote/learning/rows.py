@@ -20,6 +20,8 @@ from ..errors import InputError, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
+Targets = npt.NDArray[Any]  # int8 of 1, 0 and -1, or float64 with probabilities among them
+Weights = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
 BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
@@ -29,6 +31,7 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     """What classifiers of many labels have in common; each says its own ``predict_proba``."""
 
     accepts_missing = True  # labels of -1 are left out
+    accepts_soft = False  # whether labels may be probabilities, with weights
     thresholds_: Floats | float = 0.5
 
     def predict_proba(self, X: Any) -> Floats:
@@ -112,10 +115,14 @@ def padded_blocks(X: Any, size: int = BLOCK) -> Iterator[tuple[Any, slice]]:
             yield X[np.minimum(np.arange(start, start + size), rows - 1)], slice(start, stop)
 
 
-def targets(model: Any, Y: Labels) -> npt.NDArray[Any]:
-    """Return labels as this classifier wants them: networks compare them with real numbers."""
-    skorch = any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
-    return Y.astype(np.float32 if skorch else np.int64)
+def is_skorch(model: Any) -> bool:
+    """Return whether a classifier is a skorch network, which compares labels as real numbers."""
+    return any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
+
+
+def targets(model: Any, Y: Targets) -> npt.NDArray[Any]:
+    """Return labels as this classifier wants them."""
+    return Y.astype(np.float32 if is_skorch(model) else np.int64)
 
 
 def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
@@ -199,22 +206,72 @@ def check_rows(X: Any) -> Any:
 
 def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
     """Return labels (rows, labels) of 1, 0 and -1 (unknown, or ABSTAIN); one axis is one label."""
+    return _cells(y, rows, name, "1, 0 and -1 (unknown)", _hard).astype(np.int8)
+
+
+def check_targets(y: Any, rows: int, sample_weight: Any = None) -> tuple[Targets, Weights | None]:
+    """Return what a student learns from: labels or their probabilities, and how much each counts.
+
+    Parameters
+    ----------
+    y
+        (rows, labels) of probabilities that a label is present, in [0, 1]; -1 where it is unknown.
+    rows
+        How many there must be.
+    sample_weight
+        (rows,) or (rows, labels), not negative. A cell of weight 0 is unknown.
+
+    Returns
+    -------
+    targets
+        int8 if there are no probabilities but 0 and 1, else float64.
+    weights
+        (rows, labels), or None if all cells count the same.
+    """
+    allowed = "probabilities from 0 to 1, or -1 (unknown)"
+    Y = _cells(y, rows, "y", allowed, lambda p: _hard(p) | ((p > 0) & (p < 1)))
+    Y = Y.astype(np.int8 if _hard(Y).all() else np.float64)
+    if sample_weight is None:
+        return Y, None
+    allowed = "finite numbers that are not negative"
+    weight = _cells(
+        sample_weight, rows, "sample_weight", allowed, lambda w: (w >= 0) & np.isfinite(w)
+    )
+    if weight.shape[1] not in (1, Y.shape[1]):
+        raise InputError("sample_weight", f"must have the shape ({rows},) or {Y.shape}")
+    weight = np.broadcast_to(weight, Y.shape).astype(np.float64)
+    return np.where(weight > 0, Y, Y.dtype.type(-1)), weight
+
+
+def rounded(Y: Targets) -> Labels:
+    """Return 1 where a probability is at least one half, else 0; -1 as it is."""
+    return np.asarray(np.floor(Y + 0.5), np.int8)
+
+
+def _hard(cells: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray((cells == 0) | (cells == 1) | (cells == -1))
+
+
+def _cells(
+    y: Any, rows: int, name: str, allowed: str, good: Callable[[Any], npt.NDArray[np.bool_]]
+) -> npt.NDArray[Any]:
+    """Return an array of good numbers (rows, labels); one axis is one label."""
     array = np.asarray(y.toarray() if sp.issparse(y) else y)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
         raise InputError(name, f"must have the shape ({rows}, labels), got {np.shape(y)}")
     if array.dtype.kind not in "biuf":
-        raise InputError(name, f"must hold 1, 0 and -1 (unknown), got an array of {array.dtype}")
-    good = (array == 0) | (array == 1) | (array == -1)
-    if not good.all():
-        row, label = (int(i) for i in np.argwhere(~good)[0])
+        raise InputError(name, f"must hold {allowed}, got an array of {array.dtype}")
+    bad = np.argwhere(~good(array))
+    if len(bad):
+        row, label = (int(i) for i in bad[0])
         raise InputError(
             name,
-            f"must hold 1, 0 and -1 (unknown), not what is at row {row}, label {label}",
+            f"must hold {allowed}, not what is at row {row}, label {label}",
             sealed=f"it is {array[row, label]}",
         )
-    return array.astype(np.int8)
+    return array
 
 
 def fraction(name: str, value: Any, ends: str = "[]") -> float:

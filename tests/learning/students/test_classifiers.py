@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
@@ -41,6 +44,80 @@ def test_any_classifier_learns_what_was_answered(student, held_back):
     assert chance.shape == (120, 3)
     assert ((chance >= 0) & (chance <= 1)).all()
     assert ((chance >= 0.5) == Y).mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    "student", [*STUDENTS[:-1], MultiOutputClassifier(LogisticRegression())], ids=str
+)
+def test_any_classifier_learns_from_probabilities(student):
+    chances = np.clip(np.where(Y == 1, 0.8, 0.1) + RNG.normal(0, 0.1, Y.shape), 0, 1)
+    chances[RNG.random(Y.shape) < 0.1] = -1
+    model = train_student(student, X, chances, random_state=0)
+    chance = label_probabilities(model, X, 3)
+    assert ((chance >= 0) & (chance <= 1)).all()
+    assert ((chance >= 0.5) == Y).mean() > 0.85
+
+
+def test_a_classifier_without_soft_labels_sees_each_row_twice():
+    chances, weight = RNG.random(Y.shape), RNG.random(Y.shape)
+    model = train_student(LogisticRegression(), X, chances, sample_weight=weight)
+    parts = np.concatenate([chances[:, 1], 1 - chances[:, 1]]) * np.tile(weight[:, 1], 2)
+    twice = LogisticRegression().fit(np.tile(X, (2, 1)), np.repeat([1, 0], 120), parts)
+    assert model.predict_proba(X)[:, 1] == pytest.approx(twice.predict_proba(X)[:, 1], abs=1e-6)
+
+
+def test_a_classifier_without_weights_sees_rounded_labels():
+    chances = np.where(Y == 1, 0.5, 0.49)
+    model = train_student(KNeighborsClassifier(5), X, chances)
+    plain = train_student(KNeighborsClassifier(5), X, Y)
+    assert np.array_equal(model.predict(X), plain.predict(X))
+
+
+@pytest.mark.parametrize("student", [None, PartialLabels(), KNeighborsClassifier(3)], ids=str)
+def test_cells_of_weight_zero_are_left_out(student):
+    weight = np.ones(Y.shape)
+    weight[::3, 1] = 0
+    held = np.where(weight > 0, Y, -1)
+    model = train_student(student, X, Y, sample_weight=weight)
+    chance = label_probabilities(model, X, 3)
+    wanted = label_probabilities(train_student(student, X, held), X, 3)
+    assert chance == pytest.approx(wanted, abs=1e-4)
+
+
+def test_the_default_student_learns_probabilities_and_chooses_its_penalty_by_them():
+    chances = np.clip(expit(3 * X[:, :3]), 0, 1)
+    model = LinearStudent().fit(X, chances)
+    assert np.abs(model.predict_proba(X) - chances).mean() < 0.02
+    noise = RNG.random(Y.shape)
+    assert LinearStudent().fit(X, noise).C_.max() < model.C_.min()
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-300, 1e-9, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "student", [None, PartialLabels(), RandomForestClassifier(5)], ids=["linear", "one", "forest"]
+)
+def test_a_label_whose_probabilities_are_all_the_same_is_learnt(student, share):
+    chances = np.where(Y == 1, 0.9, 0.1)
+    chances[:, 0] = share
+    chance = train_student(student, X, chances, random_state=0).predict_proba(X)
+    assert np.isfinite(chance).all()
+    assert chance[:, 0].mean() == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize("bad", [1.01, -0.5, np.nan, np.inf])
+def test_what_is_no_probability_is_refused_with_its_place(bad):
+    chances = Y * 0.5
+    chances[7, 2] = bad
+    with pytest.raises(InputError, match="row 7, label 2") as caught:
+        train_student(None, X, chances)
+    assert caught.value.argument == "y"
+
+
+@pytest.mark.parametrize("weight", [-np.ones(120), np.full(120, np.nan), np.ones((120, 2)), [1.0]])
+def test_weights_that_are_none_are_refused(weight):
+    with pytest.raises(InputError) as caught:
+        train_student(None, X, Y, sample_weight=weight)
+    assert caught.value.argument == "sample_weight"
 
 
 def test_each_label_is_fitted_on_its_own_answers_only():
@@ -98,7 +175,7 @@ def test_a_random_state_of_its_own_is_kept():
 
 @pytest.mark.parametrize(
     ("labels", "words"),
-    [(Y[:7], r"\(120, labels\)"), (Y + 1, "1, 0 and -1"), (np.full((120, 2), "a"), "1, 0 and -1")],
+    [(Y[:7], r"\(120, labels\)"), (Y + 1, "from 0 to 1"), (np.full((120, 2), "a"), "from 0 to 1")],
 )
 def test_bad_labels_are_refused_by_name(labels, words):
     with pytest.raises(InputError, match=words):
@@ -147,3 +224,9 @@ def test_a_skorch_network_teaches_and_learns():
         ).fit(rows, Y, rows, seed=0)
         chance = pate.predict_proba(rows)
         assert ((chance >= 0.5) == Y).mean() > 0.8, role
+    chances = np.where(Y == 1, 0.8, 0.1)
+    chances[:, 2] = 0.3
+    chance = label_probabilities(train_student(network, rows, chances), rows, 3)
+    assert chance.shape == (120, 3)
+    assert roc_auc_score(Y[:, :2], chance[:, :2]) > 0.9
+    assert chance[:, 2].mean() == pytest.approx(0.3, abs=0.1)

@@ -52,6 +52,29 @@ def test_every_network_and_loss_learns(network, loss):
     assert roc_auc_score(TRUTH, student.predict_proba(TEST)) > 0.8
 
 
+def test_probabilities_are_learnt_as_far_as_they_are_sure():
+    soft, doubtful = np.where(Y == 1, 0.95, 0.02), np.where(Y == 1, 0.6, 0.4)
+    student = MixMatchClassifier("linear", steps=150, random_state=0, unlabelled_weight=0.0)
+    score, spread = [], []
+    for targets in (soft, doubtful):
+        chance = clone(student).fit(X, targets).predict_proba(TEST)
+        score.append(roc_auc_score(TRUTH, chance))
+        spread.append(chance.std())
+    assert min(score) > 0.8
+    assert spread[1] < spread[0] / 2
+
+
+def test_a_cell_of_weight_zero_is_held_back():
+    weight = np.ones(Y.shape)
+    weight[::2, 1] = 0
+    held = np.where(weight > 0, Y, -1)
+    weighted = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=weight)
+    missing = MixMatchClassifier(**QUICK).fit(X, held, POOL)
+    assert np.array_equal(weighted.predict_proba(TEST), missing.predict_proba(TEST))
+    heavy = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=1 + 9 * Y)
+    assert heavy.predict_proba(TEST).mean() > missing.predict_proba(TEST).mean()
+
+
 def test_random_state_decides_everything():
     def answers(seed):
         student = MixMatchClassifier(**{**QUICK, "random_state": seed})

@@ -244,7 +244,7 @@ def _fewer_channels(value: Any, own: Any) -> Any:
 
 
 def masked_loss(logits: Any, targets: Any, known: Any) -> Any:
-    """Return the mean binary cross-entropy over the cells that are known."""
+    """Return the mean binary cross-entropy over the cells, weighted by how well they are known."""
     torch = require_torch("training")
     loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    return (loss * known).sum() / known.sum().clamp(min=1)
+    return (loss * known).sum() / known.sum().clamp(min=1e-6)

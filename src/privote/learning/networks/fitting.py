@@ -14,7 +14,7 @@ from skorch.utils import noop
 from torch import nn
 from torch.utils.data import Dataset
 
-from ..rows import Labels, Progress
+from ..rows import Progress, Targets
 from .architectures import masked_loss
 from .augment import Augmentation
 from .classifier import Rows, Scaling
@@ -24,17 +24,20 @@ History = dict[str, list[float]]
 
 
 class LabelledRows(Dataset):
-    """Some rows and their labels, read a batch at a time."""
+    """Some rows and their labels, read a batch at a time.
+
+    ``cells`` are (rows, 2, labels): each label's probability, and how much it counts.
+    """
 
     def __init__(
         self,
         rows: Rows,
-        labels: Labels,
+        cells: Targets,
         index: Index,
         scaling: Scaling,
         augment: tuple[Augmentation, Any] | None = None,
     ) -> None:
-        self.rows, self.labels, self.index = rows, labels, index
+        self.rows, self.cells, self.index = rows, cells, index
         self.scaling, self.augment = scaling, augment
 
     def __len__(self) -> int:
@@ -50,16 +53,16 @@ class LabelledRows(Dataset):
         if self.augment is not None:
             change, generator = self.augment
             batch = change(batch, generator)
-        truth = torch.as_tensor(self.labels[chosen]).float()
+        truth = torch.as_tensor(self.cells[chosen])
         return list(zip(batch, truth, strict=True))
 
 
 class MaskedLoss(nn.Module):
-    """Binary cross-entropy with logits; labels of -1 do not count."""
+    """Binary cross-entropy with logits, weighted cell by cell."""
 
-    def forward(self, logits: Any, truth: Any) -> Any:
-        """Return the mean over known cells."""
-        return masked_loss(logits, truth.clamp(min=0), (truth >= 0).float())
+    def forward(self, logits: Any, cells: Any) -> Any:
+        """Return the weighted mean over cells."""
+        return masked_loss(logits, *cells.unbind(1))
 
 
 class _Report(Callback):

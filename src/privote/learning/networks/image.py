@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, missing_extra, positive
-from ..rows import Labels, Progress, check_labels, fraction, padded_blocks
+from ..rows import Progress, Targets, check_targets, fraction, padded_blocks, rounded
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -112,6 +112,7 @@ class ImageNetwork(NetworkClassifier):
         (labels,) what ``predict`` uses.
     """
 
+    accepts_soft = True
     _named_by: ClassVar[str] = "architecture"
 
     architecture: Network = "densenet121"
@@ -132,15 +133,20 @@ class ImageNetwork(NetworkClassifier):
     random_state: Any = None
     progress: Progress | None = None
 
-    def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
-        """Train on images (images, channels, height, width) and labels of 1, 0 and -1 (unknown).
+    def fit(self, X: Any, y: npt.ArrayLike, sample_weight: Any = None) -> ImageNetwork:
+        """Train on images (images, channels, height, width) and (images, labels).
+
+        Labels are 1, 0, probabilities, and -1 (unknown). ``sample_weight``, (images,) or (images,
+        labels), says how much each cell counts; thresholds are tuned on rounded labels.
 
         ``X`` may be an array of float32 or uint8, or images on disk
         (:class:`privote.datasets.images.Images`).
         """
         require_torch("an image network")
         rows = Rows(X)
-        labels = check_labels(y, len(rows))
+        labels, weight = check_targets(y, len(rows), sample_weight)
+        counts = labels >= 0 if weight is None else weight * (labels >= 0)
+        cells = np.stack([np.maximum(labels, 0), counts], axis=1).astype(np.float32)
         settings = self._settings()
         if len(rows) < 2:
             raise InputError("X", f"must have at least 2 rows, got {len(rows)}")
@@ -153,12 +159,12 @@ class ImageNetwork(NetworkClassifier):
             self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
             order = rng.permutation(len(rows))
             held = round(self.validation * len(rows)) if len(rows) >= 10 else 0
-            self._train(rows, labels, (order[held:], order[:held]), settings, generator)
+            self._train(rows, cells, (order[held:], order[:held]), settings, generator)
         network.eval()
         if held and self.tune is not None:
             kept = np.sort(order[:held])
             self.thresholds_ = best_thresholds(
-                self._answers(Rows(rows[kept])), labels[kept], self.tune
+                self._answers(Rows(rows[kept])), rounded(labels[kept]), self.tune
             )
         return self
 
@@ -170,7 +176,7 @@ class ImageNetwork(NetworkClassifier):
     def _train(
         self,
         rows: Rows,
-        labels: Labels,
+        cells: Targets,
         parts: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
         settings: Any,
         generator: Any,
@@ -182,8 +188,8 @@ class ImageNetwork(NetworkClassifier):
         if self.frozen:
             rows = Rows(image_features(part, rows, scaling))
             part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
-        training = LabelledRows(rows, labels, parts[0], scaling, augment)
-        held = LabelledRows(rows, labels, parts[1], scaling) if len(parts[1]) else None
+        training = LabelledRows(rows, cells, parts[0], scaling, augment)
+        held = LabelledRows(rows, cells, parts[1], scaling) if len(parts[1]) else None
         self.history_ = fit_network(part, training, held, settings)
 
     def _settings(self) -> Any:

@@ -7,6 +7,11 @@ A released label may be ABSTAIN (-1): the gate held it back. A student that leav
 itself says so by a true attribute ``accepts_missing``; every other classifier is fitted label by
 label, each on the rows where that label was answered. A student whose ``fit`` takes
 ``X_unlabelled`` also gets the public rows without labels.
+
+Released may also be a probability that a label is present. A student that learns from probabilities
+says so by a true attribute ``accepts_soft``; every other classifier is fitted label by label, on
+each row twice, with and without the label, weighted by the two probabilities. Where its ``fit``
+takes no ``sample_weight``, probabilities are rounded.
 """
 
 from __future__ import annotations
@@ -21,14 +26,26 @@ import numpy.typing as npt
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.preprocessing import label_binarize
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from ...errors import InputError, positive, whole
 from ...mechanisms import ABSTAIN
 from ..linear import Solver, answer
-from ..rows import Floats, LabelClassifier, Labels, check_labels, check_rows, targets
+from ..rows import (
+    Floats,
+    LabelClassifier,
+    Labels,
+    Targets,
+    Weights,
+    check_rows,
+    check_targets,
+    is_skorch,
+    rounded,
+    targets,
+)
 
 _SMALLEST = 1e-9  # of a probability, so that its logarithm is finite
 
@@ -53,35 +70,41 @@ class LinearStudent(LabelClassifier):
 
     Notes
     -----
-    ``y`` may hold -1 (ABSTAIN): such cells are left out. A label of which one class only was
-    released gets a constant.
+    ``y`` may hold probabilities, and -1 (ABSTAIN): such cells are left out. A label of which one
+    class only was released gets a constant.
     """
+
+    accepts_soft = True
 
     Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
     folds: int = 3
 
-    def fit(self, X: Any, y: Any) -> LinearStudent:
-        """Fit to (rows, features) and (rows, labels) of 1, 0 and -1."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearStudent:
+        """Fit to (rows, features) and (rows, labels) of 1, 0, probabilities and -1.
+
+        ``sample_weight``, (rows,) or (rows, labels), says how much each cell counts.
+        """
         folds = whole("folds", self.folds, 2)
         strengths = [positive("Cs", C) for C in self.Cs]
         if not strengths:
             raise InputError("Cs", "must hold at least one number, got none")
         validate_data(self, X, accept_sparse="csr", skip_check_array=True)
         rows = check_rows(X)
-        Y = check_labels(y, rows.shape[0])
+        Y, weight = check_targets(y, rows.shape[0], sample_weight)
         # Rows in the order they were asked are in random order: every folds-th is held out.
         turn = np.arange(len(Y)) % folds
         losses = np.zeros((len(strengths), Y.shape[1]))
         if len(strengths) > 1:
             for place, C in enumerate(strengths):
                 for held in range(min(folds, len(Y))):
-                    losses[place] += _loss(C, rows, Y, turn == held)
+                    losses[place] += _loss(C, rows, Y, weight, turn == held)
         chosen = losses.argmin(axis=0)
         self.coef_ = np.zeros((Y.shape[1], rows.shape[1]))
         self.intercept_ = np.zeros(Y.shape[1])
         for place in np.unique(chosen):
             mine = np.flatnonzero(chosen == place)
-            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])
+            some = None if weight is None else weight[:, mine]
+            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine], some)
             # A label never seen has a bias of minus infinity; a student is not that sure.
             sure = np.log((1 + len(Y)) / 1.0)
             self.coef_[mine], self.intercept_[mine] = weights, np.clip(bias, -sure, sure)
@@ -97,14 +120,18 @@ class LinearStudent(LabelClassifier):
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
 
-def _loss(C: float, X: Any, Y: Labels, held: npt.NDArray[np.bool_]) -> Floats:
+def _loss(
+    C: float, X: Any, Y: Targets, weight: Weights | None, held: npt.NDArray[np.bool_]
+) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
-    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
+    some = None if weight is None else weight[~held]
+    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held], some)
     chance = answer(X[np.flatnonzero(held)], layer).astype(np.float64)
     chance = np.clip(chance, _SMALLEST, 1 - _SMALLEST)
     truth = Y[held]
-    cells = np.where(truth == 1, np.log(chance), np.log1p(-chance))
-    return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
+    cells = truth * np.log(chance) + (1 - truth) * np.log1p(-chance)
+    counts = 1.0 if weight is None else weight[held]
+    return np.asarray(-np.where(truth == ABSTAIN, 0.0, counts * cells).sum(axis=0))
 
 
 @dataclass(eq=False, repr=False)
@@ -114,7 +141,8 @@ class PartialLabels(LabelClassifier):
     Parameters
     ----------
     estimator
-        A binary classifier with ``predict_proba``; by default a logistic regression.
+        A binary classifier with ``predict_proba``; by default a logistic regression. Where its
+        ``fit`` takes no ``sample_weight``, probabilities are rounded, and weights do not count.
     n_jobs
         Processes, as joblib counts them.
 
@@ -125,19 +153,29 @@ class PartialLabels(LabelClassifier):
         ones among the answers and one more of either kind, so that no probability is 0 or 1.
     """
 
+    accepts_soft = True
+
     estimator: Any = None
     _: KW_ONLY
     n_jobs: int | None = None
 
-    def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
-        """Fit to (rows, labels) of 1, 0 and -1; rows without an answer are left out."""
+    def fit(self, X: Any, y: npt.ArrayLike, sample_weight: Any = None) -> PartialLabels:
+        """Fit to (rows, labels) of 1, 0, probabilities and -1: such cells are left out.
+
+        ``sample_weight``, (rows,) or (rows, labels), says how much each cell counts.
+        """
         from joblib import Parallel, delayed
 
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
-        Y = check_labels(y, X.shape[0])
+        Y, weight = check_targets(y, X.shape[0], sample_weight)
         model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+        if isinstance(model, MultiOutputClassifier):
+            model = model.estimator
+        if not has_fit_parameter(model, "sample_weight"):
+            Y, weight = rounded(Y), None
+        columns = zip(Y.T, [None] * Y.shape[1] if weight is None else weight.T, strict=True)
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_one)(clone(model), X, column) for column in Y.T
+            delayed(_fit_one)(clone(model), X, *column) for column in columns
         )
         return self
 
@@ -167,7 +205,12 @@ def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[An
 
 
 def train_student(
-    student: Any, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, random_state: Any = None
+    student: Any,
+    X: Any,
+    y: npt.ArrayLike,
+    X_unlabelled: Any = None,
+    random_state: Any = None,
+    sample_weight: Any = None,
 ) -> Any:
     """Fit a clone of ``student`` on released labels; with the unlabelled rows if it takes them.
 
@@ -177,32 +220,50 @@ def train_student(
         ``None`` for :class:`LinearStudent`, or any scikit-learn classifier or skorch network that
         takes (rows, labels).
     X, y
-        Rows and released labels; -1 where nothing was answered.
+        Rows and released labels, or probabilities of them; -1 where nothing was answered.
     X_unlabelled
         Further public rows, for students whose ``fit`` has a parameter of that name.
     random_state
         Given to the clone if it has such a parameter and its own is None.
+    sample_weight
+        (rows,) or (rows, labels): how much each cell counts. Where the student's ``fit`` takes
+        none, cells of weight 0 are left out and the others count the same.
     """
-    Y = check_labels(y, X.shape[0])
+    Y, weight = check_targets(y, X.shape[0], sample_weight)
     model: Any = LinearStudent() if student is None else clone(student)
     if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
         model.set_params(random_state=random_state)
+    weighted = has_fit_parameter(model, "sample_weight")
+    soft = Y.dtype != np.int8 or weight is not None
+    skorch = is_skorch(model)
+    if soft and not skorch and not getattr(model, "accepts_soft", False):
+        if weighted:
+            return PartialLabels(model).fit(X, Y, weight)
+        Y = rounded(Y)
+    given: dict[str, Any] = {} if weight is None or not weighted else {"sample_weight": weight}
     if "X_unlabelled" in inspect.signature(model.fit).parameters:
-        return model.fit(X, Y, X_unlabelled=X_unlabelled)
+        return model.fit(X, Y, X_unlabelled=X_unlabelled, **given)
     if getattr(model, "accepts_missing", False):
-        return model.fit(X, Y)
+        return model.fit(X, Y, **given)
     # A label of which one class only was released stops most classifiers: label by label then.
-    if (Y == ABSTAIN).any() or any(len(np.unique(column)) < 2 for column in Y.T):
+    alone = not skorch and any(len(np.unique(column)) < 2 for column in Y.T)
+    if (Y == ABSTAIN).any() or alone:
         return PartialLabels(model).fit(X, Y)
     return model.fit(X, targets(model, Y))
 
 
-def _fit_one(model: Any, X: Any, column: Labels) -> Any:
+def _fit_one(model: Any, X: Any, column: Targets, weight: Weights | None) -> Any:
     known = np.flatnonzero(column != ABSTAIN)
     truth = column[known]
-    if len(np.unique(truth)) < 2:
-        return (int((truth == 1).sum()) + 1) / (len(truth) + 2)
-    return model.fit(X[known], truth)
+    counts = np.ones(len(known)) if weight is None else weight[known]
+    if not (truth > 0).any() or not (truth < 1).any():
+        return float(((truth * counts).sum() + 1) / (counts.sum() + 2))
+    if truth.dtype == np.int8 and weight is None:
+        return model.fit(X[known], truth)
+    # Every row twice: as a 1 and as a 0, each with its probability for a weight.
+    parts = np.concatenate([truth, 1 - truth]) * np.tile(counts, 2)
+    classes, some = np.repeat(np.array([1, 0], np.int8), len(known)), np.flatnonzero(parts)
+    return model.fit(X[np.tile(known, 2)[some]], classes[some], sample_weight=parts[some])
 
 
 def _ask(model: Any, X: Any) -> Floats:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..networks.architectures import last_layer, masked_loss, require_torch
 from ..networks.classifier import Rows, Scaling
-from ..rows import Labels, Progress
+from ..rows import Progress, Targets
 
 History = dict[str, list[float]]
 
@@ -79,7 +79,7 @@ class Training:
         network: Any,
         recipe: Recipe,
         rows: tuple[Rows, Rows],
-        labels: Labels,
+        labels: tuple[Targets, npt.NDArray[Any]],
         scaling: Scaling,
         generators: tuple[np.random.Generator, Any],
     ) -> None:
@@ -87,8 +87,9 @@ class Training:
         self.network, self.recipe, self.scaling = network, recipe, scaling
         self.labelled, self.unlabelled = rows
         self.rng, self.generator = generators
-        self.known = self._torch.as_tensor(labels >= 0).float()
-        self.truth = self._torch.as_tensor(labels).clamp(min=0).float()
+        targets, known = labels  # how much each cell counts: 0 where it is unknown
+        self.known = self._torch.as_tensor(known).float()
+        self.truth = self._torch.as_tensor(targets).clamp(min=0).float()
         # One yes and one no more than were released: no share is 0 or 1.
         self.wanted = (self.truth * self.known).sum(0).add(1) / self.known.sum(0).add(2)
         self.heard = self.known.any(0)  # of a label never released nobody knows how common it is

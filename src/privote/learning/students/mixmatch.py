@@ -21,7 +21,7 @@ from ..networks.classifier import (
     check_counts,
     check_shares,
 )
-from ..rows import Floats, Progress, check_labels, count_rows, take_rows
+from ..rows import Floats, Progress, check_targets, count_rows, take_rows
 from .mixing import UNLABELLED_LOSSES, Recipe, Training
 
 # Settings that are None in a MixMatchClassifier.
@@ -101,6 +101,8 @@ class MixMatchClassifier(NetworkClassifier):
         (labels,) what ``predict`` uses.
     """
 
+    accepts_soft = True
+
     network: Network = "mlp"
     _: KW_ONLY
     hidden: int = 256
@@ -129,7 +131,9 @@ class MixMatchClassifier(NetworkClassifier):
     random_state: Any = None
     progress: Progress | None = None
 
-    def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
+    def fit(
+        self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, sample_weight: Any = None
+    ) -> MixMatchClassifier:
         """Learn from released labels and from public rows without labels.
 
         Parameters
@@ -138,21 +142,25 @@ class MixMatchClassifier(NetworkClassifier):
             (rows, features), dense or sparse, or (images, channels, height, width), in memory or on
             disk (:class:`privote.datasets.images.Images`).
         y
-            (rows, labels) of 1, 0 and -1 (ABSTAIN).
+            (rows, labels) of 1, 0, probabilities and -1 (ABSTAIN).
         X_unlabelled
             Further rows of the same kind; without any, guesses are about ``X`` itself.
+        sample_weight
+            (rows,) or (rows, labels): how much each cell counts.
         """
         require_torch("MixMatch")
         rows = Rows(X)
-        labels = check_labels(y, len(rows))
+        labels, weight = check_targets(y, len(rows), sample_weight)
+        known = labels >= 0 if weight is None else weight * (labels >= 0)
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
-            raise InputError("y", "must have at least one label that is 0 or 1, got only -1")
+            raise InputError("y", "must have at least one label that is known, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
         thresholds = self._given_thresholds(labels.shape[1])
         if len(answered) < len(labels):
-            rows, labels = Rows(take_rows(X, answered)), labels[answered]
+            rows = Rows(take_rows(X, answered))
+            labels, known = labels[answered], known[answered]
         scaling = Scaling.of([rows, pool]) if self.scale == "standard" else Scaling.none(rows.shape)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded(seed) as generator:
@@ -167,7 +175,7 @@ class MixMatchClassifier(NetworkClassifier):
                 network,
                 recipe,
                 (rows, pool),
-                labels,
+                (labels, known),
                 scaling,
                 (np.random.default_rng(seed), generator),
             )
