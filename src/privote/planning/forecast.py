@@ -312,11 +312,18 @@ class Crowd:
     def used(self, earlier: Earlier, yes: float | None = None) -> int:
         """Return how many surprises the busiest voter should have cast before, by what came out."""
         share = self.share_before(earlier, yes) or yes or YES
-        return math.ceil(self._each(share) * earlier.told)
+        mean, most = self._surprises(share)
+        chance = mean * earlier.told + 2 * math.sqrt(mean * earlier.told * (1 - share))
+        return math.ceil(min(max(self.busiest * mean * earlier.told, chance), most * earlier.told))
 
     def lasts(self, allowance: int, share: float) -> int:
         """Return for how many queries an allowance lasts if such a share of votes departs."""
-        return math.floor(min(allowance / self._each(share), MOST))
+        mean, most = self._surprises(share)
+        # The positive root of mean + 2 sqrt(mean (1 - share)) = allowance: some voter has more.
+        root = math.sqrt(1 - share)
+        chance = (math.sqrt(max(root**2 + allowance, 0.0)) - root) ** 2 / mean
+        lasts = max(min(allowance / (self.busiest * mean), chance), allowance / most)
+        return math.floor(min(lasts * (1 + 1e-12), MOST))
 
     def left(
         self, allowance: int, released: Labels, baseline: Bools, stated: float | None
@@ -325,11 +332,11 @@ class Crowd:
         share = self.share(released, baseline, stated)
         return None if share is None else max(0, self.lasts(allowance, share) - len(released))
 
-    def _each(self, share: float) -> float:
-        """Return how many surprises the busiest voter casts on a query."""
+    def _surprises(self, share: float) -> tuple[float, int]:
+        """Return how many surprises a voter casts on a query, and the most there can be."""
         if self.mechanism.surprise_unit == "ballot":  # one, however much it departs
-            return min(self.busiest * (1 - (1 - share) ** self.labels), 1.0)
-        return min(self.busiest * share, 1.0) * self.labels
+            return _inside(1 - (1 - share) ** self.labels), 1
+        return share * self.labels, self.labels
 
 
 @lru_cache(maxsize=4096)  # every batch of an electorate asks for the same numbers again
