@@ -11,7 +11,7 @@ import pytest
 
 import privote as pv
 from privote.report.bill import bill, forecast_section, noise, write_label_page
-from privote.report.blocks import Facts
+from privote.report.blocks import Facts, TableBlock
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
 WANTED = np.random.default_rng(0).random((120, 12)) < 0.15
