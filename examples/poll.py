@@ -13,7 +13,7 @@ import numpy as np
 
 import privote as pv
 from privote.planning.polls import poll_plans
-from privote.report.polls import published
+from privote.report.polls import pages, write_pages
 
 shared = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 source = shared / "data" / "pabulib_Poland_Lodz_2020_Zlotno.pb"
@@ -42,17 +42,19 @@ epsilons, plans = poll_plans(
 for epsilon, plan in zip(epsilons, plans["winners"], strict=True):
     print(f"epsilon {epsilon:g}: four seats are decided {plan.gap:.0f} votes apart")
 
-# After it: who is paid for, with shares; charged to these people's budget before it is drawn.
-with published(folder / "page") as write:
-    result = pv.poll(
-        ballots,
-        epsilon=1.0,
-        delta=1e-6,
-        shares=True,
-        people="the quarter",
-        ledger=folder / "polls.db",
-    )
-    write(result)
+# After it: who is paid for, with shares; charged to these people's budget before it is drawn, and
+# on disk as soon as it is.
+(folder / "page").mkdir()
+result = pv.poll(
+    ballots,
+    epsilon=1.0,
+    delta=1e-6,
+    shares=True,
+    people="the quarter",
+    ledger=folder / "polls.db",
+    output=folder / "drawn.json",
+)
+write_pages(pages(folder / "page"), result)
 print(result.summary())
 print(sorted(file.name for file in (folder / "page").iterdir()))
 

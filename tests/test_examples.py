@@ -21,7 +21,7 @@ EXPECTED = {
     "poll.py": r"Fresh noise is refused: the budget of data set 'the quarter'",
     "coalition/run.py": r"Sites that took part: south, west; registered: 2",
     "departures.py": r"formula 6\.79; true 20\.30",
-    "language_model.py": r"resumed: 2 of 6 pieces were done before\n(.*\n)*.*epsilon",
+    "language_model.py": r"resumed: 2 of 6 chunks were done before\n(.*\n)*.*epsilon",
     "own_mechanism.py": r"laplace-quota \(sigma=9, quota=0\.3\): 19 queries",
     "headline.py": r"tmc2007: 4000 queries",
 }

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_opacus_and_closed_form_give_the_same_linear_model(silent, adaptive):
     closed = DPLinear(**same, normalise=False).fit(X, Y)
     by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=150).fit(X, Y)
     assert by_opacus.predict_proba(X) == pytest.approx(closed.predict_proba(X), abs=1e-4)
-    assert by_opacus.privacy_ == closed.privacy_
+    assert replace(by_opacus.privacy_, drawn=closed.privacy_.drawn) == closed.privacy_
 
 
 def test_each_record_is_clipped_over_all_its_labels():

@@ -224,7 +224,7 @@ def test_it_is_charged_as_a_bare_curve_before_anything_leaves(tmp_path, monkeypa
         DPMoments(8.0, DELTA).fit(X, Y, PUBLIC, ledger=place, dataset="ward")
     monkeypatch.undo()
     entries = Ledger.open(place).published()
-    assert entries[-1]["mechanism"]["name"] == "noisy moments"
+    assert entries[-1]["mechanism"]["mechanism"] == "noisy moments"
     with pytest.raises(BudgetError, match="'ward' buys no training"):
         DPMoments(8.0, DELTA).fit(X, Y, PUBLIC, ledger=place, dataset="ward")
     # What is charged is a Gaussian's curve, no less.
