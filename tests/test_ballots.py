@@ -95,7 +95,7 @@ def test_small_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch, missin
 def test_a_query_with_very_many_labels_comes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     votes = np.random.default_rng(0).random((11, 7, 24)) < 0.3
     ballots = Ballots.from_packed(np.packbits(votes), votes.shape)
-    how = {"mechanism": pv.BinaryVoting(sigma=0.01), "guarantee": "allowance", "queries": "all"}
+    how = {"mechanism": pv.BinaryVoting(sigma=0.01), "guarantee": "allowance"}
     whole = pv.label(ballots, epsilon=1e9, delta=1e-5, **how)
     monkeypatch.setattr(room, "_BLOCK_CELLS", 100)
     assert [block.queries for block in ballots.blocks()] == [1] * 11

@@ -49,7 +49,7 @@ def test_voters_are_known_by_name_whatever_their_order(
     assert bill["voters"] == 20
     assert bill["voters_known_by"] == "name"
     assert bill["sealed"]["surprises_cast_most"] == 2 * votes[:, turn].sum(axis=(0, 2)).max()
-    assert [e["kind"] for e in entries(run)] == ["budget", "charge", "answer", "answer"]
+    assert [e["kind"] for e in entries(run)] == ["budget", "charge", *["answer", "outcome"] * 2]
 
 
 def test_the_bill_says_how_voters_are_known(run: Run, names: list[str]) -> None:

@@ -32,7 +32,7 @@ def test_every_verb_takes_an_address(
         said += done.stdout + done.stderr
     shown = run("ledger", "show", address, *beside)
     assert shown.exit_code == 0, shown.stderr
-    assert "4 entries" in shown.stdout
+    assert "6 entries" in shown.stdout
     checked = run("ledger", "verify", address, *beside)
     assert checked.exit_code == 0, checked.stderr
     assert "nothing is wrong" in checked.stdout
