@@ -39,7 +39,7 @@ def test_every_verb_takes_an_address(
     for verb, name in (("export", "view.json"), ("backup", "copy.db")):
         written = run("ledger", verb, address, *beside, "--output", name, "--json")
         assert written.exit_code == 0, written.stderr
-        assert json.loads(written.stdout)["entries"] == 4
+        assert json.loads(written.stdout)["entries"] == 6
     said += shown.stdout + checked.stdout + (tmp_path / "view.json").read_text()
     assert SECRET not in said
     assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0
