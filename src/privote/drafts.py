@@ -10,7 +10,8 @@ already, and pays once.
 
 What was charged and drawn, but not kept, is drawn again, with fresh noise. That costs no privacy:
 the first draw never left the process that died, so one draw leaves for one charge. It is the reason
-that a part is kept before anything else may happen to it, and that nothing is shown before.
+that a part is kept before anything else may happen to it, and that nothing is shown before. A copy
+of a draft draws nothing once the ledger knows that another copy has come further.
 Nothing sealed is in a draft: only what was released, and public numbers.
 """
 
@@ -30,7 +31,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ._version import check_written, written
-from .errors import ChargedError, ChargedInterruptError, InputError
+from .errors import ChargedError, ChargedInterruptError, DrawnError, InputError
 
 try:
     import fcntl
@@ -64,6 +65,8 @@ class Draft:
     ----------
     paid
         Whether something in it was charged, is about to be, or was released: then it stays.
+    charged
+        Whether a ledger that lasts was charged for it, or was about to be.
     last
         The last part, read or not; None if there is none.
     """
@@ -78,7 +81,7 @@ class Draft:
     ) -> None:
         self.path = Path(path)
         self._asked = json.loads(json.dumps(asked, default=str))
-        self._key, self.paid, self._finished = "", False, False
+        self._key, self.paid, self.charged, self._finished = "", False, False, False
         self._unread: deque[bytes] = deque()
         self._notes: list[bytes] = []
         self.last: bytes | None = None
@@ -128,12 +131,18 @@ class Draft:
 
     def charging(self) -> None:
         """Say, durably, that a charge is about to be made under the next claim."""
-        if not self.paid:
+        if not self.charged:
             self._write(_CHARGE, b"")
+        self.paid = self.charged = True
 
     def keep(self, part: bytes, *, instead: bool = False) -> None:
         """Append what was released, durably; ``instead`` of all but the notes so far."""
         self._write(_PART, part, instead=instead)
+
+    def check_ledger(self, *, lasts: bool) -> None:
+        """Refuse to go on without a ledger where one was charged: it would be paid by nobody."""
+        if self.charged and not lasts:
+            raise InputError("ledger", "must be given: it was charged for what is resumed")
 
     def reserve(self, room: int) -> None:
         """Take so many bytes on the disk, before anything is charged."""
@@ -165,6 +174,8 @@ class Draft:
         os.close(self._file)
         if error is None or not self.paid or getattr(error, "draft", None) is not None:
             return
+        if isinstance(error, DrawnError):
+            return  # to resume this copy is of no use
         if isinstance(error, ChargedError) and error.__cause__ is not None:
             error = error.__cause__  # that it is charged is said below
         if isinstance(error, Exception | KeyboardInterrupt):
@@ -193,7 +204,7 @@ class Draft:
             self._unread.clear()
             self._notes.clear()
             self._key = secrets.token_hex(16)
-            self.paid, self.last, self._end = False, None, 0
+            self.paid, self.charged, self.last, self._end = False, False, None, 0
             self._append(self._file, self._header())
             sync_folder(self.path.parent)
         except OSError as error:
@@ -208,8 +219,9 @@ class Draft:
     def _write(self, kind: bytes, part: bytes, *, instead: bool = False) -> None:
         try:
             if instead:
-                notes = b"".join(_frame(_NOTE, note) for note in self._notes)
-                self._replace(notes + _frame(kind, part))
+                before = b"".join(_frame(_NOTE, note) for note in self._notes)
+                before += _frame(_CHARGE, b"") * self.charged
+                self._replace(before + _frame(kind, part))
             else:
                 self._append(self._file, _frame(kind, part))
         except OSError as error:
@@ -274,6 +286,7 @@ class Draft:
                     self.last = part
                 self._notes += [part] * (kind == _NOTE)
                 self.paid |= kind != _NOTE
+                self.charged |= kind == _CHARGE
                 self._end = stream.tell()
         return was
 

@@ -107,6 +107,12 @@ class BudgetError(PrivoteError):
     exit_code = 3
 
 
+class DrawnError(PrivoteError):
+    """What a draft paid for was drawn by a run of another copy of it; nothing was drawn again."""
+
+    exit_code = 3
+
+
 class ChargedError(PrivoteError):
     """The budget is charged and labels were released, but what was to be made of them was not.
 

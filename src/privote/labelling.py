@@ -135,7 +135,7 @@ def label(
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
-            release = record_kept(ledger, release, parts.since)
+            release = record_kept(ledger, release, parts.since, parts.draft)
             near, why = None, _NEXT if parts.all_there else _NO_FURTHER
         else:
             ballots = ballots_of(votes, mechanism, threshold)

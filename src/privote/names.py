@@ -19,10 +19,13 @@ from .errors import BallotError
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")
-# Invisible, though Unicode counts them among letters and marks: fillers, joiners, variation marks.
+# Invisible, by Unicode's Default_Ignorable_Code_Point, though it counts them among letters and
+# marks or has not assigned them: fillers, joiners, variation marks, tags.
 _UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
 )
+_BLANK = "\u2800"  # a Braille cell without dots, which Unicode counts among symbols
 
 
 def folded(name: str) -> str:
@@ -31,7 +34,7 @@ def folded(name: str) -> str:
     NFKC, format and control characters removed, white space folded to one space, trimmed, and
     case-folded. Empty for a name of which nothing is visible.
     """
-    text = name
+    text = name.replace(_BLANK, " ")
     if not (text.isascii() and text.isprintable()):
         for _ in range(2):  # what is removed may have kept two characters from joining
             text = _UNSEEN.sub("", normalize("NFKC", text))

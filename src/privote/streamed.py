@@ -228,6 +228,9 @@ def _zarr_metadata(
             raise BallotError(name, f"has more than {MOST_ATTRIBUTES} bytes of attributes")
         facts = _json(at, held[0], name)
         if held == [".zarray"]:
+            if OURS in facts and facts[OURS] != _attributes_digest(at, f"{prefix}.zattrs" in files):
+                rule = "has lost its attributes (.zattrs), or they were changed: put that file back"
+                raise BallotError(name, f"{rule}, or collect its votes again")
             return at, {"zarray": facts}
         if facts.get("node_type") == "array":
             return at, facts
@@ -235,6 +238,10 @@ def _zarr_metadata(
         raise BallotError(name, _UNFINISHED)
     folders = sorted({file.partition("/")[0] for file in files if "/" in file})
     raise BallotError(f"{name} has no array {inside!r}; it has: {', '.join(folders[:8])!r:.200}")
+
+
+def _attributes_digest(folder: Folder, there: bool) -> str | None:
+    return chunk_digest(folder.read(".zattrs", MOST_ATTRIBUTES)) if there else None
 
 
 def _json(folder: Folder, kept: str, name: str, most: int = _MOST_METADATA) -> dict[str, Any]:

@@ -146,13 +146,16 @@ def _chunks(path: Path) -> list[Path]:
 
 
 def _damages(chunks: list[Path], *, changed: bool) -> Iterator[Callable[[], Any]]:
-    """Yield ways to lose votes: each chunk; and where digests tell, chunks that others replace."""
+    """Yield ways to lose votes: each chunk; where digests tell, chunks that others replace, too."""
     for chunk in chunks:
         yield chunk.unlink
     yield lambda: [chunk.unlink() for chunk in chunks]
     if changed:
         for one, two in pairwise(chunks):
             yield lambda one=one, two=two: shutil.copy(one, two)
+        attributes = chunks[0].parent / ".zattrs"  # names of voters, and the digests themselves
+        yield attributes.unlink
+        yield lambda: attributes.write_text("{}")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from privote.cli.output import print_facts, print_table, say
 from privote.cli.predict import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
+from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.moments import DPMoments
+from privote.names import folded
 from privote.sheets import cell_of, name_in
 
 FORMULAS = (
@@ -151,6 +155,42 @@ def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outc
         assert ledger.secret("partition", names[0]) == ledger.secret("partition", names[1])
         ledger.close()
     outcome("a data set's name typed otherwise", len(tried), through)
+
+
+# Unicode's Default_Ignorable_Code_Point, version 16, and a symbol that is blank.
+INVISIBLE = (
+    (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF), (0x2800, 0x2800),
+)  # fmt: skip
+
+
+def test_no_character_that_nobody_sees_makes_another_name(outcome: Outcome) -> None:
+    unseen = [chr(code) for first, last in INVISIBLE for code in range(first, last + 1)]
+    names = [f"ward 3{each}" for each in unseen] + [f"ward {each}3" for each in unseen]
+    through = [name for name in [*names, *unseen] if folded(name) not in ("ward 3", "")]
+    print(*map(ascii, through[:20]))
+    outcome("characters that nobody sees", len(names) + len(unseen), len(through))
+
+
+@pytest.mark.parametrize("name", ["x" * 10_000, "", "\u200b", "\u2800", "a\udcff", 7])
+def test_a_name_that_no_entry_can_carry(tmp_path: Path, name: Any, outcome: Outcome) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    given = (X, X[:, :2] > 0, X + 1)
+    calls: list[Callable[..., Any]] = [
+        lambda **whose: pv.label(VOTES, **whose, **BUDGET),
+        lambda **whose: DPMoments(epsilon=2, embedding=None).fit(*given, **whose),
+        lambda **whose: DPLinear(epsilon=2, steps=2).fit(*given, **whose),
+    ]
+    through = 0
+    for call in calls:
+        for whose in ({"dataset": name}, {"dataset": "ward 3", "consumer": name}):
+            with suppress(pv.InputError):
+                call(ledger=tmp_path / "a.db", **whose)
+                through += 1
+    assert not (tmp_path / "a.db").exists()
+    outcome("names that no entry can carry", 2 * len(calls), through)
 
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ price, with one charge in the ledger, and nothing else left behind.
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import resource
@@ -27,6 +28,7 @@ from typer.testing import CliRunner
 
 from privote.cli import app
 from privote.guardian import Guardian
+from privote.ledger import Ledger
 
 # Imports once, then one process a run, which counts its calls after the charge and may end at one.
 DRIVER = """
@@ -409,6 +411,40 @@ def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:
         elif not charged:
             through += result.returncode != 2 or (folder / "out.csv").exists()
     outcome("labels that outgrow the disk", tried, through)
+
+
+def test_a_disk_that_is_full_right_after_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    """The charge is in the ledger, its anchor cannot follow: what is paid for can still be had."""
+    commit, through = Ledger._anchor_commit, []
+    worst = ("--guarantee", "worst-case", "--queries", 1)
+    commands: dict[str, Callable[[Path], list[object]]] = {
+        "label": lambda folder: [*label_command(folder), *worst],
+        "poll": poll_command,
+        "train": lambda folder: train_command(folder, "moments"),
+    }
+
+    def full(path: Path, content: bytes) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name, command in commands.items():
+        (folder := tmp_path / name).mkdir()
+        arguments = command(folder)
+        with monkeypatch.context() as patched:
+
+            def committed(self: Ledger, before: Any, added: Any, after: Any) -> None:
+                if any(json.loads(row.body)["kind"] == "charge" for row in added):
+                    patched.setattr("privote.ledger.chain._durable", full)
+                commit(self, before, added, after)
+
+            patched.setattr(Ledger, "_anchor_commit", committed)
+            first = invoke(*arguments)
+        again = invoke(*arguments, "--resume")
+        if (first.exit_code, again.exit_code, entries(folder / "a.ledger")) != (6, 0, 1):
+            through.append((name, first.output, again.output))
+    print(through)
+    outcome("charged, and the disk is full before the anchor", len(commands), len(through))
 
 
 def test_an_output_that_leads_nowhere(tmp_path: Path, outcome: Outcome) -> None:

@@ -211,7 +211,7 @@ def test_bad_input_charges_nothing(ballots: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "other.db").exists()
     result = pv.poll(ballots, **BUDGET, **place)
     assert result.ledger is not None
-    assert result.ledger["entry"] == 2  # the budget, and the charge
+    assert result.ledger["entry"] == 3  # the budget, the charge, the outcome
 
 
 def test_a_broken_ledger_releases_nothing(ballots: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from privote.arrayfiles import ArrayFile, check_file, read_npy
 from privote.drafts import complete
 from privote.errors import InputError
+from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts
 from privote.sheets import name_in, open_csv
 from privote.statements import statement
@@ -147,7 +148,7 @@ def write_probabilities(release: Release, path: Path) -> None:
 
 
 def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:
-    """Return the facts of a release or its statement, what was drawn, and what does not fit in it.
+    """Return the facts of a release, a statement or a student, what was drawn, and what is wrong.
 
     A statement in words must be what the facts beside it say, word for word.
     """
@@ -165,20 +166,50 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
                         raise ValueError("its labels are not what its tallies are decided to be")
             except ValueError as error:
                 wrong.append(_wrong("file", str(error), None))
+        elif path.suffix == ".student":
+            facts, wrong = _read_student(path)
         else:
             beside = check_file(path.with_suffix(".json"), "statement")
             facts = read_facts(beside.read_text(encoding="utf-8"))
         if facts.get("drawn") is None:
-            raise ValueError("it does not state what was drawn from votes")
-        if digest_of_facts(facts) != facts["digest"]:
+            raise ValueError("it does not state what was drawn")
+        trained = "noise_multiplier" in facts  # without votes
+        if not trained and digest_of_facts(facts) != facts["digest"]:
             wrong.append(_wrong("digest", facts["digest"], digest_of_facts(facts)))
-        if path.suffix not in (".npz", ".json"):
-            texts = file.read_text(encoding="utf-8").removesuffix("\n"), statement(facts)
+        if path.suffix not in (".npz", ".json", ".student"):
+            said = _technical(file.read_text(encoding="utf-8").removesuffix("\n"))
+            texts = (
+                said,
+                _technical(_of_training(facts).statement() if trained else statement(facts)),
+            )
             pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
             wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
     except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise InputError("statement", f"{str(path)!r} is not that of a release: {error}") from None
     return facts, numbers, wrong
+
+
+def _technical(text: str) -> str:
+    """Return the technical words of a statement: those about a model have plain ones before."""
+    return text.rpartition("In technical words:\n")[2].removeprefix("PRIVACY STATEMENT").strip()
+
+
+def _of_training(facts: dict[str, Any]) -> Any:
+    from privote.learning.direct.account import TrainingPrivacy
+
+    return TrainingPrivacy(**{name: facts[name] for name in facts.keys() - {"guarantee"}})
+
+
+def _read_student(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what a student's file states; its weights must be those that were drawn, if any."""
+    from privote.learning import load_student
+
+    student = load_student(path)
+    facts = {name: value for name, value in student.privacy.items() if name != "method"}
+    if not hasattr(student.model, "drawn_"):
+        return facts, []
+    made = [digest_of(*student.model.drawn_())]
+    return facts, [_wrong("weights", made, facts["drawn"])] if made != facts["drawn"] else []
 
 
 def _wrong(fact: str, stated: Any, due: Any) -> dict[str, Any]:

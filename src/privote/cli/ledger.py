@@ -167,9 +167,10 @@ def check(
     statement: Annotated[
         Path,
         typer.Argument(
-            metavar="STATEMENT|RELEASE",
+            metavar="STATEMENT|RELEASE|STUDENT",
             show_default=False,
-            help="A privacy statement, with its .json beside it; that .json; or a release, .npz.",
+            help="A privacy statement, with its .json beside it; that .json, also of a poll; a "
+            "release, .npz; or a student.",
         ),
     ],
     ledger: Annotated[
@@ -217,14 +218,14 @@ def check(
     differences = [*wrong, *(vars(each) for each in found.differences)]
     status = DIFFERS if wrong else found.status
     what = "not in this file"
-    made = facts["processed"] or facts["decided"] is not None
+    made = facts.get("processed") or facts.get("decided") is not None
     if numbers is not None or made:
         what = "made of what was drawn" if made else "as they were drawn"
     payload = {
         "status": status,
         "entries": list(found.entries),
         "labels": what,
-        "data set": facts["dataset"],
+        "data set": facts.get("people", facts.get("dataset")),
         "epsilon": facts["epsilon"],
         "drawn": facts["drawn"],
     }

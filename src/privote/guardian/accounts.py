@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,17 +20,28 @@ from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
 from ..blocks import Counts
 from ..drafts import Draft
-from ..errors import BudgetError, InputError, LedgerError, PrivoteError, PrivoteWarning
+from ..errors import (
+    BudgetError,
+    DrawnError,
+    InputError,
+    LedgerError,
+    PrivoteError,
+    PrivoteWarning,
+)
 from ..ledger import Budget, Ledger
-from ..ledger.records import STATED, Entry, digest_of
-from ..ledger.totals import Account, Earlier, Scope, Totals, packed, terms_of
+from ..ledger.records import STAMPED, STATED, Entry, digest_of
+from ..ledger.store import CommittedError
+from ..ledger.totals import Account, Earlier, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
 from ..surprises import left_over
 
 Some = TypeVar("Some")
 _LITTLE = 0.01  # of a budget: what is left is nothing
-_UNRECORDED = "the labels are those that were released, but they are not recorded in the ledger"
+_DRAWN = (
+    "what this draft paid for is drawn already, from another copy of it that has come further: "
+    "nothing is drawn again"
+)
 _AT_THE_END = ("so_far", "left", "new", "made")  # a part of a release states what was so by then
 Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
@@ -68,8 +79,11 @@ class Accounts:
     conditional: bool = False
     draft: Draft | None = None
     new: bool = field(init=False)
+    _seen: set[int] = field(init=False, default_factory=set)  # outcomes of this run
 
     def __post_init__(self) -> None:
+        if self.draft is not None:
+            self.draft.check_ledger(lasts=self.ledger.lasts)
         totals = self.ledger.reading()
         dataset, consumer = totals.known((self.dataset, self.consumer))
         object.__setattr__(self, "dataset", dataset)
@@ -305,6 +319,48 @@ class Accounts:
             own=self.own_order,
         )
 
+    # -- what is drawn -----------------------------------------------------------------------------
+
+    def check_undrawn(self) -> None:
+        """Refuse to draw, once more for one charge, what a copy of the draft has drawn.
+
+        The ledger shows it: by a later claim, or by an outcome that this run has not come across.
+        """
+        (key, place), totals = draft_of(self.claim), self.ledger.reading()
+        others = {*totals.outcomes.get(key, ())} - self._seen
+        if others or totals.reached.get(key, 0) > place:
+            raise DrawnError(_DRAWN)
+
+    def record(
+        self, drawn: str, stated: Mapping[str, Any], body: Mapping[str, Any], **more: Any
+    ) -> Entry | None:
+        """Enter the digest of what was drawn, unless the run that is resumed has; return the entry.
+
+        Another draw than was entered is refused. Where the ledger fails by now, a draft that kept
+        what was drawn can be resumed; without one there is a warning, and None.
+        """
+        try:
+            with self.ledger.writing() as totals:
+                own = {*totals.outcomes.get(draft_of(self.claim)[0], ())} - self._seen
+                known = (
+                    [e for e in self.ledger.records().outcomes if e.number in own] if own else []
+                )
+                same = [entry for entry in known if entry.hidden["drawn"] == drawn]
+                if not same:
+                    self.check_undrawn()
+                    body = {**self.entry("outcome"), **body}
+                    same = [_outcome(self.ledger, body, drawn, stated, **more)]
+        except LedgerError as error:
+            if self.draft is not None:
+                raise
+            text = (
+                f"what was drawn is charged and released, but not recorded in the ledger: {error}"
+            )
+            warnings.warn(text, PrivoteWarning, stacklevel=4)
+            return None
+        self._seen.add(same[0].number)
+        return same[0]
+
     # -- entries -----------------------------------------------------------------------------------
 
     def paid(self, totals: Totals, curve: Floats | None = None) -> dict[str, Any] | None:
@@ -334,11 +390,14 @@ class Accounts:
     def paying(self) -> Iterator[None]:
         """Have the draft say no longer that it is paid for, where that is refused after all.
 
-        An interrupt leaves it so: who resumes finds in the ledger whether it was charged.
+        An interrupt leaves it so, and so does what fails after the commit: who resumes finds in the
+        ledger whether it was charged.
         """
         before = self.draft is not None and self.draft.paid
         try:
             yield
+        except CommittedError:
+            raise
         except PrivoteError:
             if self.draft is not None:
                 self.draft.paid = before
@@ -487,6 +546,7 @@ class Allowance:
                 return None
             if not entered:
                 self.check_planned(known.queries, queries)
+            accounts.check_undrawn()
             last = known.last if entered and known.last and known.last[0] == claim else None
             if last is not None:
                 spent, refused = known.spent - last[1], known.refused - last[2]
@@ -564,80 +624,79 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
     return None
 
 
-def record(
-    ledger: Ledger, body: Mapping[str, Any], release: Release, more: Mapping[str, Any] | None = None
-) -> Release:
-    """Enter the digest of what was drawn; return the release with it and the entry's place.
+def _outcome(
+    ledger: Ledger, body: Mapping[str, Any], drawn: str, stated: Mapping[str, Any], **more: Any
+) -> Entry:
+    """Enter the digest of what was drawn and what is stated of it, inside a transaction.
 
     Sealed all the same: the published view says nothing that depends on votes, not even by way of a
-    release. ``more`` is sealed with it.
+    release.
     """
-    release = replace(release, drawn=(digest_of(release.outcome),))
-    facts = release.facts()
-    sealed = {"drawn": release.drawn[0], "stated": {name: facts[name] for name in STATED}}
-    row = ledger.append({**body, "kind": "outcome"}, {**sealed, **(more or {})})
-    place = {"entry": row.number, "digest": row.digest} if ledger.lasts else None
-    return replace(release, ledger=place)
+    hidden = {"drawn": drawn, "stated": dict(stated), **more}
+    row = ledger.append({**body, "kind": "outcome"}, hidden)
+    return Entry(number=row.number, digest=row.digest, body=body, hidden=hidden)
 
 
-def recorded(release: Release, outcome: Entry) -> Release:
-    """Return a release with what its outcome, which is entered already, says of it."""
+def recorded(release: Release, outcome: Entry, *, lasts: bool = True) -> Release:
+    """Return a release with what its outcome, which is entered, says of it."""
     stated = {name: outcome.hidden["stated"][name] for name in _AT_THE_END}
     drawn = (*release.drawn, outcome.hidden["drawn"])
-    return replace(release, ledger=outcome.place, drawn=drawn, **stated)
+    return replace(release, ledger=outcome.place if lasts else None, drawn=drawn, **stated)
 
 
-def record_kept(place: Any, release: Release, since: int) -> Release:
+def record_kept(place: Any, release: Release, since: int, draft: Draft | None = None) -> Release:
     """Enter what a draft kept of a release, unless that is done: a crash may have come before it.
 
     ``place`` is the ledger or where it is, ``since`` the entry after which the draft begins.
 
     Only for a charge that is there and of which that much is not recorded, so that nobody records
-    what was never paid for; with a warning otherwise, for what was paid for must not get lost.
+    what was never paid for, or what another copy of the draft has drawn.
     """
+    if draft is not None:
+        draft.check_ledger(lasts=place is not None)
     if release.ledger is None:
         return release
-    why = "give the one that was charged"
-    if place is not None:
-        try:
-            if isinstance(place, Ledger):
-                return _record_kept(place, release, since)
-            with closing(Ledger.open(place, create=False)) as book:
-                return _record_kept(book, release, since)
-        except (LedgerError, _NoChargeError) as error:
-            why = str(error)
-    warnings.warn(f"{_UNRECORDED}: {why}", PrivoteWarning, stacklevel=3)
-    return release
+    with Ledger.at(place, create=False) as book:
+        return _record_kept(book, release, since, None if draft is None else draft.claim)
 
 
-class _NoChargeError(Exception):
-    """A ledger has no charge of which so much is not recorded."""
-
-
-def _record_kept(ledger: Ledger, release: Release, since: int) -> Release:
-    stamp = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
-    with ledger.writing():
+def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None) -> Release:
+    key, place = draft_of(claim)
+    with ledger.writing() as totals:
         records, start, whole = ledger.records(), 0, replace(release, drawn=())
         for outcome in records.outcomes:
             if outcome.number <= since:
                 continue
-            stop = start + outcome.hidden["stated"]["answered"]
+            stop = start + outcome.hidden["stated"].get("answered", 0)
             digest = digest_of(release.outcome[start:stop])
-            same = all(outcome.body.get(name) == getattr(release, name) for name in stamp[:-1])
+            same = all(outcome.body.get(name) == getattr(release, name) for name in STAMPED[:-1])
             if same and start < stop <= release.answered and digest == outcome.hidden["drawn"]:
                 start, whole = stop, recorded(whole, outcome)
+            elif outcome.number in totals.outcomes.get(key, ()):
+                raise DrawnError(_DRAWN)
         if start == release.answered:
             return whole
+        if totals.reached.get(key, 0) > place:
+            raise DrawnError(_DRAWN)
         tallies = None if release.tallies is None else release.tallies[start:]
         rest = replace(release, labels=release.labels[start:], tallies=tallies)
         charge = records.pending(rest.facts()) if records.holds(release.ledger or {}) else None
         if charge is None:
-            raise _NoChargeError("it has no charge for them of which that much is not recorded")
-        own = (*stamp, "owner", "voters", "labels", "account")
+            raise DrawnError(
+                "the ledger has no charge for these labels of which that much is not recorded: "
+                "nothing is released"
+            )
+        own = (*STAMPED, "owner", "voters", "labels", "account")
         body = {name: charge.body[name] for name in own if name in charge.body}
-        queries = rest.answered if "account" in body else charge.body["queries"]
-        entered = record(ledger, {**body, "queries": queries}, rest)
-    return replace(whole, drawn=(*whole.drawn, *entered.drawn), ledger=entered.ledger)
+        body["queries"] = rest.answered if "account" in body else charge.body["queries"]
+        body |= {} if claim is None else {"claim": claim}
+        return recorded(whole, _outcome(ledger, body, digest_of(rest.outcome), stated_of(rest)))
+
+
+def stated_of(release: Release) -> dict[str, Any]:
+    """Return what an outcome records of a release, sealed."""
+    facts = release.facts()
+    return {name: facts[name] for name in STATED}
 
 
 def plain(allowance: Counts) -> int | tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,12 +13,12 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats, epsilon_at
 from ..ballots import BallotSource
 from ..entropy import Entropy
-from ..errors import ChargedError, InputError, LedgerError, MissingExtraError, PrivoteWarning
+from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
-from .accounts import Accounts, record, recorded
+from .accounts import Accounts, recorded, stated_of
 
 Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these
 
@@ -118,6 +117,7 @@ class Issuer:
         kept = None if parts is None else parts.kept(queries)
         if kept is not None:
             return kept.outcome
+        self.accounts.check_undrawn()
         drawn = self.mechanism.draw(tally, self.entropy)
         if parts is not None and publish is not None:
             parts.keep(publish(drawn))
@@ -177,34 +177,22 @@ class Issuer:
         """Enter the digest of what was drawn and leaves, and return the release with it.
 
         ``queries`` is how many were charged, where that is not how many were answered. What is
-        withheld is not recorded either. Where the ledger fails by now, a draft that kept the labels
-        can be resumed; without one, they are returned, with a warning.
+        withheld is not recorded either.
         """
         accounts = self.accounts
         if release.tallies is not None:
             release = decide(release)
         body = {
-            **accounts.entry("outcome"),
             "voters": release.voters,
             "labels": release.labels.shape[1],
             "queries": release.answered if queries is None else queries,
             **({} if account is None else {"account": account}),
         }
-        try:
-            with accounts.ledger.writing() as totals:
-                number = totals.outcomes.get(body.get("claim", ""))
-                if number is not None:  # by the run that is resumed
-                    return recorded(release, accounts.ledger.records().entries[number - 1])
-                return record(accounts.ledger, body, release, more)
-        except LedgerError as error:
-            if parts is not None:
-                raise
-            warnings.warn(
-                f"the labels are charged and released, but not recorded in the ledger: {error}",
-                PrivoteWarning,
-                stacklevel=3,
-            )
-            return replace(release, drawn=(digest_of(release.outcome),))
+        digest = digest_of(release.outcome)
+        outcome = accounts.record(digest, stated_of(release), body, **(more or {}))
+        if outcome is None:
+            return replace(release, drawn=(digest,))
+        return recorded(release, outcome, lasts=accounts.ledger.lasts)
 
 
 @contextmanager

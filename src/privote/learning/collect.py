@@ -4,8 +4,8 @@ The votes are cut into chunks, so many queries of so many voters. A chunk is wha
 for, what it writes, and what a run that was killed goes on from: each is there as a whole or counts
 as absent, and has the same bytes whoever makes it. The array's attributes say first what is
 collected, so that a run goes on with the same models, rows and settings only; in the end also the
-digest of every chunk, by which a reader finds one that was lost. The array's own metadata is
-written last: until then nobody can read the votes.
+digest of every chunk, by which a reader finds one that was lost. The array's own metadata, with the
+digest of the attributes, is written last: until then nobody can read the votes.
 
 A saved model is loaded where it is asked. **Loading a pickle runs whatever code its author put
 there**, on every worker; a ``.student`` file runs none. What is loaded has the digest that it had
@@ -165,7 +165,7 @@ def collect_votes(
         _check_same(then, settings, asked)
     known = {} if isinstance(label_names, int) else {"label_names": label_names}
     ours = written(_FORMAT) | {"settings": settings}
-    attributes = before or {"voter_names": voter_names, OURS: ours, **known}
+    attributes = {OURS: ours, **(before or {}), "voter_names": voter_names, **known}
     if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
         rule = f"must be larger: the digests of {grid.total} chunks do not fit into the attributes"
         raise InputError("chunk", rule, grid.chunk)
@@ -386,8 +386,10 @@ class _Job:
         for file in self.folder.files():
             if file.endswith(PART):  # of a process that was killed
                 self.folder.remove(file)
-        self.folder.write(_ATTRIBUTES, _json(self.attributes | {OURS: ours}))
-        self.folder.write(_METADATA, _json(self.grid.metadata()))
+        attributes = _json(self.attributes | {OURS: ours})
+        self.folder.write(_ATTRIBUTES, attributes)
+        facts = self.grid.metadata() | {OURS: chunk_digest(attributes)}
+        self.folder.write(_METADATA, _json(facts))
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ class PATEClassifier(LabelClassifier):
     ) -> NeighbourAnswers | None:
         """Take the labels of a draft, and say what neighbours make of them; nobody is asked."""
         release, self.public_rows_ = parts.together()
-        self.release_ = record_kept(ledger, release, parts.since)
+        self.release_ = record_kept(ledger, release, parts.since, parts.draft)
         found, near = None, None
         if self.voters == "neighbours":  # their circles are public, and not in the draft
             pool, _, plan = voters()

@@ -16,7 +16,7 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,8 +31,16 @@ from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
 from .records import Records
-from .store import FORMAT, LostError, Row, SQLiteStore, Store, UnsettledError
-from .totals import Budget, Scope, Totals, check_name
+from .store import (
+    FORMAT,
+    CommittedError,
+    LostError,
+    Row,
+    SQLiteStore,
+    Store,
+    UnsettledError,
+)
+from .totals import Budget, Scope, Totals
 from .verification import Verification, against_anchor, misplaced, verify
 
 _ROUNDING = 1e-9
@@ -99,6 +107,15 @@ class Ledger:
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
         return cls(SQLiteStore(Path(":memory:")), Chain.new(), None)
+
+    @classmethod
+    def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
+        """Return a ledger to work with, by its place; or one that its owner will close."""
+        return (
+            nullcontext(place)
+            if isinstance(place, cls)
+            else closing(cls.open(place, create=create))
+        )
 
     # A copy would let the same budget be spent twice.
     def _refuse(self, *_: Any) -> NoReturn:
@@ -179,7 +196,7 @@ class Ledger:
             with self._store.transaction():
                 there = self._store.rows(before[0], before[0] + len(added))
         except LedgerError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
                 f"and afterwards: {error}. Nothing is released; whether it is charged, that entry "
                 "of the ledger will tell"
@@ -207,10 +224,12 @@ class Ledger:
                 self._store.reconnect()
                 self._read_back(before, added, after)
         except LostError as error:
-            raise LedgerError(
+            raise CommittedError(
                 f"entry {after[0]} is charged, but the connection broke before it was read back: "
                 f"{error}. Nothing is released"
             ) from None
+        except LedgerError as error:
+            raise CommittedError(str(error)) from None
 
     def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless what was added is there; anchor it unless others have anchored more."""
@@ -271,9 +290,6 @@ class Ledger:
         """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         with self.writing() as totals:
             self.fix_budget(totals, budget, totals.known((dataset, consumer)))
 
@@ -346,9 +362,6 @@ class Ledger:
 
         Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
         """
-        check_name("dataset", dataset)
-        if consumer is not None:
-            check_name("consumer", consumer)
         return self.reading().known((dataset, consumer))
 
     def published(self) -> list[dict[str, Any]]:

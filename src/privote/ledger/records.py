@@ -30,26 +30,42 @@ from .totals import unsealed
 # What an outcome records of a release, sealed, besides the digest of what was drawn.
 _OF_ONE = ("answered", "abstained", "terms", "so_far", "left", "new", "made")  # of one draw
 STATED = ("epsilon", "rule", *_OF_ONE)
-_STAMPED = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
+STAMPED = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
 _SIZES = ("voters", "labels")
+_UNRECORDED = {"ledger", "digest", "version", "format", "method"}  # or what differs by version
+_LONG = 200  # letters
 _CLOSE = 1e-8  # relative: how far an epsilon that is worked out again may be from the first
 
 RELEASED, NOT_RECORDED, DIFFERS = "released", "charged, not recorded", "differs"
 
 
-def digest_of(numbers: npt.NDArray[Any]) -> str:
+def digest_of(*numbers: npt.NDArray[Any]) -> str:
     """Return the SHA-256 of drawn numbers in one form, whatever machine or layout holds them.
 
-    The type, the cells row by row, the shape and its length: int8 for labels, little-endian int64
-    for every other kind of integer, such as tallies.
+    Of each array the type, the cells row by row, the shape and its length: int8 for labels,
+    little-endian float64 for fractions, int64 for every other kind of integer, such as tallies.
     """
-    kind = np.dtype("i1" if numbers.dtype == np.int8 else "<i8")
-    if not np.can_cast(numbers.dtype, kind, "safe"):
-        raise InputError("numbers", "must be integers below 2**63", numbers.dtype)
-    made = sha256(kind.str.encode())
-    made.update(np.ascontiguousarray(numbers, kind).tobytes())
-    made.update(np.array([*numbers.shape, numbers.ndim], "<i8").tobytes())
+    made = sha256()
+    for each in numbers:
+        kind = np.dtype({"f": "<f8"}.get(each.dtype.kind, "i1" if each.dtype == "i1" else "<i8"))
+        if not np.can_cast(each.dtype, kind, "safe"):
+            raise InputError("numbers", "must be below 2**63, or floats", each.dtype)
+        made.update(kind.str.encode())
+        made.update(np.ascontiguousarray(each, kind).tobytes())
+        made.update(np.array([*each.shape, each.ndim], "<i8").tobytes())
     return made.hexdigest()
+
+
+def stated(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an outcome records of a poll, or of a training without votes: all but its place.
+
+    What is long is recorded by its digest.
+    """
+    told = {}
+    for name in facts.keys() - _UNRECORDED:
+        text = json.dumps(facts[name], sort_keys=True)
+        told[name] = json.loads(text) if len(text) < _LONG else sha256(text.encode()).hexdigest()
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +116,7 @@ class Entry:
         """Whose it is and what for: a charge, and what was drawn from it, have the same."""
         if "account" in self.body:
             return str(self.body["account"])
-        own = (*_STAMPED, *_SIZES, "owner")
+        own = (*STAMPED, *_SIZES, "owner")
         return json.dumps([self.body.get(name) for name in own], sort_keys=True)
 
 
@@ -153,7 +169,7 @@ class Records:
         is one more than outcomes.
         """
         for charge in reversed(self.charges):
-            if self._misstated(charge, facts, (*_STAMPED, *_SIZES)):
+            if self._misstated(charge, facts, (*STAMPED, *_SIZES)):
                 continue
             cost = charge.body.get("epsilon")
             if charge.body.get("rdp") is not None:
@@ -198,6 +214,8 @@ class Records:
             there = self.entries[place["entry"] - 1 : place["entry"]] or self.entries[-1:]
             own = there[0].place if there else None
             wrong.append(Difference(fact="ledger", stated=dict(place), ledger=own))
+        if "sha256" not in facts:
+            return self._check_stated(facts, wrong)
         outcomes = [self._recorded(digest, facts) for digest in facts["drawn"]]
         known = [outcome for outcome in outcomes if outcome is not None]
         if not outcomes or len(known) < len(outcomes):
@@ -219,13 +237,42 @@ class Records:
             status=DIFFERS if wrong else RELEASED, entries=entries, differences=tuple(wrong)
         )
 
+    def _check_stated(self, facts: Mapping[str, Any], wrong: list[Difference]) -> Finding:
+        """Check what a poll states, or a training without votes: all of it was recorded."""
+        own, place = stated(facts), facts["ledger"]["entry"]
+
+        def differing(entry: Entry) -> list[Difference]:
+            there = entry.hidden["stated"]
+            return [
+                Difference(fact=name, stated=own.get(name), ledger=there.get(name))
+                for name in {**there, **own}
+                if own.get(name) != there.get(name)
+            ]
+
+        same = [entry for entry in self.outcomes if [entry.hidden["drawn"]] == own["drawn"]]
+        if not same:
+            whose = (facts.get("people", facts.get("dataset")), facts["simulated"])
+            paid = [e for e in self.charges if (e.body["dataset"], e.body["simulated"]) == whose]
+            if not wrong and any(self._open(charge) == 0 for charge in paid):
+                return Finding(status=NOT_RECORDED)
+            same = [entry for entry in self.outcomes if entry.number == place]
+            wrong.append(Difference(fact="drawn", stated=own["drawn"], ledger=None))
+        if not same:
+            return _differs(wrong)
+        best = min(same, key=lambda entry: (len(differing(entry)), abs(entry.number - place)))
+        wrong += [each for each in differing(best) if each.fact != "drawn"]
+        if self.charge_of(best) is None:
+            wrong.append(Difference(fact="charge", stated=facts["ledger"], ledger=None))
+        status = DIFFERS if wrong else RELEASED
+        return Finding(status=status, entries=(best.number,), differences=tuple(wrong))
+
     def _recorded(self, digest: str, facts: Mapping[str, Any]) -> Entry | None:
         """Return the outcome with this digest that a statement agrees with best."""
         same = [entry for entry in self.outcomes if entry.hidden["drawn"] == digest]
         place = facts["ledger"]["entry"]
         return min(
             same,
-            key=lambda e: (len(self._misstated(e, facts, _STAMPED)), abs(e.number - place)),
+            key=lambda e: (len(self._misstated(e, facts, STAMPED)), abs(e.number - place)),
             default=None,
         )
 
@@ -238,7 +285,7 @@ class Records:
         wrong = {
             each.fact: each
             for outcome in outcomes
-            for each in self._misstated(outcome, facts, (*_STAMPED, *sizes), sealed)
+            for each in self._misstated(outcome, facts, (*STAMPED, *sizes), sealed)
         }
         charges = [self.charge_of(outcome) for outcome in outcomes]
         paid = {charge.number: charge for charge in charges if charge is not None}

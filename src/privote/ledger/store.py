@@ -37,6 +37,10 @@ class UnsettledError(LostError):
     """It broke during a commit: whether that happened is known only after another look."""
 
 
+class CommittedError(LedgerError):
+    """An entry was committed, or may have been, and what has to follow failed."""
+
+
 class Store(Protocol):
     """What a backend must do; one contract suite tests them all."""
 

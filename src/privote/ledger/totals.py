@@ -26,6 +26,7 @@ Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 RULES = ("shared", "exclusive")
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
+_LONGEST = 1000  # characters of a name, which stands in every entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +145,20 @@ def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not folded(value):
         raise InputError(argument, "must be a name (a text that is not empty)", value)
+    if len(value) > _LONGEST:
+        raise InputError(argument, f"must have at most {_LONGEST} characters, got {len(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InputError(argument, f"must be text that UTF-8 can hold, got {value!a:.60}") from None
     return value
+
+
+def check_scope(scope: Scope) -> None:
+    """Refuse a data set or a consumer whose name no entry can carry."""
+    for argument, name in zip(("dataset", "consumer"), scope, strict=True):
+        if argument == "dataset" or name is not None:
+            check_name(argument, name)
 
 
 def known_as(argument: str, value: str, known: Iterable[str]) -> str:
@@ -297,10 +307,12 @@ class Totals:
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
-    outcomes: dict[str, int] = field(default_factory=dict)  # entries of outcomes, by their claims
+    outcomes: dict[str, list[int]] = field(default_factory=dict)  # their entries, by draft
+    reached: dict[str, int] = field(default_factory=dict)  # the last claim of each draft
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
+        check_scope(scope)
         scopes = self.budgets.keys() | self.charged
         dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
         if scope[1] is None:
@@ -353,6 +365,8 @@ class Totals:
             self.restored.append(told)
             return
         scope = (body["dataset"], body.get("consumer"))
+        draft, place = draft_of(body.get("claim"))
+        self.reached[draft] = max(place, self.reached.get(draft, 0))
         if body["kind"] == "budget":
             pinned = body["orders"]
             self.budgets[scope] = Budget(
@@ -410,7 +424,13 @@ class Totals:
                 account.departed += past
                 account.out = bool(hidden["out"])
         if body.get("claim") is not None:
-            self.outcomes[body["claim"]] = row.number
+            self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
+
+
+def draft_of(claim: str | None) -> tuple[str, int]:
+    """Return whose claim it is, and how far that draft had come; ("", 0) without one."""
+    key, _, place = (claim or ".0").rpartition(".")
+    return key, int(place)
 
 
 def packed(counts: Counts) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from contextlib import closing, nullcontext
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ..errors import InputError, PrivoteWarning, positive
 from ..guardian import Accounts
 from ..labelling import check_output
 from ..ledger import Budget, Ledger
+from ..ledger.records import stated
 from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
@@ -112,22 +114,22 @@ def poll(
         warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
     entropy = Entropy(seed)
     _check_people(people, ledger, budget)
-    place, standing, claimed = None, None, output if path is None else beside(path)
-    with drafted(claimed, asked, resume=resume, force=force) as draft:
-        if ledger is not None:
-            whose = (people or "", ledger, budget)
-            place, standing = _charge(plan, whose, epsilon, draft, simulated=entropy.simulated)
+    claimed, accounts = output if path is None else beside(path), None
+    with drafted(claimed, asked, resume=resume, force=force) as draft, ExitStack() as stack:
+        if ledger is not None and people is not None:
+            book = stack.enter_context(Ledger.at(ledger))
+            how = {"epsilon": epsilon, "budget": budget, "simulated": entropy.simulated}
+            accounts = _charged(plan, people, book, draft, **how)
         result = _result(
             ballots,
             plan,
-            _drawn(plan, ballots, entropy, draft),
+            _drawn(plan, ballots, entropy, draft, accounts),
             shares,
             title=title or _title(ballots, source),
             simulated=entropy.simulated,
-            people=people,
-            ledger=place,
-            budget=standing,
         )
+        if accounts is not None:
+            result = _recorded(result, accounts)
         if path is not None and draft is not None:
             with complete(path, force=force or resume) as part:
                 part.write_text(result.json(), encoding="utf-8")
@@ -135,10 +137,18 @@ def poll(
     return result
 
 
-def _drawn(plan: PollPlan, ballots: PollBallots, entropy: Entropy, draft: Draft | None) -> Drawn:
+def _drawn(
+    plan: PollPlan,
+    ballots: PollBallots,
+    entropy: Entropy,
+    draft: Draft | None,
+    accounts: Accounts | None,
+) -> Drawn:
     """Draw, and keep what was drawn; or return what the run that is resumed has kept."""
     kept = None if draft is None else draft.read()
     if kept is None:
+        if accounts is not None:
+            accounts.check_undrawn()
         drawn = plan.mechanism.draw(ballots.tally, plan.outcome, entropy)
         if draft is not None:
             counts = None if drawn.counts is None else drawn.counts.tolist()
@@ -174,51 +184,59 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
         positive("budget", budget)
 
 
-def _charge(
-    plan: PollPlan,
-    whose: tuple[str, Any, float | None],
-    epsilon: float,
-    draft: Draft | None,
-    *,
-    simulated: bool,
-) -> tuple[dict[str, Any] | None, dict[str, float]]:
+def _charged(
+    plan: PollPlan, people: str, book: Ledger, draft: Draft | None, **how: Any
+) -> Accounts:
     """Charge the price to the people's budget; it is on disk when this returns."""
-    people, ledger, budget = whose
-    context = nullcontext(ledger) if isinstance(ledger, Ledger) else closing(Ledger.open(ledger))
-    with context as book:
-        people = book.known(people)[0]
-        known = book.reading().budgets.get((people, None))
-        if known is None:
-            whole = Budget(epsilon=epsilon if budget is None else budget, delta=plan.delta)
-        elif budget is not None and budget != known.epsilon:
-            # Worded by the ledger, which knows what stays.
-            whole = Budget(epsilon=budget, delta=known.delta)
-        else:
-            whole = known
-        accounts = Accounts(
-            ledger=book,
-            budget=whole,
-            orders=DEFAULT_ORDERS,
-            dataset=people,
-            stamp={
-                "guarantee": "poll",
-                "mechanism": plan.mechanism.facts(),
-                "simulated": simulated,
-                "protects": "a person's ballot",
-            },
-            draft=draft,
-        )
-        size = plan.size
-        accounts.charge(
-            plan.curve,
-            {"voters": size.voters, "labels": size.options, "most": size.most, "each": size.each},
-        )
-        now = next(
-            each
-            for each in book.standing()
-            if each["dataset"] == people and each["consumer"] is None
-        )
-        return book.last_entry(), {name: now[name] for name in ("epsilon", "delta", "used")}
+    people, budget = book.known(people)[0], how["budget"]
+    known = book.reading().budgets.get((people, None))
+    if known is None:
+        whole = Budget(epsilon=how["epsilon"] if budget is None else budget, delta=plan.delta)
+    elif budget is not None and budget != known.epsilon:
+        # Worded by the ledger, which knows what stays.
+        whole = Budget(epsilon=budget, delta=known.delta)
+    else:
+        whole = known
+    accounts = Accounts(
+        ledger=book,
+        budget=whole,
+        orders=DEFAULT_ORDERS,
+        dataset=people,
+        stamp={
+            "guarantee": "poll",
+            "mechanism": plan.mechanism.facts(),
+            "simulated": how["simulated"],
+            "protects": "a person's ballot",
+        },
+        draft=draft,
+    )
+    accounts.charge(plan.curve, _sizes(plan))
+    return accounts
+
+
+def _sizes(plan: PollPlan) -> dict[str, int]:
+    size = plan.size
+    return {"voters": size.voters, "labels": size.options, "most": size.most, "each": size.each}
+
+
+def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
+    """Enter what was drawn and is stated; return it with where, and what the budget was by then."""
+    book = accounts.ledger
+    now = next(
+        each for each in book.standing() if (each["dataset"], each["consumer"]) == accounts.scope
+    )
+    result = replace(
+        result,
+        people=accounts.dataset,
+        budget={name: now[name] for name in ("epsilon", "delta", "used")},
+        new=accounts.new and book.lasts,
+        ledger=book.last_entry(),
+    )
+    entry = accounts.record(result.drawn, stated(result.facts()), _sizes(result.plan))
+    if entry is None or not book.lasts:
+        return result
+    known = {name: entry.hidden["stated"][name] for name in ("budget", "new")}
+    return replace(result, ledger=entry.place, **known)
 
 
 def _result(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ import numpy.typing as npt
 
 from .._version import written
 from ..accounting.renyi import rounded_up
+from ..ledger.records import digest_of
 from ..planning.polls import PollPlan
+from ..release import digest_of_facts
 
 FORMAT = 1
 _SAME = 0.99  # of the epsilon asked for: nothing to speak of is lost
@@ -81,6 +82,8 @@ class PollResult:
         True if a seed was given: then nobody is protected.
     people, ledger, budget
         Whose budget was charged, where, and what they may be asked in all; None without a ledger.
+    new
+        Whether nothing was charged to these people before.
     """
 
     winners: tuple[str, ...]
@@ -95,6 +98,7 @@ class PollResult:
     people: str | None = None
     ledger: Mapping[str, Any] | None = None
     budget: Mapping[str, float] | None = None
+    new: bool = False
     sealed: PollSealed = field(repr=False)
 
     @property
@@ -111,6 +115,18 @@ class PollResult:
     def voters(self) -> int:
         """How many: public."""
         return self.plan.size.voters
+
+    @property
+    def drawn(self) -> str:
+        """The digest of what was drawn, as a ledger records it: winners, and counts if published.
+
+        Each in the order of the options.
+        """
+        rows = [[int(option in self.winners) for option in self.options]]
+        if self.shares is not None:
+            counts = {share.option: share.count for share in self.shares}
+            rows.append([counts[option] for option in self.options])
+        return digest_of(np.array(rows, np.int64))
 
     def facts(self) -> dict[str, Any]:
         """Return all that is public as plain values, with a digest over the rest of them."""
@@ -135,14 +151,15 @@ class PollResult:
             "people": self.people,
             "ledger": None if self.ledger is None else dict(self.ledger),
             "budget": None if self.budget is None else dict(self.budget),
+            "new": self.new,
+            "drawn": [self.drawn],
             "notes": list(self.notes),
         }
         if self.shares is not None:
             made["interval"], made["apart"] = plan.interval, self.apart
             made["shares"] = [vars(share) for share in self.shares]
             made["calls"] = [vars(call) for call in self.calls]
-        text = json.dumps(made, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return {**made, "digest": hashlib.sha256(text.encode()).hexdigest()}
+        return {**made, "digest": digest_of_facts(made)}
 
     def json(self) -> str:
         """Return the facts as a file holds them."""
@@ -163,6 +180,7 @@ class PollResult:
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
+            **({"NEW": f"{self.people!r} had no charge in this ledger before"} if self.new else {}),
             **self._price_of_ledger(),
         }
 
@@ -226,8 +244,9 @@ class PollResult:
         if self.people is None:
             return UNCOUNTED
         assert self.budget is not None
+        new = ", who are new to its ledger" if self.new else ""
         return (
-            f"It is charged to the budget of {self.people!r}: epsilon "
+            f"It is charged to the budget of {self.people!r}{new}: epsilon "
             f"{rounded_up(self.budget['epsilon'])} at delta {rounded_up(self.budget['delta'])} for "
             f"all polls of these people together, of which {rounded_up(self.budget['used'])} is "
             "used."

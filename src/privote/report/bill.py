@@ -63,14 +63,17 @@ def bill(release: Release) -> dict[str, Any]:
         if release.allowance is not None and so_far > release.answered
         else None,
         "left of the budget": release.budget_left,
-        "NEW": f"nothing was charged to data set {release.dataset!r} in this ledger before"
-        if release.new
-        else None,
+        "NEW": new_to(release.dataset) if release.new else None,
         **_expected(release),
         "held back (ABSTAIN)": f"{release.abstained:,} labels" if release.abstained else None,
         "after the draw": "; ".join(release.processed) or None,
         "SIMULATED": "a seed was given: these labels protect nobody" if release.simulated else None,
     }
+
+
+def new_to(dataset: str) -> str:
+    """Return in words that a ledger had no charge to a data set."""
+    return f"nothing was charged to data set {dataset!r} in this ledger before"
 
 
 def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:

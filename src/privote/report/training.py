@@ -20,7 +20,7 @@ from privote.learning.methods import doubts_of, expected
 from privote.mechanisms import ABSTAIN
 from privote.sheets import write_header
 
-from .bill import bill, forecast_section
+from .bill import bill, forecast_section, new_to
 from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page
 from .plots import by_parameter
@@ -95,6 +95,7 @@ def shown(outcome: Outcome) -> dict[str, Any]:
             "epsilon": float(facts["epsilon"]),
             **{_shown_as(name, outcome): facts[name] for name in names if name in facts},
             "assumed": assumed,
+            "NEW": new_to(facts["dataset"]) if facts["new"] else None,
             "SIMULATED": "a seed was given" if facts["simulated"] else None,
         }
     many = release.answered if release.answered != outcome.rows else None

@@ -64,7 +64,7 @@ def test_training_is_charged_before_it_starts_and_only_once(tmp_path, monkeypatc
     monkeypatch.undo()
     entries = Ledger.open(place).published()
     assert [entry["kind"] for entry in entries] == ["budget", "charge"]
-    assert entries[1]["mechanism"]["name"] == "noisy gradients"
+    assert entries[1]["mechanism"]["mechanism"] == "noisy gradients"
     with pytest.raises(BudgetError, match="'ward' buys no training"):
         DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
     with pytest.raises(BudgetError):  # votes on the same data set neither
@@ -85,10 +85,10 @@ def test_bad_input_is_never_charged(tmp_path):
 
 def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
     plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
-    alone = begin(plan, 8.0, DELTA, **size)
+    alone = begin(plan, 8.0, DELTA, **size).privacy
     shared = Ledger.in_memory()
     shared.set_budget(Budget(epsilon=8.0, delta=DELTA, rule="shared"), dataset="ward")
-    charged = begin(plan, 8.0, DELTA, ledger=shared, dataset="ward", **size)
+    charged = begin(plan, 8.0, DELTA, ledger=shared, dataset="ward", **size).privacy
     assert 1.01 < charged.noise_multiplier / alone.noise_multiplier < 1.15
     assert charged.epsilon < alone.epsilon <= 8.0
     assert "charged to data set 'ward'" in charged.statement()

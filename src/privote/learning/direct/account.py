@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy.typing as npt
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
 from ...drafts import Draft
 from ...errors import BudgetError, InputError
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
+from ...ledger.records import digest_of, stated
+from ...ledger.totals import check_scope
 from ...release import PERSON, RECORD
 from .noise import TrainingPlan
 
@@ -45,6 +49,8 @@ class TrainingPrivacy:
         without a ledger that lasts.
     new
         Whether nothing was charged to that data set before.
+    drawn
+        The digest of what was drawn, as the ledger records it: noisy sums, or weights.
     """
 
     epsilon: float
@@ -60,10 +66,11 @@ class TrainingPrivacy:
     dataset: str | None = None
     ledger: dict[str, Any] | None = None
     new: bool = False
+    drawn: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
-        return {**asdict(self), "guarantee": self.released}
+        return {**asdict(self), "drawn": list(self.drawn), "guarantee": self.released}
 
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
@@ -93,6 +100,43 @@ class TrainingPrivacy:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Paid:
+    """A training that is charged, and what it promises.
+
+    Attributes
+    ----------
+    privacy
+        What may be published, before anything is drawn.
+    draft
+        Where what is drawn is kept, if anywhere.
+    """
+
+    privacy: TrainingPrivacy
+    draft: Draft | None = None
+    ledger: Any = None
+    accounts: Accounts | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+    def check_undrawn(self) -> None:
+        """Refuse to draw what a run of another copy of the draft has drawn."""
+        if self.accounts is not None and self.draft is not None:
+            with Ledger.at(self.ledger) as book:
+                replace(self.accounts, ledger=book).check_undrawn()
+
+    def record(self, *drawn: npt.NDArray[Any]) -> TrainingPrivacy:
+        """Enter what was drawn, which is kept; return what may be published, with where."""
+        privacy = replace(self.privacy, drawn=(digest_of(*drawn),))
+        if self.accounts is None:
+            return privacy
+        with Ledger.at(self.ledger) as book:
+            accounts = replace(self.accounts, ledger=book)
+            entry = accounts.record(privacy.drawn[0], stated(privacy.facts()), self.entry)
+            if entry is None or not book.lasts:
+                return privacy
+        return replace(privacy, ledger=entry.place, new=entry.hidden["stated"]["new"])
+
+
 def begin(
     plan: TrainingPlan,
     epsilon: float,
@@ -107,7 +151,7 @@ def begin(
     dataset: str = "default",
     consumer: str | None = None,
     draft: Draft | None = None,
-) -> TrainingPrivacy:
+) -> Paid:
     """Settle the noise of a training, and charge it if there is a ledger.
 
     Without one the noise is the least for the promise. A ledger counts at one Rényi order, so that
@@ -132,15 +176,14 @@ def begin(
     Budget(epsilon=epsilon, delta=delta).warn(records)
     protects = PERSON if persons else RECORD
     place: dict[str, Any] | None = None
-    new = False
+    new, accounts, entry = False, None, dict[str, Any]()
+    if draft is not None:
+        draft.check_ledger(lasts=ledger is not None)
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
-        with (
-            nullcontext(ledger)
-            if isinstance(ledger, Ledger)
-            else closing(Ledger.open(ledger)) as book
-        ):
+        check_scope((dataset, consumer))  # before a ledger is made
+        with Ledger.at(ledger) as book:
             accounts = Accounts(
                 ledger=book,
                 budget=Budget(epsilon=epsilon, delta=delta),
@@ -154,10 +197,11 @@ def begin(
                 },
                 draft=draft,
             )
-            noise = _charge(plan, accounts, released, {"voters": records, "labels": labels})
+            entry = _charge(plan, accounts, released, {"voters": records, "labels": labels})
+            noise = float(entry["mechanism"]["noise_multiplier"])
             place, dataset = book.last_entry(), accounts.dataset
             new = accounts.new and book.lasts
-    return TrainingPrivacy(
+    privacy = TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
         adjacency=plan.adjacency,
@@ -172,10 +216,16 @@ def begin(
         ledger=place,
         new=new,
     )
+    return Paid(privacy=privacy, draft=draft, ledger=ledger, accounts=accounts, entry=entry)
 
 
-def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[str, Any]) -> float:
-    """Charge the least noise that fits, or refuse; it is on disk when this returns."""
+def _charge(
+    plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Charge the least noise that fits, or refuse; it is on disk when this returns.
+
+    Returns what its entry says of the training.
+    """
     if plan.adjacency != "replace":
         raise InputError(
             "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
@@ -191,7 +241,7 @@ def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[s
             if any(entry[name] != value for name, value in same.items()):
                 raise InputError("resume", "must be for what was charged: records, labels, steps")
             accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
-            return noise
+            return same
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
@@ -211,4 +261,4 @@ def _charge(plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[s
             low, high = (low, middle) if fits(middle) else (middle, high)
         facts = {**facts, "mechanism": {**named, "noise_multiplier": high}}
         accounts.charge(plan.rdp(high, DEFAULT_ORDERS), facts, totals)
-    return high
+    return facts

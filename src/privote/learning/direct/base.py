@@ -41,7 +41,7 @@ from ..rows import (
     fraction,
     take_rows,
 )
-from .account import GRADIENTS, TrainingPrivacy, begin
+from .account import GRADIENTS, Paid, TrainingPrivacy, begin
 from .noise import Noise, TrainingPlan
 
 Persons = npt.NDArray[np.int64] | None
@@ -130,7 +130,7 @@ class PrivateTraining(LabelClassifier):
         records = len(Y) if names is None else len(names)
         self._restore(draft)
         given = self._prepare(rows, Y, unit, X_public, records)
-        self.privacy_: TrainingPrivacy = begin(
+        paid = begin(
             plan,
             self.epsilon,
             self.delta,
@@ -141,8 +141,9 @@ class PrivateTraining(LabelClassifier):
             released=self.released,
             **account,
         )
+        self.privacy_: TrainingPrivacy = paid.privacy
         self.n_labels_, self.classes_ = Y.shape[1], np.arange(Y.shape[1])
-        self._train(given, plan, noise, draft)
+        self.privacy_ = paid.record(*self._train(given, plan, noise, paid))
         return self
 
     def _restore(self, draft: Draft | None) -> None:
@@ -165,8 +166,8 @@ class PrivateTraining(LabelClassifier):
         """
 
     @abstractmethod
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
-        """Train, from what the draft holds on; it is charged."""
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        """Train, from what the draft holds on; it is charged. Returns what was drawn."""
 
 
 class Checkpoints:
@@ -178,16 +179,22 @@ class Checkpoints:
         What an earlier run kept; None where there is nothing.
     """
 
-    def __init__(self, draft: Draft | None, steps: int) -> None:
-        self._draft, self._steps = draft, steps
-        self.state = None if draft is None else draft.read()
+    def __init__(self, paid: Paid, steps: int) -> None:
+        self._paid, self._steps = paid, steps
+        self.state = None if paid.draft is None else paid.draft.read()
         self._next = monotonic() + _PAUSE
+
+    def rest(self, done: int) -> range:
+        """Return the steps that are left after so many; refuse those that a copy has drawn."""
+        if done < self._steps:
+            self._paid.check_undrawn()
+        return range(done, self._steps)
 
     def keep(self, done: int, state: Callable[[], bytes]) -> None:
         """Keep the state after so many steps, if it is time."""
-        now = monotonic()
-        if self._draft is not None and (done == self._steps or now >= self._next):
-            self._draft.keep(state(), instead=True)
+        now, draft = monotonic(), self._paid.draft
+        if draft is not None and (done == self._steps or now >= self._next):
+            draft.keep(state(), instead=True)
             after = monotonic()
             self._next = after + max(_PAUSE, _SELDOM * (after - now))
 

@@ -23,10 +23,12 @@ from ..networks.architectures import (
     one_torch_thread,
     require_torch,
     seeded,
+    weights_of,
 )
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
-from ..rows import Labels, Progress, padded_blocks
+from ..rows import Floats, Labels, Progress, padded_blocks
+from .account import Paid
 from .base import Checkpoints, Persons, PrivateTraining, check_descent, one_each
 from .noise import Noise, TrainingPlan, affordable_rate
 
@@ -142,8 +144,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         with seeded(self._first):
             return *self._start(seen.shape, Y.shape[1]), seen, Y, scaling
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
-        kept = Checkpoints(draft, self.steps)
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        kept = Checkpoints(paid, self.steps)
         network, chunk, rows, labels, scaling = given
         rate = affordable_rate(plan, self.privacy_.noise_multiplier, len(rows), self.momentum)
         usual = 0.01 if self.optimizer == "adam" else min(3.0, rate)
@@ -164,6 +166,11 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             else:
                 network = self._descend(network, chunk, rows, labels, scaling, noise, kept)
         self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
+        return self.drawn_()
+
+    def drawn_(self) -> list[Floats]:
+        """Return the weights, which were drawn."""
+        return [*weights_of(self.network_).values()]
 
     @classmethod
     def _like(cls, network: Any, weights: dict[str, npt.NDArray[Any]]) -> Any:
@@ -233,7 +240,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             mean.load_state_dict(held["mean"])
             optimizer.optimizer.load_state_dict(held["steps"])
             optimizer.max_grad_norm, self.history_["clip"] = held["norm"], held["clips"]
-        for step in range(len(self.history_["clip"]), self.steps):
+        for step in checkpoints.rest(len(self.history_["clip"])):
             self.history_["clip"].append(optimizer.max_grad_norm)
             chosen = noise.sample(len(rows), self.sample_rate)
             for some, place in padded_blocks(chosen, chunk):

@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
-from ...drafts import Draft
 from ...errors import positive
 from ...workers import one_thread
 from ..rows import Floats, Labels, Progress, padded_blocks
+from .account import Paid
 from .base import (
     SUM_HAIR,
     Checkpoints,
@@ -118,14 +118,19 @@ class DPLinear(PrivateLinear):
         self._look(X_public, records, Y.shape[1])
         return self._design(rows), Y
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
         rows, Y = given
         multiplier = self.privacy_.noise_multiplier
         rate = affordable_rate(plan, multiplier, rows.shape[0], self.momentum)
         self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
-        weights = self._descend(rows, Y, multiplier, noise, Checkpoints(draft, self.steps))
+        weights = self._descend(rows, Y, multiplier, noise, Checkpoints(paid, self.steps))
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1] + logit(self.initial_share)
+        return self.drawn_()
+
+    def drawn_(self) -> list[Floats]:
+        """Return the weights, which were drawn."""
+        return [self.coef_, self.intercept_]
 
     def _descend(
         self, rows: Any, Y: Labels, multiplier: float, noise: Noise, checkpoints: Checkpoints
@@ -141,7 +146,7 @@ class DPLinear(PrivateLinear):
             state = unpacked(checkpoints.state)
             weights, velocity, mean = state["weights"], state["velocity"], state["mean"]
             clip, start, averaged = float(state["clip"]), int(state["step"]), int(state["averaged"])
-        for step in range(start, self.steps):
+        for step in checkpoints.rest(start):
             chosen = noise.sample(rows.shape[0], self.sample_rate)
             all_of_them = len(chosen) == rows.shape[0]
             part, truth = (rows, Y) if all_of_them else (rows[chosen], Y[chosen])

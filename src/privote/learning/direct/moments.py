@@ -34,10 +34,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
-from ...drafts import Draft
 from ...errors import InputError, finite, positive
 from ..rows import BLOCK, Floats, Labels, matching
-from .account import MOMENTS
+from .account import MOMENTS, Paid
 from .base import SUM_HAIR, Persons, PrivateLinear, packed, unpacked
 from .noise import Noise, TrainingPlan
 
@@ -111,10 +110,12 @@ class DPMoments(PrivateLinear):
         public = self._look(X_public, records, Y.shape[1])
         return moments(self._design(rows), Y, unit, self.tau), public
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, draft: Draft | None) -> None:
-        sums, public = given
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        (sums, public), draft = given, paid.draft
         deviation = self.privacy_.noise_multiplier * np.sqrt(self.tau)
         kept = None if draft is None else draft.read()
+        if kept is None:
+            paid.check_undrawn()
         noisy = noise.add(sums, deviation) if kept is None else unpacked(kept)["sums"]
         if draft is not None and kept is None:
             draft.keep(packed(sums=noisy))
@@ -123,6 +124,7 @@ class DPMoments(PrivateLinear):
         self._calibrate(weights, released[-1], public)
         if self.progress is not None:
             self.progress(1, 1)
+        return [noisy]
 
     def _weights(self, released: Floats, public: Any, variance: float) -> Floats:
         """Return least squares' weights (features, labels) from the released means.

@@ -1,0 +1,296 @@
+"""Copies of drafts: one charge pays for one draw, whichever copy of a draft is resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.attacks.conftest import Outcome, full
+from typer.testing import CliRunner
+
+import privote as pv
+from privote.cli import app
+from privote.drafts import Draft
+from privote.errors import ChargedError, DrawnError
+from privote.learning import PrivateClassifier, save_student
+from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
+
+RNG = np.random.default_rng(0)
+VOTES = RNG.random((12, 20, 3)) < 0.3
+X = RNG.normal(size=(60, 3))
+Y = (X[:, :2] > 0.3).astype(np.int8)
+PUBLIC = RNG.normal(size=(16, 3))
+QUERIES = {"allowance": "all", "worst-case": None, "ptr": 6, "data-dependent": 6}
+Run = Callable[..., Any]
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+def _label(guarantee: str) -> Run:
+    def run(folder: Path, *, resume: bool = False, votes: Any = VOTES, ledger: Any = 0) -> Any:
+        made = pv.label(
+            votes,
+            mechanism=pv.BinaryVoting(sigma=7.0),
+            epsilon=8.0,
+            delta=1e-5,
+            guarantee=guarantee,
+            queries=QUERIES[guarantee],
+            ledger=folder / "a.ledger" if ledger == 0 else ledger,
+            output=folder / "out.npz",
+            resume=resume,
+            force=True,
+        )
+        return made.labels
+
+    return run
+
+
+def _poll(folder: Path, *, resume: bool = False, **more: Any) -> Any:
+    rows = "".join(f"v{n},{n < 43:d},{n < 31:d},{n < 20:d}\n" for n in range(60))
+    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
+    made = pv.poll(
+        folder / "poll.csv",
+        epsilon=1.0,
+        delta=1e-6,
+        seats=1,
+        shares=True,
+        people="club",
+        ledger=folder / "a.ledger",
+        output=folder / "out.npz.json",
+        resume=resume,
+        force=True,
+        **more,
+    )
+    assert made.shares is not None
+    return np.array(sorted(share.count for share in made.shares))
+
+
+def _train(method: str, **settings: Any) -> Run:
+    def run(folder: Path, *, resume: bool = False, ledger: Any = 0) -> Any:
+        model = PrivateClassifier(method, 8.0, 1e-5, settings=settings).fit(
+            X,
+            Y,
+            PUBLIC,
+            ledger=folder / "a.ledger" if ledger == 0 else ledger,
+            draft=folder / "draft",
+            resume=resume,
+        )
+        found = model.privacy_
+        save_student(folder / "out.student", model.student_, label_names=["a", "b"], privacy=found)
+        facts = {**model.promise_.facts(), "promise": model.promise_.facts()}
+        (folder / "out.json").write_text(json.dumps(facts, default=str))
+        (folder / "out.txt").write_text(model.promise_.statement() + "\n")
+        (folder / "draft").unlink()
+        return getattr(model.promise_, "labels", np.array(found["drawn"]))
+
+    return run
+
+
+TEACHERS = {"n_teachers": 8, "rounds": 2, "queries": 8, "mechanism": pv.BinaryVoting(sigma=7.0)}
+CASES: dict[str, tuple[Run, str]] = {
+    **{f"label-{each}": (_label(each), ".out.npz.draft") for each in QUERIES},
+    "poll": (_poll, ".out.npz.json.draft"),
+    "gradients": (_train("gradients", steps=4), "draft"),
+    "moments": (_train("moments"), "draft"),
+    "teachers": (_train("teachers", **TEACHERS), "draft"),
+}
+if full():
+    CASES["dpsgd"] = (_train("dpsgd", steps=4, sample_rate=0.5), "draft")
+
+
+def _die_at(kind: str) -> Callable[..., Any]:
+    append = pv.Ledger.append
+
+    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
+        if body["kind"] == kind:
+            raise Killed
+        return append(self, body, sealed)
+
+    return dying
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep often: a few queries a block, and every noisy step."""
+    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 3 * 4)
+    monkeypatch.setattr("privote.learning.direct.base._PAUSE", 0.0)
+    monkeypatch.setattr("privote.learning.direct.base._SELDOM", 0.0)
+
+
+def _stages(
+    run: Run, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, kind: str = "outcome"
+) -> list[bytes]:
+    """Return the draft after each write of a run that dies before an entry of a kind."""
+    copies, write, folder = list[bytes](), Draft._write, folder / "first"
+    folder.mkdir()
+
+    def copying(self: Draft, *parts: Any, **how: Any) -> None:
+        write(self, *parts, **how)
+        copies.append(self.path.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Draft, "_write", copying)
+        patch.setattr(pv.Ledger, "append", _die_at(kind))
+        with pytest.raises(Killed):
+            run(folder)
+    assert (folder / name).read_bytes() == copies[-1]
+    return copies
+
+
+def _tried(run: Run, folder: Path, name: str, copy: bytes, **how: Any) -> Any:
+    """Resume a copy; return what came of it, None where it is refused."""
+    (folder / name).write_bytes(copy)
+    with suppress(DrawnError):
+        return run(folder, resume=True, **how)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_copies_of_a_draft_are_drawn_once(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+) -> None:
+    if case == "dpsgd":
+        pytest.importorskip("opacus")
+    run, name = CASES[case]
+    copies = _stages(run, tmp_path, name, monkeypatch)
+    through = tried = 0
+    places = [*range(len(copies))]
+    for place in places if full() else {0, len(copies) // 2, len(copies) - 1}:
+        # A copy of an earlier stage goes first; then the draft itself, the copy again, another.
+        folder = tmp_path / f"{place}"
+        shutil.copytree(tmp_path / "first", folder)
+        order = [copies[place], copies[-1], copies[place], copies[0]]
+        found = [_tried(run, folder, name, copy) for copy in order]
+        if case.startswith("label"):
+            found.append(_tried(run, folder, name, copies[-1], votes=None))
+        made = [each for each in found if each is not None]
+        assert made  # whoever comes first gets it
+        through += any(not np.array_equal(made[0], each) for each in made)
+        tried += len(found)
+    outcome(f"copies of a draft, resumed one after the other: {case}", tried, through)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+@pytest.mark.parametrize("case", ["label-allowance", "label-worst-case"])
+def test_a_copy_that_was_finished_without_votes_ends_the_others(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+) -> None:
+    run, name = CASES[case]
+    copies, through = _stages(run, tmp_path, name, monkeypatch), 0
+    parts = [copy for copy in copies if copy.count(b"\npart ")]
+    for place, copy in enumerate(parts[:-1]):
+        folder = tmp_path / f"{place}"
+        shutil.copytree(tmp_path / "first", folder)
+        one = _tried(run, folder, name, copy, votes=None)
+        through += one is not None and _tried(run, folder, name, copies[0]) is not None
+    outcome(f"drawn anew after a copy was finished: {case}", len(parts) - 1, through)
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+@pytest.mark.parametrize("case", ["label-worst-case", "gradients", "moments", "teachers"])
+def test_what_a_ledger_paid_for_is_not_resumed_without_one(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+) -> None:
+    run, name = CASES[case]
+    copies, through = _stages(run, tmp_path, name, monkeypatch), 0
+    charged = [copy for copy in copies if b"\ncharge 0 " in copy]
+    assert charged
+    for copy in charged:
+        (tmp_path / name).write_bytes(copy)
+        with suppress(ChargedError):
+            run(tmp_path, resume=True, ledger=None)
+            through += 1
+    outcome(f"resumed without the ledger that was charged: {case}", len(charged), through)
+
+
+# -- what a ledger says of polls and trainings -----------------------------------------------------
+
+
+def _check(file: Path, ledger: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(
+        app, ["ledger", "check", str(file), "--ledger", str(ledger), "--json"]
+    )
+    assert done.exit_code in (0, 1), done.output
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert (said["status"] == RELEASED) == (done.exit_code == 0)
+    return said
+
+
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+@pytest.mark.parametrize("case", ["poll", "gradients", "moments", "teachers"])
+def test_statements_of_polls_and_trainings_are_checked(
+    tmp_path: Path, outcome: Outcome, case: str
+) -> None:
+    run, ledger = CASES[case][0], tmp_path / "a.ledger"
+    run(tmp_path)
+    file = tmp_path / ("out.npz.json" if case == "poll" else "out.json")
+    files = [file] if case == "poll" else [file, tmp_path / "out.txt", tmp_path / "out.student"]
+    for each in files:
+        assert _check(each, ledger)["status"] == RELEASED, (each, _check(each, ledger))
+    facts, through, tried = json.loads(file.read_text()), 0, 0
+    forged = {"epsilon": 0.01, "delta": 1e-9, "simulated": True, "winners": ["Cy"]}
+    forged |= {"noise_multiplier": 99.0, "voters": 5, "shares": [], "drawn": ["0" * 64]}
+    for name in forged.keys() & facts.keys():
+        false = {**facts, name: forged[name]}
+        if "promise" in false:
+            false["promise"] = {**false["promise"], name: forged[name]}
+        file.write_text(json.dumps(false))
+        said = _check(file, ledger)
+        assert said["status"] == DIFFERS, said
+        through += name not in {each["fact"] for each in said["differences"]}
+        tried += 1
+    outcome(f"a forged fact that a ledger vouches for: {case}", tried, through)
+
+
+def test_weights_that_were_changed(tmp_path: Path) -> None:
+    model = PrivateClassifier("gradients", 8.0, 1e-5, settings={"steps": 3})
+    model.fit(X, Y, PUBLIC, ledger=tmp_path / "a.ledger")
+    model.student_.coef_ = model.student_.coef_ + 1e-9
+    save_student(
+        tmp_path / "out.student", model.student_, label_names=["a", "b"], privacy=model.privacy_
+    )
+    said = _check(tmp_path / "out.student", tmp_path / "a.ledger")
+    assert [each["fact"] for each in said["differences"]] == ["weights"]
+
+
+@pytest.mark.parametrize("case", ["poll", "gradients"])
+def test_what_was_charged_and_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Without a draft a ledger that fails after the draw is said, and what was drawn leaves."""
+    append, ledger = pv.Ledger.append, tmp_path / "a.ledger"
+
+    def failing(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
+        if body["kind"] == "outcome":
+            raise pv.LedgerError("the disk is full")
+        return append(self, body, sealed)
+
+    monkeypatch.setattr(pv.Ledger, "append", failing)
+    (tmp_path / "p.csv").write_text("voter,Ada,Bo\n" + "".join(f"v{n},1,0\n" for n in range(40)))
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "people": "club", "ledger": ledger}
+    model = PrivateClassifier("gradients", 8.0, 1e-5, settings={"steps": 3})
+    with pytest.warns(pv.PrivoteWarning, match="not recorded"):
+        made: Any = (
+            pv.poll(tmp_path / "p.csv", **asked)
+            if case == "poll"
+            else model.fit(X, Y, PUBLIC, ledger=ledger).promise_
+        )
+    (tmp_path / "s.json").write_text(json.dumps(made.facts()))
+    assert _check(tmp_path / "s.json", ledger)["status"] == NOT_RECORDED
+
+
+def test_digests_of_floats() -> None:
+    """They are of the values, whatever machine or layout holds them."""
+    one = np.arange(6, dtype=np.float64).reshape(2, 3) / 7
+    assert digest_of(one) == digest_of(np.asfortranarray(one)) == digest_of(one.astype(">f8"))
+    assert digest_of(one) != digest_of(one.T)
+    assert digest_of(one[0], one[1]) != digest_of(one)
+    assert digest_of(one.astype("f4")) == digest_of(one.astype("f4").astype("f8"))
