@@ -109,7 +109,7 @@ CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")
         (CALL, "--delta", "must be given", None),
         ((*CALL, "--delta", "little"), "--delta", "must be a number", "'little'"),
         ((*CALL, "--delta=little"), "--delta", "must be a number", "'little'"),
-        ((*CALL, "--delta", 1e-5, "--queries", "x"), "--queries", "must be a number or all", "'x'"),
+        ((*CALL, "--delta", 1e-5, "--queries", "x"), "--queries", "must be a whole number", "'x'"),
         ((*CALL, "--resumee"), "--resumee", "is no option here; there is --resume", None),
         ((*CALL, "--delta"), "--delta", "needs a value", None),
         (("label", "--delta", 1e-5), "VOTES", "must be given", None),
