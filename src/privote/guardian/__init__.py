@@ -1,7 +1,6 @@
 """The guardian: the only door between votes and labels."""
 
 from .accounts import Accounts, Allowance, record_kept
-from .allowance import allowance_of
 from .guardian import AUTO, Guardian
 from .registry import seats
 from .voter_bills import bills
@@ -11,7 +10,6 @@ __all__ = [
     "Accounts",
     "Allowance",
     "Guardian",
-    "allowance_of",
     "bills",
     "record_kept",
     "seats",

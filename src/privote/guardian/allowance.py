@@ -6,8 +6,7 @@ The whole cost is charged once, at the first answer; later batches go on with it
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,8 +16,6 @@ import numpy as np
 from ..ballots import BallotSource
 from ..blocks import Block, Counts
 from ..errors import BudgetError
-from ..ledger import Ledger
-from ..ledger.totals import Scope
 from ..mechanisms import ABSTAIN
 from ..release import Release
 from ..surprises import effective
@@ -44,36 +41,6 @@ def roll_of(issuer: Issuer, ids: dict[str, int] | None) -> Roll | None:
     """Return the digests of named voters, as the ledger has them; None if they have no names."""
     ledger = issuer.accounts.ledger
     return None if ids is None else {name: ledger.name_voter(name) for name in ids}
-
-
-def allowance_of(
-    ledger: Ledger,
-    scope: Scope,
-    sizes: tuple[int, int],
-    names: Iterable[str] | None,
-    *,
-    simulated: bool,
-) -> dict[str, Any] | None:
-    """Return the mechanism's parameters of the allowance that an electorate has; None without one.
-
-    The one that was charged last. It is found by public sizes (voters, labels), or by the voters'
-    names: so whoever has settings chosen finds those again that the allowance was charged for.
-    """
-    voters, labels = sizes
-    roll = None if names is None else [ledger.name_voter(name) for name in names]
-    own = {"dataset": scope[0], "consumer": scope[1], "owner": None, "labels": labels}
-    own["simulated"] = simulated
-    found = None
-    for known in ledger.reading().accounts.values():
-        terms = json.loads(known.terms)
-        if any(terms[key] != value for key, value in own.items()):
-            continue
-        if known.roll is None or roll is None:
-            same = known.roll is None and roll is None and len(known.allowance) == voters
-        else:
-            same = None not in known.seats(roll)
-        found = terms["mechanism"] if same else found
-    return found
 
 
 def release(
