@@ -304,7 +304,7 @@ def test_nothing_answered_is_said_too(run: Run, tmp_path: Path) -> None:
         ("sigma", ("--truth", "empty.csv"), "cannot be read: it is empty"),
         ("sigma", ("--truth", "votes.npz"), "has no array 'truth'; it has: votes"),
         ("sigma", ("--mechanism", "median"), "--mechanism must be one of"),
-        ("sigma", ("--tau", 2), "--tau goes with mechanism 'tau', not with 'binary'"),
+        ("sigma", ("--tau", 2), "--tau goes with mechanism 'tau', 'tally', not with 'binary'"),
         ("sigma", ("--gate-sigmas", 3), "--gate-sigmas goes with --over gate, got 'sigma'"),
         ("tau", ("--refine",), "--refine goes with --over sigma, got 'tau'"),
         ("tau", ("--mechanism", "tau", "--norm", 3), "norm must be 1 or 2, got 3"),
