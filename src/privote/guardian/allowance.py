@@ -109,7 +109,8 @@ def release(
             now = slice(start, start + block.queries)
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
-            departed += np.count_nonzero((labels[now] != guess[now]) & (labels[now] != ABSTAIN))
+            apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
+            departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int
     if pace is not None and not start:
         raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
     # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
