@@ -101,7 +101,9 @@ def open_zarr(place: str, empty_chunks: str | None = None) -> ZarrCube:
 
     ``empty_chunks`` is "no" if a chunk that is absent holds votes of no.
     """
-    return ZarrCube(name_of(place), *_open_zarr(place, "votes file", "votes"), empty_chunks)
+    opened, name = _open_zarr(place, "votes file", "votes"), name_of(place)
+    with readable(name, _ZARR):  # attributes may hold anything
+        return ZarrCube(name, *opened, empty_chunks)
 
 
 def open_array(place: str, what: str, inside: str) -> Any:
