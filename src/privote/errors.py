@@ -33,6 +33,9 @@ class PrivoteError(Exception):
 
     Attributes
     ----------
+    code
+        What kind of refusal this is, in a word that stays the same when the sentence is improved.
+        A class has one; ``code=`` names a narrower one where there is no argument to tell by.
     argument
         Who broke the rule; None where the error is about no argument.
     rule
@@ -42,9 +45,18 @@ class PrivoteError(Exception):
     """
 
     exit_code = 1
+    code = "refused"
 
-    def __init__(self, argument: str, rule: str | None = None, value: Any = _UNSAID) -> None:
+    def __init__(
+        self,
+        argument: str,
+        rule: str | None = None,
+        value: Any = _UNSAID,
+        *,
+        code: str | None = None,
+    ) -> None:
         super().__init__(argument)
+        self.code = code or type(self).code
         self.argument = None if rule is None else argument
         self.rule = argument if rule is None else rule
         self.shown = None if value is _UNSAID else shown(value)
@@ -74,6 +86,7 @@ class InputError(PrivoteError, ValueError):
     """
 
     exit_code = 2
+    code = "input"
 
     def __init__(
         self,
@@ -81,36 +94,44 @@ class InputError(PrivoteError, ValueError):
         rule: str | None = None,
         value: Any = _UNSAID,
         *,
+        code: str | None = None,
         sealed: str | None = None,
     ) -> None:
-        super().__init__(argument, rule, value)
+        super().__init__(argument, rule, value, code=code)
         self.sealed = sealed
 
 
 class BallotError(InputError):
     """Votes that break a rule of votes, or of a mechanism."""
 
+    code = "ballot"
+
 
 class UnavailableError(InputError):
     """A combination that privote does not offer because it has no proof (or no code) for it."""
+
+    code = "unavailable"
 
 
 class MissingExtraError(PrivoteError, ImportError):
     """An optional dependency is not installed; the message names the extra to install."""
 
     exit_code = 2
+    code = "extra"
 
 
 class BudgetError(PrivoteError):
     """The privacy budget does not allow the request; nothing was released."""
 
     exit_code = 3
+    code = "budget"
 
 
 class DrawnError(PrivoteError):
     """What a draft paid for was drawn by a run of another copy of it; nothing was drawn again."""
 
     exit_code = 3
+    code = "drawn"
 
 
 class ChargedError(PrivoteError):
@@ -120,6 +141,7 @@ class ChargedError(PrivoteError):
     """
 
     exit_code = 6
+    code = "charged"
 
     def __init__(self, message: str, *, draft: Any = None) -> None:
         super().__init__(message)
@@ -134,12 +156,14 @@ class LedgerError(PrivoteError):
     """The ledger is broken, unreadable or was tampered with."""
 
     exit_code = 4
+    code = "ledger"
 
 
 class PeerError(PrivoteError):
     """Another party of a coalition failed, or sent what it should not."""
 
     exit_code = 5
+    code = "peer"
 
 
 def _again(kind: type[PrivoteError], state: dict[str, Any]) -> PrivoteError:

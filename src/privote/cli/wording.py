@@ -183,7 +183,12 @@ def refuse(error: PrivoteError, spelling: Spelling, more: str = "", *, json: boo
             "rule": PrivoteError(error.rule).worded(spelling.spell),
             "value": error.shown,
         }
-        facts = {"error": said.splitlines()[0], "exit_code": error.exit_code, **facts}
+        facts = {
+            "error": said.splitlines()[0],
+            "code": error.code,
+            "exit_code": error.exit_code,
+            **facts,
+        }
         typer.echo(dumps(facts, indent=2))
     typer.echo(f"error: {printable(said, lines=True)}", err=True)
     raise typer.Exit(error.exit_code)
