@@ -19,14 +19,13 @@ from .files import Draft, beside, check_here, complete, drafted
 from .guardian import AUTO, Guardian, record_kept, seats
 from .ledger import Budget, Ledger
 from .ledger.records import digest_of
-from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.tally import PERCENT
 from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
 from .statements import expected_quality
 from .votes.cube import Ballots, BallotSource, Threshold, check_head
-from .votes.tables import is_frame
 
 ALL_THERE = b"all"  # the note after the last part
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -68,8 +67,9 @@ def label(
     ----------
     votes
         (queries, voters, labels): bool or 0/1/-1 array, probabilities, ballots, a data frame, or
-        the path or URL of a votes file. An array of floats holds probabilities, which are rounded
-        to percents, unless a mechanism is named or a ``threshold`` given; -1 is a missing vote.
+        the path or URL of a votes file. An array of floats, also in a file, holds probabilities,
+        which are rounded to percents, unless a mechanism is named or a ``threshold`` given; -1 is
+        a missing vote.
         Names of queries and labels, where there are any, go into the release; names of voters serve
         as ``voter_ids``.
     epsilon, delta
@@ -205,24 +205,21 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+def ballots_of(
+    votes: Any,
+    mechanism: Mechanism | str,
+    threshold: Threshold = None,
+    empty_chunks: str | None = None,
+) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
-    Whether they are probabilities is told by the type of an array, never by what it holds.
+    Whether they are probabilities is told by the type of an array, or by a mechanism that was named
+    with a grid, never by what the votes are.
     """
-    tallies: Any = mechanism
-    if isinstance(mechanism, str):
-        tallies = TallyVoting(sigma=1.0, grid=PERCENT)
-    soft = tallies.vote_steps > 1
-    given = isinstance(votes, BallotSource | str | os.PathLike) or is_frame(votes)
-    if soft and threshold is None and not given and not isinstance(votes, np.ma.MaskedArray):
-        try:
-            array = np.asarray(votes)
-        except ValueError:  # ragged: told below
-            array = np.zeros(0, np.int8)
-        if array.dtype.kind == "f" or (array.size and not isinstance(mechanism, str)):
-            return tallies.ballots(array)  # type: ignore[no-any-return]
-    return Ballots.of(votes, threshold=threshold)
+    how: dict[str, Any] = {"threshold": threshold, "empty_chunks": empty_chunks}
+    if isinstance(mechanism, Mechanism):
+        return Ballots.of(votes, steps=mechanism.vote_steps, soft=True, **how)
+    return Ballots.of(votes, steps=PERCENT, **how)
 
 
 def _guarantee(
