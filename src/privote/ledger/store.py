@@ -15,7 +15,9 @@ from typing import Any, Protocol
 
 from ..errors import LedgerError
 from ..sqlite import Format, SQLiteFile
-from .chain import START, Head
+
+START = "0" * 64
+Head = tuple[int, str]  # number and digest of the last entry
 
 
 @dataclass(frozen=True)

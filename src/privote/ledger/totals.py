@@ -17,8 +17,8 @@ from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, PrivoteWarning, positive
 from ..names import folded
-from .chain import START, Chain, Head, canonical
-from .store import Row
+from .chain import Chain, canonical
+from .store import START, Head, Row
 
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
