@@ -133,25 +133,6 @@ class Implications:
             raise InputError("implies", "must be pairs, a mapping or the path of a file", source)
         return cls(tuple(source))
 
-    def ancestors(self, label: Name) -> frozenset[Name]:
-        """Return all that a label implies, directly or over others."""
-        found: set[Name] = set()
-        for child, parent in self.pairs:  # leaves first: once a label is in, its parents follow
-            if child == label or child in found:
-                found.add(parent)
-        return frozenset(found)
-
-    def closure(self) -> Implications:
-        """Return every pair of a label and one of its ancestors."""
-        children = dict.fromkeys(child for child, _ in self.pairs)
-        return Implications(
-            tuple(
-                (child, above)
-                for child in children
-                for above in sorted(self.ancestors(child), key=str)
-            )
-        )
-
     def places(self, labels: int, names: Sequence[str] | None = None) -> list[tuple[int, int]]:
         """Return the pairs as places among so many labels, leaves first.
 
