@@ -43,7 +43,7 @@ from .chain import (
     Verification,
     against_anchor,
     canonical,
-    misplaced,
+    check_placed,
     verify,
 )
 from .postgres import PostgresStore
@@ -61,7 +61,6 @@ from .store import (
 )
 from .totals import Budget, Scope, Totals
 
-_ROUNDING = 1e-9
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 _REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
@@ -166,7 +165,12 @@ class Ledger:
                     with self._store.transaction():
                         before = self._store.head()
                         totals = self._catch_up()
-                        self._check_head(before, totals.head)
+                        # A file put in the place of an open one would take charges that nobody
+                        # else ever sees.
+                        if self._anchor is not None:
+                            check_placed(self._store, self._anchor, before)
+                        if before != totals.head:
+                            raise LedgerError(Anchor.rolled_back(before, [totals.head]))
                         yield totals
                         after = totals.head
                         self._check_kept(before, added, after)
@@ -197,15 +201,6 @@ class Ledger:
             )
         with self._lock:
             yield
-
-    def _check_head(self, head: Head, seen: Head) -> None:
-        """Raise unless the entries end where this ledger, and the anchor, have seen them end.
-
-        A file put in the place of an open one would take charges that nobody else ever sees.
-        """
-        wrong = None if self._anchor is None else misplaced(self._store, self._anchor, head)
-        if wrong or head != seen:
-            raise LedgerError(wrong or Anchor.rolled_back(head, [seen]))
 
     def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
         """Find out what became of a commit whose answer was lost; raise unless it happened.
@@ -238,31 +233,29 @@ class Ledger:
             )
 
     def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
-        """Read back what was committed and anchor it; once more if the line breaks meanwhile."""
-        try:
-            try:
-                self._read_back(before, added, after)
-            except LostError:
-                self._store.reconnect()
-                self._read_back(before, added, after)
-        except LostError as error:
-            raise CommittedError(
-                f"entry {after[0]} is charged, but the connection broke before it was read back: "
-                f"{error}. Nothing is released"
-            ) from None
-        except LedgerError as error:
-            raise CommittedError(str(error)) from None
+        """Read back what was committed and anchor it; once more if the line breaks meanwhile.
 
-    def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
-        """Raise unless what was added is there; anchor it unless others have anchored more."""
-        with self._store.transaction():
-            self._check_kept(before, added, after)
-            if self._anchor is None:
+        Where others, who share the store, have anchored more by now, that stays.
+        """
+        for again in (False, True):
+            try:
+                if again:
+                    self._store.reconnect()
+                with self._store.transaction():
+                    self._check_kept(before, added, after)
+                    if self._anchor is not None:
+                        check_placed(self._store, self._anchor, self._store.head())
+                        if self._anchor.read() == [before, after]:
+                            self._anchor.write(after)
                 return
-            head = self._store.head()
-            self._check_head(head, head)
-            if self._anchor.read() == [before, after]:
-                self._anchor.write(after)
+            except LostError as error:
+                if again:
+                    raise CommittedError(
+                        f"entry {after[0]} is charged, but the connection broke before it was "
+                        f"read back: {error}. Nothing is released"
+                    ) from None
+            except LedgerError as error:
+                raise CommittedError(str(error)) from None
 
     def reading(self) -> Totals:
         """Return what all entries add up to now; takes no lock of the database's."""
@@ -408,8 +401,8 @@ class Ledger:
                 "rule": budget.counted,
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
-                "used": (used := _used(totals, scope, budget)),
-                "left": None if used is None else _left(budget.epsilon, used),
+                "used": totals.used(scope),
+                "left": totals.left(scope),
             }
             for scope, budget in totals.budgets.items()
         ]
@@ -511,21 +504,6 @@ class Ledger:
         """Let go of the file."""
         if os.getpid() == self._process:  # a fork must not hang up for the one that opened it
             self._store.close()
-
-
-def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
-    """Return the epsilon of all charges of a scope; None where it is not an unconditional one."""
-    if totals.conditional.get(scope[0]):
-        return None
-    if scope[0] in totals.spent_whole:
-        return budget.epsilon
-    known = totals.filters.get(scope)
-    return 0.0 if known is None else known.epsilon()
-
-
-def _left(epsilon: float, used: float) -> float:
-    """Return what is left, and nothing where that is rounding."""
-    return epsilon - used if used < epsilon * (1 - _ROUNDING) else 0.0
 
 
 def _operator() -> dict[str, str]:
@@ -661,9 +639,7 @@ class Location:
                 left = self.file if named else self.key
                 raise self._erased("it is empty, and its anchor is gone", left)
             anchor.write(head)
-        problem = misplaced(store, anchor, head)
-        if problem:
-            raise LedgerError(problem)
+        check_placed(store, anchor, head)
         if head in anchor.read():  # what others added is anchored once the chain was checked
             anchor.write(head)
         return chain, anchor

@@ -247,18 +247,17 @@ class Verification:
         return not self.problems
 
 
-def misplaced(store: Store, anchor: Anchor, head: Head) -> str | None:
-    """Say what is wrong if the entries do not end where an anchor lets them; under the lock.
+def check_placed(store: Store, anchor: Anchor, head: Head) -> None:
+    """Raise unless the entries end where an anchor lets them; under the lock.
 
     They end where it says, or at what it announces. In a shared store others may have gone on who
     anchor elsewhere: there it is enough that what it says is among the entries.
     """
     known = anchor.read()
     if not known:
-        return anchor.missing
-    if head in known or (store.shared and _holds(store, known[0])):
-        return None
-    return anchor.rolled_back(head, known)
+        raise LedgerError(anchor.missing)
+    if head not in known and not (store.shared and _holds(store, known[0])):
+        raise LedgerError(anchor.rolled_back(head, known))
 
 
 def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | None:
