@@ -20,7 +20,7 @@ from privote.audit.textbook import Floats, Ints, Textbook, renyi
 from privote.errors import InputError, whole
 from privote.mechanisms import Mechanism
 from privote.mechanisms.base import check_electorate
-from privote.surprises import effective_votes, left_over
+from privote.votes.surprises import effective_votes, left_over
 
 _MOST_TRANSCRIPTS = 20_000
 _TALLIES = 5  # that are told apart: a tree of all there can be has no end

@@ -17,12 +17,12 @@ from typing import Any, Protocol, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import check_file
-from .ballots import Ballots
 from .errors import BudgetError, InputError, UnavailableError, shown, whole
+from .files import check_file
 from .mechanisms import ABSTAIN
 from .release import Release
-from .sheets import name_in
+from .votes.cube import Ballots
+from .votes.tables import name_in
 
 __all__ = ["Implications", "consistent", "gated", "negative", "positive"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.contracts.cases import MECHANISMS as EVERY
 
 import privote as pv
-from privote.surprises import effective_votes, left_over
+from privote.votes.surprises import effective_votes, left_over
 
 MECHANISMS: list[tuple[pv.Mechanism, int]] = [
     (pv.BinaryVoting(sigma=2.0), 2),

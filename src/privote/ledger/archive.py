@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from .._version import check_written, written
-from ..arrayfiles import check_file
 from ..errors import InputError, LedgerError, PrivoteWarning
+from ..files import check_file
 from .chain import KEY_VARIABLE, Anchor, Chain, verify
 from .postgres import PostgresStore
 from .store import START, Row, SQLiteStore

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import LedgerError
-from ..sqlite import Format, SQLiteFile
+from .sqlite import Format, SQLiteFile
 
 START = "0" * 64
 Head = tuple[int, str]  # number and digest of the last entry

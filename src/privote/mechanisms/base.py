@@ -13,11 +13,10 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import MOST, Ballots, BallotSource
-from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, finite, positive, whole
 from ..links import GaussianLink, Link
+from ..votes.cube import MOST, Ballots, BallotSource, Block
 
 if TYPE_CHECKING:
     from .cells import Ladder

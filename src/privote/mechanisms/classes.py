@@ -26,10 +26,9 @@ from scipy.special import log_ndtr, ndtri_exp, roots_legendre
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import argmax_supremum
-from ..ballots import BallotSource
-from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError, positive
+from ..votes.cube import BallotSource, Block
 from .base import ABSTAIN, Gate, Labels, Mechanism, check_electorate
 
 _PANEL = 1.0  # in units of sigma
