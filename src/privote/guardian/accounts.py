@@ -103,13 +103,7 @@ class Accounts:
     @property
     def left(self) -> float | None:
         """What charges have left of the data set's epsilon; None where that is not kept."""
-        if not self.ledger.lasts:
-            return None
-        standing = self.ledger.standing()
-        whole = [
-            each for each in standing if (each["dataset"], each["consumer"]) == (self.dataset, None)
-        ]
-        return whole[0]["left"] if whole else None
+        return self.ledger.reading().left((self.dataset, None)) if self.ledger.lasts else None
 
     @property
     def rule(self) -> str | None:

@@ -2,7 +2,7 @@
 
 Everything is charged first, the same whatever will be learnt. Then voters' surprises are counted,
 the allowance is drawn, once, and it is durable before a tally is drawn
-(:mod:`privote.accounting.learning` has the theorem). What was drawn in a process that died before
+(:mod:`privote.accounting.allowance` has the theorem). What was drawn in a process that died before
 that never left it, so the next one draws.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.learning import (
+from ..accounting.allowance import (
     Learning,
     learning_epsilon,
     mu_at_order,

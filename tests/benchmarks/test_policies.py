@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from policies import Game, Poll, Step, at_the_door, by_the_best_order, policies
 
 import privote as pv
-from privote.audit.policies import Game, Poll, Step, at_the_door, by_the_best_order
 
 
 def steered(rule: str = "shared", **more: object) -> tuple[pv.Budget, Poll, list[list[Step]]]:
@@ -32,7 +32,7 @@ def test_a_pinned_order_keeps_its_promise(orders: tuple[float, ...] | None) -> N
 
 
 def test_random_policies() -> None:
-    report = pv.audit.policies(8, seed=100)
+    report = policies(8, seed=100)
     assert report.ok, report.summary()
     assert report.histories > 1000
     assert 0 < report.ratio <= 1
@@ -40,6 +40,6 @@ def test_random_policies() -> None:
 
 
 def test_random_policies_catch_the_wrong_rule() -> None:
-    report = pv.audit.policies(1, seed=34, admit=by_the_best_order)
+    report = policies(1, seed=34, admit=by_the_best_order)
     assert not report.ok
     assert "seeds (34,)" in report.summary()

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from ..accounting.allowance import FACTOR
-from ..accounting.filters import pinned_order
-from ..accounting.renyi import Floats, epsilon
-from ..errors import BudgetError, InputError, whole
-from ..guardian import Guardian
-from ..ledger import Budget, Ledger
-from ..links import OptimalLink
-from ..mechanisms import BinaryVoting
+from privote.accounting.allowance import FACTOR
+from privote.accounting.filters import pinned_order
+from privote.accounting.renyi import Floats, epsilon
+from privote.errors import BudgetError, InputError, whole
+from privote.guardian import Guardian
+from privote.ledger import Budget, Ledger
+from privote.links import OptimalLink
+from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed
 

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Orders, check_orders
-from ..errors import InputError, whole
-from ..mechanisms import Mechanism
-from ..mechanisms.base import check_electorate
-from ..votes.surprises import effective_votes, left_over
-from .exact import AUDIT_ORDERS
-from .findings import ABSOLUTE, RELATIVE
-from .textbook import Floats, Ints, Textbook, effective_ballots, renyi
+from privote.accounting.renyi import Orders, check_orders
+from privote.audit.exact import ABSOLUTE, AUDIT_ORDERS, RELATIVE
+from privote.audit.textbook import Floats, Ints, Textbook, renyi
+from privote.errors import InputError, whole
+from privote.mechanisms import Mechanism
+from privote.mechanisms.base import check_electorate
+from privote.votes.surprises import effective_votes, left_over
 
 _MOST_TRANSCRIPTS = 20_000
 _TALLIES = 5  # that are told apart: a tree of all there can be has no end
@@ -217,3 +216,42 @@ class _Tree:
         same = (counted[:, :, None, :] == (self.book.ballots == 1)).all(axis=3)
         assert same.any(axis=2).all()
         return np.asarray(same.argmax(axis=2), np.int64)
+
+
+def effective_ballots(
+    ballots: npt.NDArray[Any], baseline: npt.NDArray[Any], left: Ints, *, unit: str
+) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """Apply the rule of allowances to one query, the plain way.
+
+    Who is missing counts as the baseline: vote by vote where votes are the unit, as a whole where
+    ballots are (then a single missing vote is a no). Who has too little left counts as it too,
+    and has nothing left from then on.
+
+    Parameters
+    ----------
+    ballots, baseline, left
+        (voters, labels) votes, (labels,) public guess, (voters,) surprises left.
+    unit
+        ``"vote"`` or ``"ballot"``: what a surprise is.
+
+    Returns
+    -------
+    (voters, labels) ballots that count, (voters,) what is left after them.
+    """
+    out = np.zeros(ballots.shape, np.bool_)
+    after = np.zeros(len(ballots), np.int64)
+    guess = [bool(vote) for vote in baseline]
+    for voter, ballot in enumerate(ballots.tolist()):
+        if unit == "vote":
+            filled = [g if vote == -1 else vote == 1 for vote, g in zip(ballot, guess, strict=True)]
+        else:
+            absent = all(vote == -1 for vote in ballot)
+            filled = guess if absent else [vote == 1 for vote in ballot]
+        need = sum(vote != g for vote, g in zip(filled, guess, strict=True))
+        if unit == "ballot":
+            need = min(need, 1)
+        if need <= left[voter]:
+            out[voter], after[voter] = filled, left[voter] - need
+        else:
+            out[voter] = guess
+    return out, after
