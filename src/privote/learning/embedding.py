@@ -21,8 +21,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from ..errors import InputError
-from ..workers import one_thread
 from .rows import Floats, deviations, padded_blocks
+from .workers import one_thread
 
 Map = Callable[[Any], Any]
 
