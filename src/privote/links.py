@@ -88,7 +88,7 @@ class OptimalLink:
     Parameters
     ----------
     cost
-        The most that a vote costs with the optimal link, as a Rényi divergence; instead of ``sigma``.
+        The most that a vote costs, as a Rényi divergence; instead of ``sigma``.
     order
         The Rényi order of that cost.
     """

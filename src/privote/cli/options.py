@@ -19,7 +19,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -93,12 +93,17 @@ class Shared:
 # For verbs that do not derive their options; the help is found by the parameter's name.
 _OPTION = typer.Option()
 VotesFile = Annotated[str, typer.Argument()]
-Epsilon = Delta = Annotated[float, _OPTION]
-Voters = Labels = Annotated[int, _OPTION]
-Threshold = EmptyChunks = Annotated[str | None, _OPTION]
+Epsilon = Annotated[float, _OPTION]
+Delta = Epsilon
+Voters = Annotated[int, _OPTION]
+Labels = Voters
+Threshold = Annotated[str | None, _OPTION]
+EmptyChunks = Threshold
 Seed = Annotated[int | None, _OPTION]
 Beside = Annotated[Path | None, _OPTION]
-Force = Resume = Json = Annotated[bool, _OPTION]
+Force = Annotated[bool, _OPTION]
+Resume = Force
+Json = Force
 Name = Annotated[str, typer.Option("--mechanism", metavar="NAME", rich_help_panel="Mechanism")]
 
 
@@ -227,8 +232,8 @@ class Group:
                 empty = default in (None, ()) or (self.unset and default is not REQUIRED)
                 panel = _PANEL.get(name, self.panel)
                 info = typer.Option(metavar=metavar, rich_help_panel=panel)
-                wanted = Annotated[kind | None if empty else kind, info]
-                every[name] = wanted, None if empty else default, reads
+                kind = kind | None if empty else kind
+                every[name] = Annotated[kind, info], None if empty else default, reads
         else:
             hints = get_type_hints(self.of, include_extras=True)
             for each in fields(self.of):
@@ -468,7 +473,8 @@ def _with_settings(cls: Class) -> Class:
     for option, (_, annotation) in _settings().items():
         cls.__annotations__[option] = annotation
         setattr(cls, option, None)
-    return dataclass(frozen=True, kw_only=True)(cls)
+    made: Any = dataclass(frozen=True, kw_only=True)(cls)
+    return cast(Class, made)
 
 
 def kind_of(name: str) -> type[Mechanism]:
