@@ -11,8 +11,7 @@ from privote.errors import InputError
 
 from . import options
 from .capc_certs import app as certs
-from .groups import Group, grouped
-from .mechanism import MechanismFlags
+from .options import Group, MechanismFlags, derived
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -236,7 +235,7 @@ _COALITION, _BUDGET = "Coalition", "Budget"
 
 
 @app.command()
-@grouped(
+@derived(
     mechanism=Group(
         of=MechanismFlags,
         without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),

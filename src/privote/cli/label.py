@@ -12,9 +12,7 @@ import typer
 from privote.errors import InputError, PrivoteWarning
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import LedgerFlags
-from .mechanism import MechanismFlags
+from .options import Account, Group, MechanismFlags, derived
 
 _FEW = 5  # voters named on one line
 _KNOWN = {
@@ -38,14 +36,14 @@ _MECHANISM = Annotated[
 ]
 
 
-@grouped(
+@derived(
     mechanism=Group(of=MechanismFlags, instead={"name": (_MECHANISM, "auto")}),
-    account=Group(of=LedgerFlags, without=("electorate",)),
+    account=Group(of=Account, without=("electorate",)),
 )
 def label(
     votes: options.VotesFile,
     mechanism: MechanismFlags,
-    account: LedgerFlags,
+    account: Account,
     epsilon: options.Epsilon,
     delta: options.Delta,
     output: Annotated[
