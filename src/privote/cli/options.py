@@ -422,7 +422,7 @@ def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iter
 # -- a mechanism -----------------------------------------------------------------------------------
 
 # Settings that are dataclasses: each of their fields is an option.
-_NESTED = {"link": "links:OptimalLink", "gate": "mechanisms.gate:Gate"}
+_NESTED = {"link": "links:OptimalLink", "gate": "mechanisms.base:Gate"}
 _UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
 _KIND = re.compile(
     r'^class (\w+)(?:(?!^class ).)*?^    name: ClassVar\[str\] = "(\w+)"', re.M | re.S
