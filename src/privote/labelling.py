@@ -126,6 +126,8 @@ def label(
     elif output is not None:
         path = check_output(output, ".npz", replaced=force or resume)
     _check(mechanism, guarantee)
+    if plan_for is not None and ledger is None:
+        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
@@ -148,7 +150,8 @@ def label(
                 guarantee = json.loads(note)["guarantee"]
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
-                guarantee = "allowance" if only else _guarantee(mechanism, budget, ballots, wanted)
+                size = ballots.voters, ballots.labels, wanted
+                guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
             if parts is not None and draft is not None:
@@ -222,8 +225,8 @@ def ballots_of(
     return Ballots.of(votes, steps=PERCENT, **how)
 
 
-def _guarantee(
-    mechanism: Mechanism | str, budget: Budget, ballots: BallotSource, wanted: int
+def guarantee_of(
+    mechanism: Mechanism | str, budget: Budget, voters: int, labels: int, queries: int
 ) -> str:
     """Return under which guarantee a call without a ledger answers all queries: by public numbers.
 
@@ -231,9 +234,8 @@ def _guarantee(
     """
     if isinstance(mechanism, str):
         return "allowance"
-    size = ballots.voters, ballots.labels
-    fit = queries_for(mechanism, *size, budget.epsilon, budget.delta)
-    return "worst-case" if fit >= wanted else "allowance"
+    fit = queries_for(mechanism, voters, labels, budget.epsilon, budget.delta)
+    return "worst-case" if fit >= queries else "allowance"
 
 
 def warn_of_quality(release: Release) -> None:
