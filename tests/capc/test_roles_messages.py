@@ -11,9 +11,11 @@ from tests.capc.coalitions import identity, models_for, terms_of
 
 import privote as pv
 from privote.capc import messages as m
+from privote.capc.answering import AnsweringParty
+from privote.capc.guardian import PrivacyGuardian
 from privote.capc.journal import GuardianJournal, QuerierJournal
-from privote.capc.roles.answering import AnsweringParty
-from privote.capc.roles.base import (
+from privote.capc.querying import QueryingParty
+from privote.capc.roles import (
     Broken,
     Complain,
     Compute,
@@ -27,10 +29,8 @@ from privote.capc.roles.base import (
     Send,
     Tick,
     Timers,
+    batch_rows,
 )
-from privote.capc.roles.batches import batch_rows
-from privote.capc.roles.guardian import PrivacyGuardian
-from privote.capc.roles.querying import QueryingParty
 from privote.entropy import Entropy
 
 Q = 4  # queries
@@ -259,7 +259,7 @@ def test_a_version_that_is_asked_with_leaves_room_for_the_next(asked: int) -> No
     (ready,) = sent(at.role.on(Tick(111.0)), m.Ready)
     assert ready.version == asked + 1
     with pytest.raises(m.PeerError, match="version"):
-        m.Ask(Q, 2**30 + 1, NONCES[1])
+        m.encode(m.Ask(Q, 2**30 + 1, NONCES[1]))
 
 
 def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:

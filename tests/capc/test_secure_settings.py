@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from privote.capc.secure import engine
-from privote.capc.secure.compiled import FORBIDDEN, check_config, runtime_config
+from privote.capc.cheetah import FORBIDDEN, check_config, runtime_config
+from privote.capc.engine import engine
 from privote.errors import InputError, MissingExtraError
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privote.capc.secure.cheetah.find_spec", lambda name: None)
+    monkeypatch.setattr("privote.capc.engine.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"privote\[capc\]"):
         engine("spu")
 

@@ -20,9 +20,10 @@ pytest.importorskip("cryptography")
 
 from tests.capc.sites import Running, Scripted, client_of, free_port, trusting, until
 
+from privote.capc.certs import make, pin, renew, revoke
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
-from privote.capc.roles.base import (
+from privote.capc.roles import (
     Broken,
     Compute,
     Computed,
@@ -33,9 +34,7 @@ from privote.capc.roles.base import (
     Received,
     Send,
 )
-from privote.capc.transport.certs import make, renew
-from privote.capc.transport.streams import ROLE_KEY, TALK, limits
-from privote.capc.transport.trust import pin, revoke
+from privote.capc.streams import ROLE_KEY, TALK, limits
 from privote.errors import PeerError
 
 BATCH = "0" * 32
@@ -253,7 +252,7 @@ def test_a_server_has_bounds_for_strangers(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_session_nobody_expects_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privote.capc.transport.sessions._EARLY", 0.2)
+    monkeypatch.setattr("privote.capc.driver._EARLY", 0.2)
     sites, beta = open_beta(tmp_path)
     program, asked, held = ballots()
     with running(beta):

@@ -19,7 +19,7 @@ from ..forecast import Forecast
 from ..ledger import Budget
 from ..planning import YES, forecast
 from .charges import Prices
-from .roles.batches import LabelledBatch
+from .roles import LabelledBatch
 from .terms import Terms
 
 

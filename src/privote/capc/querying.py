@@ -8,33 +8,15 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from ...entropy import Entropy
-from ...errors import InputError, LedgerError, PeerError, PrivoteError
-from ...mechanisms import ABSTAIN
-from ..charges import Prices
-from ..journal import QuerierJournal, to_words
-from ..messages import (
-    ANSWERING,
-    DECISION,
-    GUARDIAN,
-    QUERYING,
-    Answer,
-    Ask,
-    Closed,
-    Decide,
-    Done,
-    Grant,
-    Hello,
-    IntArray,
-    Message,
-    Ready,
-    Refused,
-    RepeatedError,
-    Willing,
-)
-from ..programs import QUERIER
-from ..terms import Terms
-from .base import (
+from ..entropy import Entropy
+from ..errors import InputError, LedgerError, PeerError, PrivoteError
+from ..mechanisms import ABSTAIN
+from . import messages as m
+from .charges import Prices
+from .journal import QuerierJournal, to_words
+from .messages import ANSWERING, DECISION, GUARDIAN, QUERYING
+from .programs import QUERIER, IntArray
+from .roles import (
     Action,
     Broken,
     Complain,
@@ -44,18 +26,17 @@ from .base import (
     Fail,
     Finish,
     Garbled,
+    LabelledBatch,
     Lost,
     Role,
     Send,
-)
-from .batches import (
-    LabelledBatch,
     ballot_programs,
     check_baseline,
     decision_programs,
     session_of,
     sliced,
 )
+from .terms import Terms
 
 _WAITING, _ASKING, _CHOSEN, _STORED, _OVER = "waiting", "asking", "chosen", "stored", "over"
 
@@ -96,13 +77,13 @@ class QueryingParty(Role):
         self._base = check_baseline(baseline, len(self.rows), terms)
         self._journal, self._abreast = journal, max(1, abreast)
         self._stage, self._nonce = _WAITING, secrets.token_hex(16)
-        self._grant: Grant | None = None
+        self._grant: m.Grant | None = None
         self._waiting: deque[str] = deque()
         self._busy: set[str] = set()
         self._shares: dict[str, IntArray] = {}
         self._noise: dict[str, IntArray] = {}  # this side's halves
         self._out: dict[str, str] = {}
-        self._ready: Ready | None = None
+        self._ready: m.Ready | None = None
         self._labelled: LabelledBatch | None = None
 
     @property
@@ -121,23 +102,23 @@ class QueryingParty(Role):
         """Return what to do about an event; nothing once the batch is over."""
         return [] if self._stage == _OVER else super().on(event)
 
-    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
         if hello.role == ANSWERING:
             if sender not in self._busy or self._stage != _ASKING:
                 raise PeerError(f"{sender} was not greeted")
-            return [Send(sender, ANSWERING, Answer(self._batch, len(self.rows)))]
+            return [Send(sender, ANSWERING, m.Answer(self._batch, len(self.rows)))]
         if self._stage != _WAITING or self._grant is not None:
             return []
         pending = self._journal.pending()
         resume = pending[0] if pending is not None and pending[1] == len(self.rows) else None
         self.timers.set(GUARDIAN, self.terms.timeout)
         version = self._journal.version()
-        ask = Ask(len(self.rows), version, self._nonce, self._base is not None, resume)
+        ask = m.Ask(len(self.rows), version, self._nonce, self._base is not None, resume)
         return [Send(self.terms.guardian, GUARDIAN, ask)]
 
     # -- ballots -----------------------------------------------------------------------------------
 
-    def _hear_grant(self, sender: str, grant: Grant) -> list[Action]:
+    def _hear_grant(self, sender: str, grant: m.Grant) -> list[Action]:
         if self._stage != _WAITING or grant.nonce != self._nonce:
             raise PeerError(f"batch {grant.batch} was not asked for")
         if grant.queries != len(self.rows):
@@ -171,15 +152,15 @@ class QueryingParty(Role):
         # The guardian may wait once as long for masks that are on their way.
         self.timers.set(GUARDIAN, 2 * self.terms.timeout)
         parties = tuple(p for p in self.terms.voters(self.name) if p in self._shares)
-        decide = Decide(self._batch, parties, self._journal.version())
+        decide = m.Decide(self._batch, parties, self._journal.version())
         return [Send(self.terms.guardian, GUARDIAN, decide)]
 
-    def _hear_willing(self, sender: str, willing: Willing) -> list[Action]:
+    def _hear_willing(self, sender: str, willing: m.Willing) -> list[Action]:
         self._check_batch(willing.batch)
         if self._stage != _ASKING or sender not in self._busy:
             raise PeerError(f"{sender} was not asked for batch {willing.batch}")
         if sender not in self.timers:
-            raise RepeatedError(f"{sender} was willing to answer batch {willing.batch} before")
+            raise m.RepeatedError(f"{sender} was willing to answer batch {willing.batch} before")
         most = self.terms.hidden
         if willing.hidden is not None and (most is None or willing.hidden > most):
             return self._leave_out(sender, f"its model has {willing.hidden} hidden units")
@@ -229,7 +210,7 @@ class QueryingParty(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _hear_ready(self, sender: str, ready: Ready) -> list[Action]:
+    def _hear_ready(self, sender: str, ready: m.Ready) -> list[Action]:
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
             raise PeerError(f"batch {ready.batch} was not given to be decided, or twice")
@@ -243,7 +224,7 @@ class QueryingParty(Role):
         self._ready = ready
         return [self._decision(ready)]
 
-    def _decision(self, ready: Ready) -> Compute:
+    def _decision(self, ready: m.Ready) -> Compute:
         terms = self.terms
         shares = np.stack([self._shares[party] for party in ready.parties], axis=1)
         if not terms.allowance:
@@ -288,9 +269,9 @@ class QueryingParty(Role):
             return self._fail(error)
         self._labelled, self._stage = labelled, _STORED
         self.timers.set(GUARDIAN, self.terms.timeout)
-        return [Send(self.terms.guardian, GUARDIAN, Done(ready.batch, ready.version))]
+        return [Send(self.terms.guardian, GUARDIAN, m.Done(ready.batch, ready.version))]
 
-    def _result(self, labels: npt.NDArray[np.int8], ready: Ready) -> LabelledBatch:
+    def _result(self, labels: npt.NDArray[np.int8], ready: m.Ready) -> LabelledBatch:
         assert self._grant is not None
         others = {
             party: self._out.get(party, "its masks did not reach the guardian")
@@ -312,7 +293,7 @@ class QueryingParty(Role):
             engine=self.engine,
         )
 
-    def _hear_closed(self, sender: str, closed: Closed) -> list[Action]:
+    def _hear_closed(self, sender: str, closed: m.Closed) -> list[Action]:
         self._check_batch(closed.batch)
         if self._stage != _STORED:
             raise PeerError(f"batch {closed.batch} was closed too early")
@@ -325,22 +306,22 @@ class QueryingParty(Role):
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
-    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
         if sender != self.terms.guardian:
             return self._leave_out(sender, refused.why)
         error = refused.error(sender)
         told: list[Action] = [Complain(error)] if self._stage == _STORED else []
         return [*told, *self._without_guardian(error)]
 
-    def _on_failed(self, sender: str, message: Message, error: PrivoteError) -> list[Action]:
+    def _on_failed(self, sender: str, message: m.Message, error: PrivoteError) -> list[Action]:
         actions = super()._on_failed(sender, message, error)
-        if isinstance(error, RepeatedError):
+        if isinstance(error, m.RepeatedError):
             return actions
-        if isinstance(message, Hello | Willing) and sender != self.terms.guardian:
+        if isinstance(message, m.Hello | m.Willing) and sender != self.terms.guardian:
             # Greeted as it should not be, or with other terms: it cannot take part.
             return [*actions, *self._leave_out(sender, str(error))]
         broken = isinstance(error, LedgerError)  # our own journal
-        if broken or (isinstance(message, Hello) and message.role == GUARDIAN):
+        if broken or (isinstance(message, m.Hello) and message.role == GUARDIAN):
             return [*actions, *self._fail(error)]
         return actions
 
