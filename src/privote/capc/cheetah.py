@@ -31,18 +31,6 @@ from .programs import PEER, QUERIER, SIDES, IntArray, Program, program_of, singl
 
 VERSION = "0.9.5"  # of spu: its layout of products and its storage types were checked for this one
 
-# Each would cost secrecy or exactness; the reason is part of the refusal.
-FORBIDDEN = {
-    "enable_runtime_snapshot": "writes the inputs to disk",
-    "snapshot_dump_dir": "writes the inputs to disk",
-    "enable_action_trace": "logs what is computed",
-    "enable_pphlo_trace": "logs what is computed",
-    "enable_pphlo_profile": "logs what is computed",
-    "enable_hal_profile": "logs what is computed",
-    "trunc_allow_msb_error": "makes results wrong at random",
-    "enable_mul_lsb_error": "makes results wrong at random",
-    "disable_matmul_pack": "answers a product with several ciphertexts, which leaks",
-}
 # What a program may consist of: linear steps, comparisons, selections. Nothing here opens a value.
 _ALLOWED = frozenset(
     {
@@ -57,7 +45,7 @@ _TENSOR = re.compile(r"tensor<(?:([0-9x]+)x)?(?:!pphlo\.secret<)?i\d+>?>")
 
 
 def runtime_config() -> Any:
-    """Return spu's RuntimeConfig, checked."""
+    """Return spu's RuntimeConfig: no snapshot, trace or profile, and nothing inexact, is on."""
     from spu import libspu
 
     wanted = {
@@ -71,24 +59,7 @@ def runtime_config() -> Any:
     # From JSON: the Python binding of this version cannot set the kind of oblivious transfer.
     if not config.ParseFromJsonString(json.dumps(wanted)):
         raise InputError("settings", "must be what spu understands", wanted)
-    check_config(config)
     return config
-
-
-def check_config(config: Any) -> None:
-    """Refuse a RuntimeConfig under which the engine would not be secure, or not exact."""
-    from spu import libspu
-
-    if config.protocol != libspu.ProtocolKind.CHEETAH:
-        raise InputError(f"protocol must be CHEETAH, got {config.protocol}")
-    if config.field != libspu.FieldType.FM64:
-        raise InputError(f"field must be FM64, got {config.field}")
-    for name, why in FORBIDDEN.items():
-        owner = config if hasattr(config, name) else config.cheetah_2pc_config
-        if getattr(owner, name):
-            raise InputError(f"{name} must be off: it {why}")
-    if not config.experimental_enable_colocated_optimization:
-        raise InputError("experimental_enable_colocated_optimization must be on")
 
 
 def link_description(own: str, other: str, side_rank: int, patience: float) -> Any:

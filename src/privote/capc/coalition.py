@@ -54,7 +54,6 @@ from .roles import (
     Event,
     Fail,
     Finish,
-    Garbled,
     LabelledBatch,
     Lost,
     Received,
@@ -200,13 +199,13 @@ class Simulation:
         if letter.to not in self.roles:
             self._queue.append((letter.sender, Lost(*letter.to)))
             return
-        name, role = letter.sender
-        event: Event
         try:
-            event = Received(name, decode(letter.data, self.terms.most_bytes))
-        except PeerError as error:
-            event = Garbled(name, role, str(error))
-        self._queue.append((letter.to, event))
+            message = decode(letter.data, self.terms.most_bytes)
+        except PeerError:  # the stream between the two ends
+            self._queue.append((letter.to, Lost(*letter.sender)))
+            self._queue.append((letter.sender, Lost(*letter.to)))
+            return
+        self._queue.append((letter.to, Received(letter.sender[0], message)))
 
     # -- sessions ----------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from .roles import (
     Computed,
     Event,
     Fail,
-    Garbled,
     Lost,
     Received,
     Role,
@@ -196,7 +195,6 @@ class Sessions:
 
 
 _TICK = 1.0  # seconds
-_GARBLED = 3  # a peer's messages that are none, before its stream is cut off
 
 
 @dataclass(eq=False)
@@ -427,16 +425,9 @@ class Driver:
     def message(self, line: Line, data: bytes) -> None:
         """Queue a message and wait until it is dealt with: a peer has one of them in memory.
 
-        A peer that only garbles is cut off.
+        PeerError, which ends the stream, if it is no message.
         """
-        try:
-            message = decode(data, self.settings.most_message)
-        except PeerError as error:
-            line.garbled += 1
-            self._wait_for(line, Garbled(line.peer, line.role, str(error)))
-            if line.garbled > _GARBLED:
-                raise
-            return
+        message = decode(data, self.settings.most_message)
         self._log(f"from {line.peer}: {_named(message)}")
         self._wait_for(line, Received(line.peer, message))
 

@@ -19,13 +19,13 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
+import msgspec
 import numpy as np
 
 from ..errors import InputError, PeerError, missing_extra, positive
@@ -33,7 +33,6 @@ from .programs import PEER, QUERIER, IntArray, Program
 
 Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
-Shapes = Mapping[str, Sequence[int]]
 
 OWN, OTHER = "self.sock", "peer.sock"
 CLEAR = "clear"  # the name of the engine that hides nothing
@@ -205,43 +204,34 @@ class ClearEngine(SecureEngine):
         outputs: Outputs = []
         for program, given in zip(session.programs, session.inputs, strict=True):
             if session.side == PEER:
-                session.exchange(packed([program.checked(PEER, given)]))
+                session.exchange(packed(program.checked(PEER, given)))
                 continue
-            sent = session.exchange(b"")
-            shapes = program.inputs(PEER)
-            wanted = 8 * sum(int(np.prod(shape)) for shape in shapes.values())
-            if len(sent) != wanted:
-                raise PeerError(f"the peer must send {wanted} bytes of inputs, got {len(sent)}")
+            try:
+                sent = msgspec.msgpack.decode(
+                    session.exchange(b""), type=dict[str, IntArray], dec_hook=_array
+                )
+                peer = program.checked(PEER, sent)
+            except ValueError:
+                raise PeerError("the peer must send its inputs, got something else") from None
             querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
-            outputs.append(program.in_clear(querier, *unpacked([shapes], sent)))
+            outputs.append(program.in_clear(querier, peer))
         return outputs
 
 
-def packed(arrays: Inputs) -> bytes:
-    """Return the numbers of arrays, one after the other."""
-    return b"".join(
-        np.ascontiguousarray(a, "<i8").tobytes() for one in arrays for a in one.values()
-    )
+def packed(value: Any) -> bytes:
+    """Return what has arrays of int64 in it as bytes."""
+    return msgspec.msgpack.encode(value, enc_hook=lambda a: (a.shape, a.astype("<i8").tobytes()))
 
 
-def unpacked(shapes: Sequence[Shapes], data: bytes) -> Outputs:
-    """Return the arrays of these shapes that :func:`packed` made bytes of."""
-    found: Outputs = []
-    start = 0
-    for one in shapes:
-        found.append({})
-        for name, shape in one.items():
-            size = int(np.prod(shape))
-            array = np.frombuffer(data, "<i8", size, start).astype(np.int64)
-            found[-1][name] = array.reshape(shape)
-            start += 8 * size
-    return found
+def _array(_: Any, parts: Any) -> IntArray:
+    shape, data = msgspec.convert(parts, tuple[tuple[int, ...], bytes])
+    return np.frombuffer(data, "<i8").astype(np.int64).reshape(shape)
 
 
 _LONGEST_SOCKET = 100  # characters: the system takes about 107
 _GLANCE = 0.2  # seconds between looks at whether the channel still stands
 _FAREWELL = 5.0  # seconds for the peer to say that it is done too
-_MOST_HEAD, _MOST_BODY = 1 << 26, 1 << 34  # bytes of a message between the two processes
+_MOST_FRAME = 1 << 34  # bytes of a message between the two processes
 # What the engine's process may inherit; anything of JAX or XLA could dump or change programs.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
 
@@ -265,10 +255,10 @@ class CheetahEngine(SecureEngine):
         }
         try:
             with tempfile.TemporaryFile() as log, _Worker(session, log) as worker:
-                worker.tell(Frame("job", facts, session.inputs))
+                worker.tell(Frame("job", facts, [dict(one) for one in session.inputs]))
                 session.agree(bytes.fromhex(worker.heard("compiled").facts["digest"]))
                 worker.tell(Frame("go"))
-                outputs = [dict(worker.heard("done").arrays[0]) for _ in session.programs]
+                outputs = [worker.heard("done").arrays[0] for _ in session.programs]
                 _part(session)
                 return outputs
         finally:
@@ -364,21 +354,18 @@ class Ended(Exception):  # noqa: N818 - it is an event, not a fault
     """The other end of the pipe is gone."""
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One message: what it is, what goes with it, and arrays by name, for each program."""
 
     kind: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    arrays: Inputs = ()
+    facts: dict[str, Any] = {}
+    arrays: Sequence[dict[str, IntArray]] = ()
 
 
 def send(wire: Connection, frame: Frame) -> None:
     """Send one message."""
-    shapes = [{name: array.shape for name, array in one.items()} for one in frame.arrays]
     try:
-        wire.send_bytes(json.dumps([frame.kind, frame.facts, shapes]).encode())
-        wire.send_bytes(packed(frame.arrays))
+        wire.send_bytes(packed(frame))
     except OSError as error:
         raise Ended from error
 
@@ -386,8 +373,7 @@ def send(wire: Connection, frame: Frame) -> None:
 def receive(wire: Connection) -> Frame:
     """Return the next message; Ended if there is none."""
     try:
-        head, body = wire.recv_bytes(_MOST_HEAD), wire.recv_bytes(_MOST_BODY)
+        data = wire.recv_bytes(_MOST_FRAME)
     except (EOFError, OSError) as error:
         raise Ended from error
-    kind, facts, shapes = json.loads(head)
-    return Frame(kind, facts, unpacked(shapes, body))
+    return msgspec.msgpack.decode(data, type=Frame, dec_hook=_array)

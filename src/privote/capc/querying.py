@@ -25,7 +25,6 @@ from .roles import (
     Event,
     Fail,
     Finish,
-    Garbled,
     LabelledBatch,
     Lost,
     Role,
@@ -327,13 +326,6 @@ class QueryingParty(Role):
 
     def _on_trouble(self, error: PrivoteError) -> list[Action]:
         return self._fail(error)  # nobody else would end it
-
-    def _on_garbled(self, event: Garbled) -> list[Action]:
-        actions = super()._on_garbled(event)
-        if event.sender != self.terms.guardian:
-            return [*actions, *self._leave_out(event.sender, "it sent what is no message")]
-        error = PeerError(f"{event.sender} sent what is no message")
-        return [*actions, *self._without_guardian(error)]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role == ANSWERING:

@@ -33,15 +33,6 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Garbled:
-    """Something came that is no message (:func:`..messages.decode` refused it)."""
-
-    sender: str
-    role: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Computed:
     """A session ended well; outputs for the querier, None for the peer."""
 
@@ -72,7 +63,7 @@ class Tick:
     now: float
 
 
-Event = Received | Garbled | Computed | Broken | Lost | Tick
+Event = Received | Computed | Broken | Lost | Tick
 
 # -- actions ------------------------------------------------------------------------------------
 
@@ -215,10 +206,6 @@ class Role(ABC):
     def _on_trouble(self, error: PrivoteError) -> list[Action]:
         """Go on after something went wrong that no message is refused for."""
         return [Complain(error)]
-
-    def _on_garbled(self, event: Garbled) -> list[Action]:
-        error = PeerError(f"{event.sender} sent what is no message: {event.why}")
-        return [Send(event.sender, event.role, m.Refused.of(None, error)), Complain(error)]
 
     def _on_failed(self, sender: str, message: m.Message, error: PrivoteError) -> list[Action]:
         """Refuse a message: the sender is told, and so is this side."""

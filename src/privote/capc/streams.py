@@ -81,7 +81,6 @@ class Line:
     role: str
     fingerprint: str
     end: Callable[[str], None]  # cuts it off, with the reason
-    garbled: int = 0
     outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
 
     def send(self, data: bytes) -> None:
