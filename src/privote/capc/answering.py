@@ -51,12 +51,7 @@ class AnsweringParty(Role):
     role = ANSWERING
 
     def __init__(
-        self,
-        terms: Terms,
-        name: str,
-        model: SiteModel,
-        engine: str,
-        entropy: Entropy | None = None,
+        self, terms: Terms, name: str, model: SiteModel, engine: str, entropy: Entropy | None = None
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.parties:

@@ -162,9 +162,7 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return private, certificate.public_bytes(serialization.Encoding.PEM)
 

@@ -37,6 +37,7 @@ from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteErr
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
+from . import roles as r
 from .answering import AnsweringParty
 from .certs import make, pin
 from .engine import CLEAR
@@ -46,22 +47,7 @@ from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
 from .models import SiteModel
 from .programs import PEER, QUERIER, IntArray
 from .querying import QueryingParty
-from .roles import (
-    Action,
-    Broken,
-    Compute,
-    Computed,
-    Event,
-    Fail,
-    Finish,
-    LabelledBatch,
-    Lost,
-    Received,
-    Role,
-    Send,
-    Tick,
-    batch_rows,
-)
+from .roles import LabelledBatch, Role, batch_rows
 from .site import LISTENING, stamp_of
 from .statements import facts_of, write
 from .terms import Terms
@@ -111,10 +97,10 @@ class Simulation:
         self.ledger = Ledger.in_memory() if ledger is None else ledger
         self.roles: dict[Seat, Role] = {}
         self._journals: dict[str, Any] = {}
-        self._queue: deque[tuple[Seat, Event]] = deque()
-        self._sessions: dict[str, dict[Seat, Compute]] = {}
+        self._queue: deque[tuple[Seat, r.Event]] = deque()
+        self._sessions: dict[str, dict[Seat, r.Compute]] = {}
         self._now = 0.0
-        self._end: Finish | Fail | None = None
+        self._end: r.Finish | r.Fail | None = None
         self.start((terms.guardian, GUARDIAN))
         for party in terms.parties:
             self.start((party, ANSWERING))
@@ -137,7 +123,7 @@ class Simulation:
         self._run(seat)
         self.roles.pop(seat, None)  # one program, one batch
         end = self._end
-        if isinstance(end, Finish):
+        if isinstance(end, r.Finish):
             labelled: LabelledBatch = end.result
             return labelled
         raise end.error if end is not None else PeerError(f"{querier} stopped before its batch did")
@@ -175,41 +161,41 @@ class Simulation:
                 idle += 1
                 self._now += self.terms.timeout + 1
                 self._break_sessions()
-                self._queue.extend((seat, Tick(self._now)) for seat in self.roles)
+                self._queue.extend((seat, r.Tick(self._now)) for seat in self.roles)
                 continue
             seat, event = self._queue.popleft()
-            if not isinstance(event, Tick):
+            if not isinstance(event, r.Tick):
                 idle = 0
             self._give(seat, event)
 
-    def _give(self, seat: Seat, event: Event) -> None:
+    def _give(self, seat: Seat, event: r.Event) -> None:
         if seat in self.roles:
             self._do(seat, self.roles[seat].on(event))
 
-    def _do(self, seat: Seat, actions: list[Action]) -> None:
+    def _do(self, seat: Seat, actions: list[r.Action]) -> None:
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, r.Send):
                 self._deliver(Letter(seat, (action.to, action.role), encode(action.message)))
-            elif isinstance(action, Compute):
+            elif isinstance(action, r.Compute):
                 self._join(seat, action)
-            elif isinstance(action, Finish | Fail):
+            elif isinstance(action, r.Finish | r.Fail):
                 self._end = action
 
     def _deliver(self, letter: Letter) -> None:
         if letter.to not in self.roles:
-            self._queue.append((letter.sender, Lost(*letter.to)))
+            self._queue.append((letter.sender, r.Lost(*letter.to)))
             return
         try:
             message = decode(letter.data, self.terms.most_bytes)
         except PeerError:  # the stream between the two ends
-            self._queue.append((letter.to, Lost(*letter.sender)))
-            self._queue.append((letter.sender, Lost(*letter.to)))
+            self._queue.append((letter.to, r.Lost(*letter.sender)))
+            self._queue.append((letter.sender, r.Lost(*letter.to)))
             return
-        self._queue.append((letter.to, Received(letter.sender[0], message)))
+        self._queue.append((letter.to, r.Received(letter.sender[0], message)))
 
     # -- sessions ----------------------------------------------------------------------------------
 
-    def _join(self, seat: Seat, compute: Compute) -> None:
+    def _join(self, seat: Seat, compute: r.Compute) -> None:
         sides = self._sessions.setdefault(compute.session, {})
         sides[seat] = compute
         if len(sides) < 2:
@@ -227,9 +213,9 @@ class Simulation:
             return
         for side, work in sides.items():
             given = outputs if work is ours else None
-            self._queue.append((side, Computed(compute.session, given)))
+            self._queue.append((side, r.Computed(compute.session, given)))
 
-    def _computed(self, ours: Compute, theirs: Compute) -> list[dict[str, IntArray]]:
+    def _computed(self, ours: r.Compute, theirs: r.Compute) -> list[dict[str, IntArray]]:
         """Return what the querier gets of a session."""
         if list(ours.programs) != list(theirs.programs):
             raise PeerError("the two sides run different programs; nothing was computed")
@@ -239,8 +225,8 @@ class Simulation:
             outputs.append(program.in_clear(querier, program.checked(PEER, other)))
         return outputs
 
-    def _broken(self, sides: Mapping[Seat, Compute], name: str, why: str) -> None:
-        self._queue.extend((seat, Broken(name, why)) for seat in sides)
+    def _broken(self, sides: Mapping[Seat, r.Compute], name: str, why: str) -> None:
+        self._queue.extend((seat, r.Broken(name, why)) for seat in sides)
 
     def _break_sessions(self) -> None:
         for name, sides in self._sessions.items():

@@ -15,23 +15,11 @@ from typing import Any
 
 from ..errors import PeerError, PrivoteError
 from ..scratch import sweep
+from . import roles as r
 from .engine import SecureEngine
 from .messages import Message, decode, encode
 from .programs import QUERIER
-from .roles import (
-    Action,
-    Broken,
-    Complain,
-    Compute,
-    Computed,
-    Event,
-    Fail,
-    Lost,
-    Received,
-    Role,
-    Send,
-    Tick,
-)
+from .roles import Role
 from .streams import Client, Line, Log, Server, Settings
 from .tunnel import FRAME, MOST_EXCHANGE, SOCKETS, Outbox, Tunnel
 
@@ -57,7 +45,7 @@ class Sessions:
     """
 
     def __init__(
-        self, engine: SecureEngine, *, at_a_time: int, report: Callable[[Event], None], log: Log
+        self, engine: SecureEngine, *, at_a_time: int, report: Callable[[r.Event], None], log: Log
     ) -> None:
         self._engine = engine
         self._most_exchange = _DIGESTS if engine.secure else MOST_EXCHANGE
@@ -65,13 +53,13 @@ class Sessions:
         self._slots = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
         # Sessions that our role is ready for and whose tunnel has not come: work, and until when.
-        self._expected: dict[str, tuple[Compute, float]] = {}
+        self._expected: dict[str, tuple[r.Compute, float]] = {}
         self._tunnels: set[Tunnel] = set()
         self._stopped = False
         self.bytes = 0  # of all sessions, both ways
         sweep(None, SOCKETS)
 
-    def call(self, client: Callable[[str], Client], work: Compute) -> None:
+    def call(self, client: Callable[[str], Client], work: r.Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
@@ -89,7 +77,7 @@ class Sessions:
 
         threading.Thread(target=run, daemon=True, name=f"session-{work.session}").start()
 
-    def expect(self, work: Compute) -> None:
+    def expect(self, work: r.Compute) -> None:
         """Be ready to compute as the peer, when the querier's tunnel comes."""
         with self._changed:
             self._expected[work.session] = (work, time.monotonic() + work.seconds)
@@ -128,7 +116,7 @@ class Sessions:
         finally:  # the peer is gone: no more frames are wanted
             tunnel.fail("the peer's stream ended early")
 
-    def _claim(self, peer: str, session: str) -> Compute:
+    def _claim(self, peer: str, session: str) -> r.Compute:
         """Return the work of an expected session; waits a little for our own side to be ready."""
 
         def there() -> bool:
@@ -142,7 +130,7 @@ class Sessions:
                 raise PeerError("this program is stopping")
             return self._expected.pop(session)[0]
 
-    def _compute(self, work: Compute, tunnel: Tunnel) -> None:
+    def _compute(self, work: r.Compute, tunnel: Tunnel) -> None:
         began, why = time.monotonic(), None
         with self._changed:
             self._tunnels.add(tunnel)
@@ -166,11 +154,11 @@ class Sessions:
         with self._changed:
             self.bytes += moved
         self._log(f"session {work.session} with {work.peer}: {spent:.1f} s, {moved:,} bytes")
-        self._report(Computed(work.session, outputs))
+        self._report(r.Computed(work.session, outputs))
 
     def _broken(self, session: str, peer: str, why: str) -> None:
         self._log(f"session {session} with {peer} broke: {why}")
-        self._report(Broken(session, why))
+        self._report(r.Broken(session, why))
 
     def tick(self) -> None:
         """Give up on sessions whose tunnel never came."""
@@ -202,7 +190,7 @@ class _Said:
     """What came on a stream; the next is read when this one has been dealt with."""
 
     line: Line
-    event: Event
+    event: r.Event
     dealt: threading.Event = field(default_factory=threading.Event)
 
 
@@ -224,7 +212,7 @@ class Driver:
     def __init__(self, role: Role, *, engine: SecureEngine, settings: Settings, log: Log) -> None:
         self.role, self.engine, self.settings, self._log = role, engine, settings, log
         # Without a bound: a stream has at most one event in it, and a session one.
-        self._events: queue.SimpleQueue[Event | _Said | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[r.Event | _Said | None] = queue.SimpleQueue()
         self._lines: dict[tuple[str, str], Line] = {}
         self._clients: dict[str, Client] = {}
         self._retired: list[Client] = []
@@ -257,7 +245,7 @@ class Driver:
         finally:
             self.close()
 
-    def _deal(self, waiting: Event | _Said) -> tuple[bool, Any]:
+    def _deal(self, waiting: r.Event | _Said) -> tuple[bool, Any]:
         """Ask the role about an event; one that serves others outlives whatever a peer sends."""
         event = waiting.event if isinstance(waiting, _Said) else waiting
         try:
@@ -306,7 +294,7 @@ class Driver:
                 self._expel()
             except (PrivoteError, OSError) as error:
                 self._log(f"the trust folder cannot be read: {error}")
-            self._events.put(Tick(time.monotonic()))
+            self._events.put(r.Tick(time.monotonic()))
 
     def _expel(self) -> None:
         """End streams whose certificate was revoked."""
@@ -323,24 +311,24 @@ class Driver:
             self._log(f"{client.peer}: its certificate was revoked or has expired; leaving it")
             client.close()
 
-    def _act(self, actions: Sequence[Action]) -> tuple[bool, Any]:
+    def _act(self, actions: Sequence[r.Action]) -> tuple[bool, Any]:
         """Do what the role asks for; returns whether it is done, and its result."""
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, r.Send):
                 self._send(action)
-            elif isinstance(action, Compute) and action.side == QUERIER:
+            elif isinstance(action, r.Compute) and action.side == QUERIER:
                 self.sessions.call(self._client, action)
-            elif isinstance(action, Compute):
+            elif isinstance(action, r.Compute):
                 self.sessions.expect(action)
-            elif isinstance(action, Complain):
+            elif isinstance(action, r.Complain):
                 self._log(f"{action.error}")
-            elif isinstance(action, Fail):
+            elif isinstance(action, r.Fail):
                 raise action.error
             else:
                 return True, action.result
         return False, None
 
-    def _send(self, action: Send) -> None:
+    def _send(self, action: r.Send) -> None:
         """Send on the stream with that site in that role; what cannot be sent is a lost peer."""
         try:
             line = self._line(action.to, action.role)
@@ -391,9 +379,9 @@ class Driver:
         self.reasons[peer] = why
         if not self._stopping.is_set():
             self._log(f"lost {peer} ({role}): {why}")
-            self._events.put(Lost(peer, role))
+            self._events.put(r.Lost(peer, role))
 
-    def _wait_for(self, line: Line, event: Event) -> None:
+    def _wait_for(self, line: Line, event: r.Event) -> None:
         """Add a stream's event, and wait in its thread until it is dealt with or all is over."""
         said = _Said(line, event)
         self._events.put(said)
@@ -420,7 +408,7 @@ class Driver:
         self.reasons[line.peer] = "it ended the stream"
         if not self._stopping.is_set():
             self._log(f"{line.peer} ({line.role}) left")
-            self._wait_for(line, Lost(line.peer, line.role))
+            self._wait_for(line, r.Lost(line.peer, line.role))
 
     def message(self, line: Line, data: bytes) -> None:
         """Queue a message and wait until it is dealt with: a peer has one of them in memory.
@@ -429,7 +417,7 @@ class Driver:
         """
         message = decode(data, self.settings.most_message)
         self._log(f"from {line.peer}: {_named(message)}")
-        self._wait_for(line, Received(line.peer, message))
+        self._wait_for(line, r.Received(line.peer, message))
 
     def tunnel(self, peer: str, session: str, incoming: Iterator[bytes]) -> Iterator[bytes]:
         """Serve a session's tunnel."""

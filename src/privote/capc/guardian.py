@@ -237,12 +237,7 @@ class PrivacyGuardian(Role):
         return drawn
 
     def _compute(
-        self,
-        batch: str,
-        held: _Batch,
-        parties: tuple[str, ...],
-        left: IntArray,
-        fresh: IntArray,
+        self, batch: str, held: _Batch, parties: tuple[str, ...], left: IntArray, fresh: IntArray
     ) -> Compute:
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
@@ -250,11 +245,7 @@ class PrivacyGuardian(Role):
             bar = offsets(terms, held.querier, parties)
             masks = terms.steps * (2 * masks.sum(axis=1) - bar)
         programs = decision_programs(
-            terms,
-            held.querier,
-            held.queries,
-            parties,
-            baseline=held.baseline,
+            terms, held.querier, held.queries, parties, baseline=held.baseline
         )
         values = {"masks": masks, **self._noise(held, parties)}
         if held.baseline:

@@ -290,11 +290,7 @@ def quantise_rows(X: Any, *, features: int, bound: float, bits: int) -> IntArray
 
 
 def quantise_model(
-    model: SiteModel,
-    *,
-    bound: float,
-    bits: int,
-    labels: Sequence[str] | None = None,
+    model: SiteModel, *, bound: float, bits: int, labels: Sequence[str] | None = None
 ) -> dict[str, IntArray]:
     """Return the peer's inputs of a ballot program, without the mask.
 

@@ -381,12 +381,7 @@ def ballot_programs(terms: Terms, queries: int, hidden: int | None) -> list[Ball
 
 
 def decision_programs(
-    terms: Terms,
-    querier: str,
-    queries: int,
-    parties: tuple[str, ...],
-    *,
-    baseline: bool = False,
+    terms: Terms, querier: str, queries: int, parties: tuple[str, ...], *, baseline: bool = False
 ) -> list[DecisionProgram] | list[AllowanceProgram]:
     """Return the programs that decide a batch; with allowances, what is left goes from one on."""
     labels, has, noise = len(terms.labels), terms.has(parties), terms.shared

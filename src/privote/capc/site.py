@@ -50,11 +50,7 @@ ENGINES = {"spu": "spu-cheetah", "clear": "clear"}
 _MOST_BYTES = 1 << 20  # of a TOML file
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):([0-9]{1,5})")
 #: What each program needs beside what all need.
-_NEEDS = {
-    GUARDIAN: ("listen", "ledger"),
-    ANSWERING: ("listen", "model"),
-    QUERYING: ("state",),
-}
+_NEEDS = {GUARDIAN: ("listen", "ledger"), ANSWERING: ("listen", "model"), QUERYING: ("state",)}
 _PROGRAMS = {GUARDIAN: "guardian", ANSWERING: "answer", QUERYING: "query"}
 
 
