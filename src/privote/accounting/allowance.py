@@ -200,6 +200,17 @@ def gaussian_delta(mu: float, epsilon: npt.ArrayLike) -> Floats:
     return np.asarray(np.exp(high) * -np.expm1(np.minimum(low - high, 0.0)))
 
 
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-GDP at this delta, from above."""
+    low, high = 0.0, 1.0
+    while learnt_delta(high, 0.0, mu) > delta:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if learnt_delta(middle, 0.0, mu) <= delta else (middle, high)
+    return high
+
+
 def learnt_delta(epsilon: float, epsilon0: float, mu: float) -> float:
     """Return delta of a choice of range epsilon0, then mu-GDP on every branch: from above.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from . import options
-from .mechanism import kind_of
+from .options import kind_of
 from .output import say
 
 if TYPE_CHECKING:
@@ -17,24 +16,15 @@ if TYPE_CHECKING:
 
 
 def audit(
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mechanism",
-            metavar="NAME",
-            help="Audit this one only (may be repeated): binary, tau, powerset, plurality, or "
-            "package.module:Class, which is imported.",
-        ),
-    ] = None,
-    elections: Annotated[int, typer.Option(help="How many random elections each.")] = 100,
-    voters: options.Voters = 5,
-    labels: options.Labels = 3,
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="Also draw real releases and count.")
-    ] = False,
-    draws: Annotated[int, typer.Option(help="With --sampled: releases for each side.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="For the elections; noise is never seeded.")] = 0,
-    json: options.Json = False,
+    *,
+    mechanism: list[str] | None = None,
+    elections: int = 100,
+    voters: int = 5,
+    labels: int = 3,
+    sampled: bool = False,
+    draws: int = 100_000,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
@@ -47,6 +37,20 @@ def audit(
     counts what real releases do and bounds epsilon from below. Each number is the largest true
     cost over the stated one: 1 is exact, less is safe, above 1 the guarantee is broken. No private
     votes are involved.
+
+    Parameters
+    ----------
+    mechanism : NAME
+        Audit this one only (may be repeated): binary, tau, powerset, plurality, or
+        package.module:Class, which is imported.
+    elections
+        How many random elections each.
+    sampled
+        Also draw real releases and count.
+    draws
+        With ``sampled``: releases for each side.
+    seed
+        For the elections; noise is never seeded.
     """
     from privote.mechanisms import MECHANISMS
 

@@ -217,18 +217,20 @@ class Accounts:
         settle: Callable[[float | None], Mapping[str, Any]],
         facts: Mapping[str, Any],
         roll: Roll | None,
+        *,
+        once: bool,
     ) -> Allowance:
         """Find the account of an electorate whose allowance is learnt, or open and charge it.
 
         All that is left of the data set's budget is charged, before a vote is looked at: a curve
-        rho times the order, whatever will be learnt. A budget of a single run is charged as a whole
-        and priced exactly.
+        rho times the order, whatever will be learnt. A budget of a single call (``once``) is
+        charged as a whole and priced exactly.
 
         ``settle`` makes the public terms of what is left, rho; of None for a whole budget.
         """
 
         def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
-            if not self.ledger.lasts:
+            if once:
                 self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
                 return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
             whole = totals.budgets[self.dataset, None].filter(self.orders).slope()

@@ -49,8 +49,6 @@ def charge(
     planned = asked if plan_for is None else whole("plan_for", plan_for)
     if planned < asked:
         raise InputError("plan_for", f"must cover the {asked} queries that are asked now", plan_for)
-    if plan_for is not None and not accounts.ledger.lasts:
-        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
 
     def terms(left: float | None) -> dict[str, Any]:
@@ -75,7 +73,10 @@ def charge(
         return {**known, "exact": left is None, "mu": mu, "steps": steps}
 
     before = set(accounts.ledger.reading().accounts)
-    found = accounts.open_learnt(terms, {"voters": voters, "labels": ballots.labels}, roll)
+    facts = {"voters": voters, "labels": ballots.labels}
+    # One call takes a whole budget at once; several that depend on each other, by Rényi orders.
+    once = plan_for is None and not accounts.ledger.lasts
+    found = accounts.open_learnt(terms, facts, roll, once=once)
     learnt = found.learnt
     assert learnt is not None
     if plan_for is not None and learnt["planned"] != planned:

@@ -39,6 +39,13 @@ class Gate:
     ``top`` is the larger of yes and no for a label (Binary, Tau), the count of the leading class
     for a query (Powerset, Plurality). One N(0, sigma^2) on that count; drawn independently of the
     vote, priced jointly with it.
+
+    Parameters
+    ----------
+    threshold
+        Answer only where about this many voters agree.
+    sigma
+        The standard deviation of the noise on that number, in votes.
     """
 
     threshold: float

@@ -22,8 +22,6 @@ from ..votes.cube import (
     Block,
     Counts,
     DenseBlock,
-    check_probabilities,
-    check_shape,
 )
 from .base import Bools, Mechanism, check_electorate
 from .tau import whole_weight
@@ -137,12 +135,7 @@ class TallyVoting(Mechanism):
 
         -1 is a missing vote, which counts as no.
         """
-        given = np.asarray(votes, np.float64)
-        shape = check_shape(given.shape)
-        missing = given == -1
-        check_probabilities(np.where(missing, 0.0, given))
-        steps = np.where(missing, -1, np.rint(self.steps * given)).astype(np.int8)
-        return Ballots(shape, lambda start, stop: steps[start:stop], missing=True, steps=self.steps)
+        return Ballots.from_array(votes, steps=self.steps, soft=True)
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""

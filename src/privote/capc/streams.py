@@ -1,35 +1,227 @@
-"""The side that is called: identifies a caller by its certificate, and hands its streams on."""
+"""Calls between sites: two kinds of stream over gRPC and mutual TLS, from either side.
+
+The caller trusts a peer only with exactly its pinned certificate; the server identifies a caller by
+its certificate, and hands its streams on.
+"""
 
 from __future__ import annotations
 
+import resource
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from privote.errors import InputError, PeerError, PrivoteError
-
-from ..messages import ROLES
-from .certs import fingerprint_of
-from .streams import (
-    ROLE_KEY,
-    SERVICE,
-    SESSION_KEY,
-    TALK,
-    TUNNEL,
-    Line,
-    Log,
-    bounds,
-    grpc_module,
-    limits,
-)
-from .trust import Own, Trust
-from .tunnel import FRAME
+from ..errors import InputError, PeerError, PrivoteError, missing_extra
+from .certs import Own, Trust, fingerprint_of
+from .messages import ROLES
+from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel, cause
 
 if TYPE_CHECKING:
     from .driver import Driver
+
+SERVICE = "privote.Capc"
+TALK, TUNNEL = "Talk", "Tunnel"
+SESSION_KEY = "privote-session"  # the session a tunnel is for
+ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may answer and query
+TALK_BUFFER = 64 << 20
+_CONNECTIONS = 4096
+Log = Callable[[str], None]
+
+
+def grpc_module() -> Any:
+    """Return gRPC, or say which extra brings it."""
+    try:
+        import grpc
+    except ImportError:
+        raise missing_extra("capc", "a coalition over a network") from None
+    return grpc
+
+
+def bounds(most_message: int) -> list[tuple[str, int]]:
+    """Return gRPC's options that keep messages, idle streams and detours in bounds."""
+    return [
+        ("grpc.max_receive_message_length", most_message),
+        ("grpc.max_send_message_length", most_message),
+        ("grpc.max_metadata_size", 8192),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a packed frame may be a bomb
+        ("grpc.keepalive_time_ms", 20_000),  # a peer whose machine is gone is noticed
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.so_reuseport", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def limits() -> list[tuple[str, int]]:
+    """Return gRPC's options that keep in bounds what strangers can hold of a server.
+
+    Half of the process's files are left to journals, sessions and their sockets.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = _CONNECTIONS if files == resource.RLIM_INFINITY else min(_CONNECTIONS, files // 2)
+    return [
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.server_handshake_timeout_ms", 10_000),  # whoever is silent holds no connection
+        ("grpc.max_connection_idle_ms", 120_000),  # without a stream; calling again reconnects
+    ]
+
+
+@dataclass(eq=False)
+class Line:
+    """A stream of messages with one peer, from either side."""
+
+    peer: str
+    role: str
+    fingerprint: str
+    end: Callable[[str], None]  # cuts it off, with the reason
+    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
+
+    def send(self, data: bytes) -> None:
+        """Send a message without waiting; a peer that takes nothing is as good as gone."""
+        self.outbox.put(data, wait=0.0)
+
+
+_LINGER = 5.0  # seconds for the peer to end its side of a session
+
+
+class Client:
+    """Calls one peer.
+
+    Parameters
+    ----------
+    peer
+        Its name, which its certificate must bear.
+    settings
+        As whom we call, whom we trust, and where the peer listens.
+    role
+        As what we call.
+    log
+        Gets one line for each stream that fails.
+    """
+
+    def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
+        self.peer, self._role, self._log = peer, role, log
+        self._grpc, self._trust = grpc_module(), settings.trust
+        self._tunnels: set[Any] = set()
+        key, certificate, _ = settings.own.read()
+        pinned = self._trust.of(peer)
+        self.fingerprints = {each.fingerprint for each in pinned}
+        credentials = self._grpc.ssl_channel_credentials(
+            root_certificates=b"".join(each.pem for each in pinned),
+            private_key=key,
+            certificate_chain=certificate,
+        )
+        self._channel = self._grpc.secure_channel(
+            settings.addresses[peer],
+            credentials,
+            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
+        )
+
+    @property
+    def trusted(self) -> bool:
+        """True while none of the certificates this channel accepts was revoked."""
+        return all(self._trust.owner(each) == self.peer for each in self.fingerprints)
+
+    @property
+    def busy(self) -> bool:
+        """True while a session goes through this channel."""
+        return bool(self._tunnels)
+
+    def close(self) -> None:
+        """End all streams of this channel."""
+        self._channel.close()
+
+    def talk(
+        self, role: str, take: Callable[[Line, bytes], None], lost: Callable[[Line, str], None]
+    ) -> Line:
+        """Open the stream of messages.
+
+        Parameters
+        ----------
+        role
+            As what the peer is called.
+        take
+            Gets every message of the peer; PrivoteError ends the stream.
+        lost
+            Called once when the stream has ended, with the reason.
+        """
+        line = Line(
+            self.peer, role, next(iter(self.fingerprints)), lambda why: self._cut(call, why)
+        )
+        call = self._channel.stream_stream(f"/{SERVICE}/{TALK}")(
+            line.outbox, metadata=((ROLE_KEY, self._role),)
+        )
+
+        def listen() -> None:
+            why = "it ended the stream"
+            try:
+                for data in call:
+                    take(line, data)
+            except PrivoteError as error:
+                why = f"what it sent was refused: {error}"
+                call.cancel()
+            except self._grpc.RpcError as error:
+                why = cause(error)
+            except Exception as error:  # whoever waits for this peer must hear that it is gone
+                why = f"what it sent could not be read: {type(error).__name__}"
+                call.cancel()
+            line.outbox.drop()
+            lost(line, why)
+
+        threading.Thread(target=listen, daemon=True, name=f"talk-{self.peer}").start()
+        return line
+
+    def _cut(self, call: Any, why: str) -> None:
+        self._log(f"messages with {self.peer} ended: {why}")
+        call.cancel()
+
+    def tunnel(self, session: str, patience: float, most_exchange: int = MOST_EXCHANGE) -> Tunnel:
+        """Open a session's tunnel, and wait until the peer is ready for it."""
+        outbox = Outbox(4 * FRAME)
+        call = self._channel.stream_stream(f"/{SERVICE}/{TUNNEL}")(
+            outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
+        )
+        ready = threading.Timer(patience, call.cancel)  # reading has no time limit of its own
+        ready.daemon = True
+        ready.start()
+        try:
+            if next(call, None) != b"":
+                raise PeerError(f"{self.peer} did not open session {session!r}")
+        except self._grpc.RpcError as error:
+            late = error.code() == self._grpc.StatusCode.CANCELLED
+            why = f"not ready after {patience:g} s" if late else cause(error)
+            raise PeerError(f"session {session} with {self.peer}: {why}") from None
+        finally:
+            ready.cancel()
+        self._tunnels.add(call)
+        call.add_done_callback(lambda _: self._tunnels.discard(call))
+        return _CallersTunnel(call, outbox, patience, most_exchange)
+
+
+class _CallersTunnel(Tunnel):
+    """A tunnel that ends its call when both sides are done."""
+
+    def __init__(self, call: Any, outbox: Outbox, patience: float, most_exchange: int) -> None:
+        self._call, self._over = call, threading.Event()
+        call.add_done_callback(lambda _: self._over.set())
+        super().__init__(outbox, call, first=True, patience=patience, most_exchange=most_exchange)
+
+    def close(self) -> None:
+        super().close()
+        # What we sent last must arrive; a peer that does not end its side is cut off.
+        if not self._over.wait(_LINGER):
+            self._call.cancel()
+
+    def fail(self, why: str) -> None:
+        super().fail(why)
+        self._call.cancel()
 
 
 @dataclass(frozen=True, kw_only=True)

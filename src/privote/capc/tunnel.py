@@ -14,13 +14,14 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
-from privote.errors import PeerError
-from privote.files import Scratch
-
-from ..secure.base import OTHER, OWN
-from .streams import Outbox, cause
+from ..errors import PeerError
+from ..files import Scratch
+from .engine import OTHER, OWN
+from .messages import printable
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
 PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
@@ -31,6 +32,110 @@ SOCKETS = "pv-"  # how the names of their folders begin
 _BUFFER = 4 << 20
 _CONNECTIONS = 32
 _HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
+
+
+_CLOSED = (
+    "it closed the connection: it may not have pinned our certificate, have revoked it, or have "
+    "stopped; its log says which"
+)
+#: What gRPC's words mean, for whoever connected: (part of its text, our sentence).
+_MEANINGS = (
+    ("certificate has expired", "its certificate has expired"),
+    ("certificate is not yet valid", "its certificate is not valid yet: check the clocks"),
+    ("Hostname Verification", "the certificate it presents is for another name"),
+    ("CERTIFICATE_VERIFY_FAILED", "it presents another certificate than the pinned one"),
+    ("Connection refused", "nobody listens there"),
+    ("No address", "there is no such address"),
+    ("name resolution", "there is no such address"),
+    ("Name or service not known", "there is no such address"),
+    ("Socket closed", _CLOSED),
+    ("Connection reset", _CLOSED),
+    ("Broken pipe", _CLOSED),
+)  # fmt: skip
+
+
+def cause(error: Any) -> str:
+    """Return what went wrong with a call, in one line for a log."""
+    details = error.details() if callable(getattr(error, "details", None)) else str(error)
+    code = error.code().name if callable(getattr(error, "code", None)) else type(error).__name__
+    if code in ("UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED"):
+        for part, meaning in _MEANINGS:
+            if part in str(details):
+                return meaning
+    return printable(f"{details or code}")[:300]
+
+
+class Outbox:
+    """Frames on their way: gRPC takes them at the peer's pace, and whoever puts waits for room.
+
+    Parameters
+    ----------
+    most_bytes
+        How much may wait in memory.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._held = most_bytes, 0
+        self._frames: deque[bytes] = deque()
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, frame: bytes, *, wait: float | None = None) -> None:
+        """Add a frame; waits ``wait`` seconds (None: as long as it takes) for room.
+
+        Raises
+        ------
+        PeerError
+            If the stream has ended, or the peer took nothing for that long.
+        """
+        with self._changed:
+            room = self._changed.wait_for(
+                lambda: self._closed or not self._frames or self._held + len(frame) <= self._most,
+                timeout=wait,
+            )
+            if self._closed:
+                raise PeerError("the stream to the peer has ended")
+            if not room:
+                raise PeerError(f"the peer took nothing for {wait:g} s")
+            self._frames.append(frame)
+            self._held += len(frame)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let what is waiting go out, and nothing after it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def drop(self) -> None:
+        """End at once: what is waiting goes nowhere."""
+        with self._changed:
+            self._frames.clear()
+            self._held = 0
+            self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True once nothing more can be put."""
+        return self._closed
+
+    @property
+    def waiting(self) -> bool:
+        """True while something has not gone out."""
+        return bool(self._frames)
+
+    def __iter__(self) -> Outbox:
+        return self
+
+    def __next__(self) -> bytes:
+        with self._changed:
+            self._changed.wait_for(lambda: self._frames or self._closed)
+            if not self._frames:
+                raise StopIteration
+            frame = self._frames.popleft()
+            self._held -= len(frame)
+            self._changed.notify_all()
+            return frame
 
 
 class Tunnel:

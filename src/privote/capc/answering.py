@@ -6,29 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...entropy import Entropy
-from ...errors import InputError, PeerError
-from ..messages import (
-    ANSWERING,
-    GUARDIAN,
-    QUERYING,
-    Answer,
-    Confirm,
-    Confirmed,
-    Hello,
-    IntArray,
-    Masks,
-    MasksTaken,
-    Refused,
-    RepeatedError,
-    Willing,
+from ..entropy import Entropy
+from ..errors import InputError, PeerError
+from . import messages as m
+from .messages import ANSWERING, GUARDIAN, QUERYING
+from .models import SiteModel, quantise_model
+from .programs import PEER, IntArray
+from .roles import (
+    Action,
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Lost,
+    Role,
+    Send,
+    ballot_programs,
+    session_of,
+    sliced,
+    words,
 )
-from ..models import SiteModel
-from ..programs import PEER
-from ..quantise import quantise_model
-from ..terms import Terms
-from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .batches import ballot_programs, session_of, sliced, words
+from .terms import Terms
 
 
 @dataclass
@@ -53,12 +51,7 @@ class AnsweringParty(Role):
     role = ANSWERING
 
     def __init__(
-        self,
-        terms: Terms,
-        name: str,
-        model: SiteModel,
-        engine: str,
-        entropy: Entropy | None = None,
+        self, terms: Terms, name: str, model: SiteModel, engine: str, entropy: Entropy | None = None
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.parties:
@@ -69,7 +62,7 @@ class AnsweringParty(Role):
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
 
-    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
         if hello.role == QUERYING:
             return [Send(sender, QUERYING, self._hello())]
         if hello.role != GUARDIAN:
@@ -80,13 +73,13 @@ class AnsweringParty(Role):
             return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
-    def _hear_answer(self, sender: str, answer: Answer) -> list[Action]:
+    def _hear_answer(self, sender: str, answer: m.Answer) -> list[Action]:
         terms = self.terms
         if sender == self.name:
             raise PeerError(f"{sender} cannot ask itself")
         self._check_queries(answer.queries)
         if answer.batch in self._seen or answer.batch in self._batches:
-            raise RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
+            raise m.RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
         self._forget_all_of(sender)
         self._batches[answer.batch] = _Batch(sender, answer.queries)
         self.timers.set(answer.batch, terms.timeout)
@@ -96,22 +89,22 @@ class AnsweringParty(Role):
 
     def _confirm(self, batch: str) -> Send:
         held = self._batches[batch]
-        message = Confirm(batch, held.querier, held.queries)
+        message = m.Confirm(batch, held.querier, held.queries)
         return Send(self.terms.guardian, GUARDIAN, message)
 
-    def _hear_confirmed(self, sender: str, confirmed: Confirmed) -> list[Action]:
+    def _hear_confirmed(self, sender: str, confirmed: m.Confirmed) -> list[Action]:
         held = self._held(confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
         if held.masks is not None:
-            raise RepeatedError(f"batch {confirmed.batch} was confirmed before")
+            raise m.RepeatedError(f"batch {confirmed.batch} was confirmed before")
         self._seen.add(confirmed.batch)
         self.timers.drop(confirmed.batch)
         labels = len(self.terms.labels)
         held.masks = words(self.entropy, held.queries, labels * (1 + self.terms.parts))
         programs = ballot_programs(self.terms, held.queries, self.hidden)
         mask = {"mask": held.masks[:, :labels]}
-        willing = Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
+        willing = m.Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
         return [
             Send(held.querier, QUERYING, willing),
             Compute(
@@ -138,7 +131,7 @@ class AnsweringParty(Role):
         if held is None or held.masks is None:
             return []  # given up in the meantime
         self.timers.set(batch, self.terms.timeout)
-        return [Send(self.terms.guardian, GUARDIAN, Masks(batch, held.masks))]
+        return [Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
 
     def _on_broken(self, event: Broken) -> list[Action]:
         batch = event.session.partition(":")[0]
@@ -147,14 +140,14 @@ class AnsweringParty(Role):
             return []
         self._forget(batch)
         error = PeerError(f"the computation with {held.querier} broke: {event.why}")
-        return [Send(self.terms.guardian, GUARDIAN, Refused.of(batch, error)), Complain(error)]
+        return [Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)), Complain(error)]
 
-    def _hear_masks_taken(self, sender: str, taken: MasksTaken) -> list[Action]:
+    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[Action]:
         self._held(taken.batch)
         self._forget(taken.batch)
         return []
 
-    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
         error = refused.error(sender)
         if sender != self.terms.guardian:
             return [Complain(error)]

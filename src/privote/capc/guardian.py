@@ -7,36 +7,32 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...entropy import Entropy
-from ...errors import InputError, PeerError, PrivoteError
-from ...ledger import Ledger
-from ..charges import Charges
-from ..journal import CHARGED, DONE, GuardianJournal, to_words
-from ..messages import (
-    ANSWERING,
-    GUARDIAN,
-    QUERYING,
-    Ask,
-    Closed,
-    Confirm,
-    Confirmed,
-    Decide,
-    Done,
-    Grant,
-    Hello,
-    IntArray,
-    Masks,
-    MasksTaken,
-    Ready,
-    Refused,
-    RepeatedError,
+from ..entropy import Entropy
+from ..errors import InputError, PeerError, PrivoteError
+from ..ledger import Ledger
+from . import messages as m
+from .charges import Charges
+from .engine import CLEAR
+from .journal import CHARGED, DONE, GuardianJournal, to_words
+from .messages import ANSWERING, GUARDIAN, QUERYING
+from .noise import gate_noise, vote_noise
+from .programs import PEER, IntArray
+from .roles import (
+    Action,
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Lost,
+    Role,
+    Send,
+    decision_programs,
+    offsets,
+    session_of,
+    sliced,
+    words,
 )
-from ..noise import gate_noise, vote_noise
-from ..programs import PEER
-from ..secure.base import CLEAR
-from ..terms import Terms
-from .base import Action, Broken, Complain, Compute, Computed, Lost, Role, Send
-from .batches import decision_programs, offsets, session_of, sliced, words
+from .terms import Terms
 
 
 @dataclass
@@ -90,7 +86,7 @@ class PrivacyGuardian(Role):
             self._charges.prices.charged(querier, 1)
         return []
 
-    def _greeted_by(self, sender: str, hello: Hello) -> list[Action]:
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
         draws = self.terms.shared is not None and hello.role == ANSWERING
         if draws and hello.simulated and not self.entropy.simulated:
             del self._greeted[sender, hello.role]
@@ -99,13 +95,13 @@ class PrivacyGuardian(Role):
 
     # -- a batch is charged ------------------------------------------------------------------------
 
-    def _hear_ask(self, sender: str, ask: Ask) -> list[Action]:
+    def _hear_ask(self, sender: str, ask: m.Ask) -> list[Action]:
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
         if ask.baseline and not terms.takes_baseline:
             raise InputError("baseline", "goes with an allowance of single votes only")
         if journal.known(sender, ask.nonce):
-            raise RepeatedError("this request was made before: nothing was charged for it again")
+            raise m.RepeatedError("this request was made before: nothing was charged for it again")
         journal.settle(sender, ask.version, counted=terms.allowance)
         batch = secrets.token_hex(16)
         still = journal.open_batch(sender)
@@ -122,11 +118,11 @@ class PrivacyGuardian(Role):
         )
         self._forget_all_of(sender)
         self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
-        return [Send(sender, QUERYING, Grant(batch, ask.nonce, ask.queries, resumed))]
+        return [Send(sender, QUERYING, m.Grant(batch, ask.nonce, ask.queries, resumed))]
 
     # -- answering parties -------------------------------------------------------------------------
 
-    def _hear_confirm(self, sender: str, confirm: Confirm) -> list[Action]:
+    def _hear_confirm(self, sender: str, confirm: m.Confirm) -> list[Action]:
         held = self._held(confirm.batch)
         if (confirm.querier, confirm.queries) != (held.querier, held.queries):
             raise PeerError(
@@ -135,17 +131,17 @@ class PrivacyGuardian(Role):
         if sender == held.querier or held.asked is not None:
             raise PeerError(f"batch {confirm.batch} is not for {sender} to answer")
         if sender in held.confirmed:
-            raise RepeatedError(f"batch {confirm.batch} was confirmed to {sender} before")
+            raise m.RepeatedError(f"batch {confirm.batch} was confirmed to {sender} before")
         held.confirmed.add(sender)
-        message = Confirmed(confirm.batch, held.querier, held.queries)
+        message = m.Confirmed(confirm.batch, held.querier, held.queries)
         return [Send(sender, ANSWERING, message)]
 
-    def _hear_masks(self, sender: str, message: Masks) -> list[Action]:
+    def _hear_masks(self, sender: str, message: m.Masks) -> list[Action]:
         held = self._held(message.batch)
         if sender not in held.confirmed:
             raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
         if sender in held.masks:
-            raise RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
+            raise m.RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
         if held.decided or sender in held.gone:
             raise PeerError(f"the masks of {sender} for batch {message.batch} come too late")
         wanted = (held.queries, len(self.terms.labels) * (1 + self.terms.parts))
@@ -153,10 +149,10 @@ class PrivacyGuardian(Role):
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         held.masks[sender] = message.masks
-        taken: list[Action] = [Send(sender, ANSWERING, MasksTaken(message.batch))]
+        taken: list[Action] = [Send(sender, ANSWERING, m.MasksTaken(message.batch))]
         return taken + self._decide_if_ready(message.batch, held)
 
-    def _hear_refused(self, sender: str, refused: Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
         actions: list[Action] = [Complain(refused.error(sender))]
         held = self._batches.get(refused.batch or "")
         if held is not None and sender in held.confirmed - set(held.masks):
@@ -166,12 +162,12 @@ class PrivacyGuardian(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _hear_decide(self, sender: str, decide: Decide) -> list[Action]:
+    def _hear_decide(self, sender: str, decide: m.Decide) -> list[Action]:
         held = self._held(decide.batch)
         if sender != held.querier:
             raise PeerError(f"batch {decide.batch} is not {sender}'s")
         if held.asked is not None:
-            raise RepeatedError(f"batch {decide.batch} was given to be decided before")
+            raise m.RepeatedError(f"batch {decide.batch} was given to be decided before")
         if decide.version != self._journal.version(sender) and self.terms.allowance:
             raise PeerError(f"{sender} holds version {decide.version} of the running counts")
         strange = sorted(set(decide.parties) - set(self.terms.voters(sender)))
@@ -210,7 +206,8 @@ class PrivacyGuardian(Role):
                 dict(zip(counting, fresh.tolist(), strict=True)),
                 self._most(counting, held.queries),
             )
-            ready = Ready(batch, parties, version)
+            ready = m.Ready(batch, parties, version)
+            m.encode(ready)  # a version that cannot be said is refused
         except PrivoteError as error:
             return self._refused_batch(held.querier, batch, error)
         compute = self._compute(batch, held, parties, to_words(before, counting, 0), fresh)
@@ -240,12 +237,7 @@ class PrivacyGuardian(Role):
         return drawn
 
     def _compute(
-        self,
-        batch: str,
-        held: _Batch,
-        parties: tuple[str, ...],
-        left: IntArray,
-        fresh: IntArray,
+        self, batch: str, held: _Batch, parties: tuple[str, ...], left: IntArray, fresh: IntArray
     ) -> Compute:
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
@@ -253,11 +245,7 @@ class PrivacyGuardian(Role):
             bar = offsets(terms, held.querier, parties)
             masks = terms.steps * (2 * masks.sum(axis=1) - bar)
         programs = decision_programs(
-            terms,
-            held.querier,
-            held.queries,
-            parties,
-            baseline=held.baseline,
+            terms, held.querier, held.queries, parties, baseline=held.baseline
         )
         values = {"masks": masks, **self._noise(held, parties)}
         if held.baseline:
@@ -281,15 +269,15 @@ class PrivacyGuardian(Role):
         self._forget(batch)
         return [Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
 
-    def _hear_done(self, sender: str, done: Done) -> list[Action]:
+    def _hear_done(self, sender: str, done: m.Done) -> list[Action]:
         still = self._journal.open_batch(sender)
         if still is None or still.batch != done.batch:
             if self._journal.phase(done.batch) == DONE:
-                raise RepeatedError(f"batch {done.batch} is over already")
+                raise m.RepeatedError(f"batch {done.batch} is over already")
             raise PeerError(f"batch {done.batch} of {sender} is not being decided")
         self._journal.done(done.batch, done.version)
         self._forget(done.batch)
-        return [Send(sender, QUERYING, Closed(done.batch))]
+        return [Send(sender, QUERYING, m.Closed(done.batch))]
 
     def _on_lost(self, event: Lost) -> list[Action]:
         if event.role != ANSWERING:
