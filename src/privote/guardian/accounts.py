@@ -402,7 +402,8 @@ class Accounts:
     def entry(self, kind: str) -> dict[str, Any]:
         """Return what every entry of a kind says."""
         scope = {"dataset": self.dataset, "consumer": self.consumer}
-        return {"kind": kind, **scope, **self.stamp, **self._claims}
+        claims = {} if self.claim is None else {"claim": self.claim}
+        return {"kind": kind, **scope, **self.stamp, **claims}
 
     def _append(
         self,
@@ -418,10 +419,6 @@ class Accounts:
         if self.draft is not None and self.claim is not None:
             self.draft.charging()
         self.ledger.append(body, sealed)
-
-    @property
-    def _claims(self) -> dict[str, str]:
-        return {} if self.claim is None else {"claim": self.claim}
 
     @property
     def _mechanism(self) -> str:
