@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from privote.datasets import load_scenes
-from privote.datasets.landmarks import Landmarks
+from privote.datasets.scenes import Landmarks
 from privote.errors import InputError
 
 SCENES = load_scenes(private=30, public=40, test=5)
