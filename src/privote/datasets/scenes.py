@@ -24,8 +24,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privote.errors import InputError, whole
 
@@ -220,41 +218,37 @@ def _digits() -> tuple[Pixels, npt.NDArray[np.int64]]:
     return (digits.images / 16.0).astype(np.float32), digits.target.astype(np.int64)
 
 
-class Landmarks(TransformerMixin, BaseEstimator):
+@dataclass(kw_only=True)
+class Landmarks:
     """Similarities of scenes to landmarks, summed over slots: (scenes, landmarks).
 
     Parameters
     ----------
-    landmarks
-        How many, evenly spread over the filled slots of the public scenes.
+    count
+        How many landmarks, evenly spread over the filled slots of the public scenes.
     width
         Of the kernel exp(-width |a - b|^2) between two slots with pixels in [0, 1].
     grid
         Rows and columns of slots.
     """
 
-    def __init__(
-        self, landmarks: int = 300, *, width: float = 0.4, grid: tuple[int, int] = (2, 2)
-    ) -> None:
-        self.landmarks = landmarks
-        self.width = width
-        self.grid = grid
+    count: int = 300
+    width: float = 0.4
+    grid: tuple[int, int] = (2, 2)
 
-    def fit(self, X: Any, y: Any = None) -> Landmarks:
+    def fit(self, X: npt.ArrayLike) -> Landmarks:
         """Choose landmarks from public scenes (scenes, pixels)."""
-        slots = self._slots(validate_data(self, X, dtype=np.float32)).reshape(-1, SIDE * SIDE)
+        slots = self._slots(X).reshape(-1, SIDE * SIDE)
         filled = slots[slots.sum(axis=1) > _INK]
         if not len(filled):
             raise InputError("X", "must have scenes with a digit in them, got empty slots only")
-        chosen = np.linspace(0, len(filled) - 1, min(self.landmarks, len(filled))).astype(int)
+        chosen = np.linspace(0, len(filled) - 1, min(self.count, len(filled))).astype(int)
         self.slots_ = filled[chosen]
-        self._n_features_out = len(self.slots_)
         return self
 
-    def transform(self, X: Any) -> Pixels:
+    def transform(self, X: npt.ArrayLike) -> Pixels:
         """Return (scenes, landmarks)."""
-        check_is_fitted(self)
-        cut = self._slots(validate_data(self, X, dtype=np.float32, reset=False))
+        cut = self._slots(X)
         norms = (self.slots_**2).sum(axis=1)
         total = np.zeros((len(cut), len(self.slots_)), np.float32)
         for slot in range(cut.shape[1]):
@@ -263,9 +257,9 @@ class Landmarks(TransformerMixin, BaseEstimator):
             total += np.exp(-self.width * square)
         return total
 
-    def _slots(self, X: Pixels) -> Pixels:
-        pixels = self.grid[0] * self.grid[1] * SIDE * SIDE
-        if X.shape[1] != pixels:
-            rule = f"must have {pixels} pixels for grid {self.grid}, got {X.shape[1]}"
+    def _slots(self, X: npt.ArrayLike) -> Pixels:
+        scenes, pixels = np.asarray(X, np.float32), self.grid[0] * self.grid[1] * SIDE * SIDE
+        if scenes.shape[1:] != (pixels,):
+            rule = f"must have {pixels} pixels for grid {self.grid}, got shape {scenes.shape}"
             raise InputError("X", rule)
-        return _slots(X, self.grid)
+        return _slots(scenes, self.grid)
