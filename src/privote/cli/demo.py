@@ -43,8 +43,7 @@ def demo(
     from privote.report.demo import is_demo, write_demo
 
     from .files import claimed_folder
-    from .output import print_json
-    from .progress import telling
+    from .output import print_json, telling
 
     request = Request(epsilon=epsilon, delta=delta, queries=queries, records=records, seed=seed)
     with claimed_folder(output, force=force or is_demo(output)):
