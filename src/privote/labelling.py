@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,26 @@ _NO_FURTHER = "the run that is finished here got no further"
 _NEXT = "the next query would not fit the budget, in the worst case"
 
 
+@dataclass(frozen=True)
+class Output:
+    """Files that a release goes into.
+
+    Attributes
+    ----------
+    path
+        The first of them: the draft lies beside it until all are written.
+    write
+        Writes them, and returns the release as it is written. If it fails, what was drawn stays in
+        the draft.
+    asked
+        What else whoever resumes must ask for again, as plain values.
+    """
+
+    path: Path
+    write: Callable[[Release], Release]
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+
 def label(
     votes: Any,
     *,
@@ -51,7 +72,7 @@ def label(
     dataset: str = "default",
     consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
-    output: str | os.PathLike[str] | Draft | None = None,
+    output: str | os.PathLike[str] | Output | None = None,
     resume: bool = False,
     force: bool = False,
     seed: int | None = None,
@@ -106,8 +127,8 @@ def label(
     output
         A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
         what is drawn is on disk as soon as it is drawn: if anything fails after that,
-        :class:`privote.errors.ChargedError` says where it is. A draft instead of a path: whoever
-        opened it writes what is to be made of it.
+        :class:`privote.errors.ChargedError` says where it is. An :class:`Output` writes other
+        files.
     resume
         Finish what an earlier call with the same arguments left behind in ``output``. What was
         released stays as it is, what was charged is not charged again, and the queries that are
@@ -120,18 +141,17 @@ def label(
 
     Bad input raises before anything is charged or drawn.
     """
-    path = draft = None
-    if isinstance(output, Draft):
-        draft = output
-    elif output is not None:
+    if output is not None and not isinstance(output, Output):
         path = check_output(output, ".npz", replaced=force or resume)
+        output = Output(path, partial(_save, path, force=force))
     _check(mechanism, guarantee)
     if plan_for is not None and ledger is None:
         raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
-    claimed = draft if path is None else beside(path)
+    asked |= {} if output is None else output.asked
+    claimed = None if output is None else beside(output.path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
@@ -186,11 +206,16 @@ def label(
             earlier = getattr(release.sealed, "earlier", None)
             given: dict[str, Any] = {"baseline": guess, "near": near, "earlier": earlier}
             release = with_forecast(release, made_by, **given)
-        if path is not None and draft is not None:
-            with complete(path, force=force) as part:
-                release.save(part)
+        if output is not None and draft is not None:
+            release = output.write(release)
             draft.finish()
     warn_of_quality(release)
+    return release
+
+
+def _save(path: Path, release: Release, *, force: bool) -> Release:
+    with complete(path, force=force) as part:
+        release.save(part)
     return release
 
 

@@ -156,21 +156,34 @@ def words_of(doc: str | None) -> Words:
 
 
 @cache
-def _definitions(module: str) -> dict[str, Any]:
-    """Return the classes and functions of one of the library's modules, as syntax."""
-    file = _LIBRARY.joinpath(*module.split("."))
+def _definitions(module: tuple[str, ...]) -> dict[str, Any]:
+    """Return the classes, functions and imported names of one of the library's modules."""
+    file = _LIBRARY.joinpath(*module)
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return {node.name: node for node in tree.body if hasattr(node, "name")}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    known: dict[str, Any] = {}
+    for source in imports:
+        package = module if file.name == "__init__.py" else module[:-1]
+        place = (*package[: len(package) - source.level + 1], *(source.module or "").split("."))
+        known |= {alias.name: place for alias in source.names}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES":  # loaded late
+            homes = ast.literal_eval(node.value)
+            known |= {name: (*module, *home.split(".")) for name, home in homes.items()}
+    return known | {node.name: node for node in tree.body if hasattr(node, "name")}
 
 
 def signature_of(place: str) -> tuple[dict[str, tuple[str, Any]], Words]:
-    """Return annotation and default of each parameter at ``module:name``, and what is said of it.
+    """Return annotation and default of each parameter of a name, and what is said of it.
 
-    A default that is no literal is None: the library knows it.
+    The name is a public one, such as ``label``, or ``module:name``. A default that is no literal is
+    None: the library knows it.
     """
-    module, _, name = place.partition(":")
-    node = _definitions(module)[name]
+    module, _, name = place.rpartition(":")
+    node: Any = tuple(module.split(".")) if module else ()
+    while isinstance(node, tuple):  # where it was imported from
+        node = _definitions(node)[name]
     if isinstance(node, ast.ClassDef):
         own = [each for each in node.body if isinstance(each, ast.AnnAssign)]
         pairs = [(ast.unparse(each.target), each.annotation, each.value) for each in own]
@@ -204,8 +217,8 @@ class Group:
     Attributes
     ----------
     of
-        A dataclass: the verb gets an instance. Or ``"module:name"`` of a function or a class in the
-        library: the verb gets a dict of what was given, to call it with.
+        A dataclass: the verb gets an instance. Or the name of a function or a class in the library,
+        as :func:`signature_of` takes it: the verb gets a dict of what was given, to call it with.
     only, without
         Which parameters are options; all unless told. The others keep their defaults.
     instead
@@ -422,7 +435,7 @@ def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iter
 # -- a mechanism -----------------------------------------------------------------------------------
 
 # Settings that are dataclasses: each of their fields is an option.
-_NESTED = {"link": "links:OptimalLink", "gate": "mechanisms.base:Gate"}
+_NESTED = {"link": "OptimalLink", "gate": "Gate"}
 _UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
 _KIND = re.compile(
     r'^class (\w+)(?:(?!^class ).)*?^    name: ClassVar\[str\] = "(\w+)"', re.M | re.S

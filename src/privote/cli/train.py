@@ -15,7 +15,7 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
 @derived(
     job=Group(of="learning.jobs:Job", without=("settings", *_ACCOUNT), panel="Data"),
     settings=Group(
-        of="learning.pate:PATEClassifier",
+        of="PATEClassifier",
         only=(
             *("teacher", "n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
             *("guarantee", "queries"),
@@ -24,7 +24,7 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
         panel="Voters and student",
     ),
     training=Group(
-        of="learning.direct.dpsgd:DPSGDClassifier",
+        of="learning:DPSGDClassifier",
         only=("network", "steps", "sample_rate"),
         unset=True,
         panel="Private training without votes",
@@ -133,7 +133,7 @@ def train(
     from privote.report.training import write_run
 
     from .files import DRAFT, claimed_folder
-    from .progress import stages
+    from .output import stages
 
     settings |= training
     if mechanism.named:
