@@ -32,7 +32,7 @@ from privote.accounting.learning import (
 )
 from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
-from privote.surprises import effective_votes
+from privote.votes.surprises import effective_votes
 
 Votes = npt.NDArray[np.bool_]
 DELTA = 1e-5

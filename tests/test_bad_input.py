@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote import votefiles
+from privote.votes import arrays as votefiles
 
 GOOD = np.zeros((4, 5, 3), dtype=bool)
 LEDGER = pv.Ledger.in_memory()  # nothing in this file may ever charge it

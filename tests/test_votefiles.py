@@ -15,8 +15,9 @@ import pytest
 import zarr
 
 import privote as pv
-from privote import votefiles
-from privote.arrayfiles import ArrayFile, StoredArray, open_npy
+from privote.votes import arrays as votefiles
+from privote.votes.arrays import ArrayFile, open_npy
+from privote.votes.cube import StoredArray
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_blocks_cut_anywhere_give_the_same_votes(
     kind: str, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(kind, tmp_path, votes)
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 15)
     ballots = votefiles.read(path)
     blocks = list(ballots.blocks())
     assert len(blocks) == 5
@@ -240,7 +241,7 @@ def test_pyarrow_opens_a_url(
 def test_a_store_is_read_block_by_block(
     store: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 15)
     ballots = pv.Ballots.of(store.put(write("zarr", tmp_path, votes)))
     read: list[str] = []
     store.fails = read.append

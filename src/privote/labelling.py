@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ballots import Ballots, BallotSource, Threshold, check_head
-from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
+from .files import Draft, beside, check_here, complete, drafted
 from .guardian import AUTO, Guardian, record_kept, seats
 from .ledger import Budget, Ledger
 from .ledger.records import digest_of
@@ -25,9 +24,9 @@ from .mechanisms.tally import PERCENT
 from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
-from .sheets import is_frame
 from .statements import expected_quality
-from .storage import check_here
+from .votes.cube import Ballots, BallotSource, Threshold, check_head
+from .votes.tables import is_frame
 
 ALL_THERE = b"all"  # the note after the last part
 STOPPED = "It stopped after"  # begins the sentence that says so

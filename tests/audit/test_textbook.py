@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import privote as pv
 from privote.audit.textbook import Textbook, effective_ballots, renyi, win_log_probs
-from privote.surprises import effective_votes, left_over
+from privote.votes.surprises import effective_votes, left_over
 
 
 def test_two_classes_win_as_one_difference_of_noises() -> None:

@@ -20,5 +20,5 @@ def test_they_are_votes_of_fifty_teachers() -> None:
 
 
 def test_the_file_is_a_votes_file() -> None:
-    read = pv.votefiles.read(TEACHER_VOTES).to_array()
+    read = pv.votes.read(TEACHER_VOTES).to_array()
     np.testing.assert_array_equal(read, load_teacher_votes().votes)

@@ -20,8 +20,8 @@ from tests.refusals import refused
 import privote as pv
 from privote.learning import collect as collect_room
 from privote.learning.collect import Grid
-from privote.storage import Folder
-from privote.workers import WorkerLostError
+from privote.learning.workers import WorkerLostError
+from privote.votes.arrays import Folder
 
 pytest.importorskip("zarr")
 

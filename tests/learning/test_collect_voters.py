@@ -31,7 +31,7 @@ from privote.learning.collect import (
     open_rows,
     open_voters,
 )
-from privote.storage import Folder
+from privote.votes.arrays import Folder
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))

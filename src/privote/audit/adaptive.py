@@ -18,7 +18,7 @@ from ..accounting.renyi import Orders, check_orders
 from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from ..surprises import effective_votes, left_over
+from ..votes.surprises import effective_votes, left_over
 from .exact import AUDIT_ORDERS
 from .findings import ABSOLUTE, RELATIVE
 from .textbook import Floats, Ints, Textbook, effective_ballots, renyi

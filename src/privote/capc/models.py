@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from .._version import check_written, written
-from ..arrayfiles import ArrayFile
-from ..drafts import complete
 from ..errors import InputError
+from ..files import complete
+from ..votes.arrays import ArrayFile
 
 Floats = npt.NDArray[np.float64]
 Layer = tuple[Floats, Floats]

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .._version import written
-from ..arrayfiles import ArrayFile
 from ..datasets.scenes import load_scenes
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
+from ..votes.arrays import ArrayFile
 from .coalition import Simulation
 from .models import SiteModel
 from .site import stamp_of

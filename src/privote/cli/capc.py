@@ -198,9 +198,9 @@ def retrain(
     Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
     answer` to answer with the new model. Thresholds follow the site's own records.
     """
-    from privote.arrayfiles import ArrayFile
     from privote.capc.retrain import Records, retrain_site
     from privote.datasets.tables import table
+    from privote.votes.arrays import ArrayFile
 
     from .files import claimed
     from .output import print_result

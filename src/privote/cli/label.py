@@ -170,12 +170,11 @@ def label(
     The .npz file also holds the bill; read it with privote.Release.load.
     """
     import privote
-    from privote.ballots import Ballots
     from privote.dependencies import Implications, consistent
-    from privote.drafts import Draft, beside, complete, write_statement
+    from privote.files import Draft, beside, complete, name_of, write_statement
     from privote.labelling import KeptReleases, has_names, read_as
     from privote.report.bill import write_label_page
-    from privote.storage import name_of
+    from privote.votes.cube import Ballots
 
     from .files import (
         CHANCES,
@@ -274,7 +273,7 @@ def label(
 
 def _read(votes: str, draft: Any, **how: Any) -> Any:
     """Return the votes; None where they cannot be read any more, and what was released will do."""
-    from privote.ballots import Ballots
+    from privote.votes.cube import Ballots
 
     try:
         return Ballots.of(votes, **how)

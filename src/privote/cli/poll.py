@@ -233,7 +233,7 @@ def poll(
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    from privote.drafts import drafted
+    from privote.files import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
     from privote.report.polls import pages, write_pages

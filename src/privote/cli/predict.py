@@ -79,9 +79,9 @@ def predict(
     """
     import numpy as np
 
-    from privote.ballots import check_threshold
     from privote.datasets.tables import columns_of, table
     from privote.learning.students.saving import load_student
+    from privote.votes.cube import check_threshold
 
     from .files import claimed
     from .output import print_result
@@ -153,7 +153,7 @@ def _made(by: Any) -> dict[str, Any]:
 
 def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> dict[str, list[str]]:
     """Return the columns that name rows, by what they are called, with the names in them."""
-    from privote.sheets import name_of
+    from privote.votes.tables import name_of
 
     wanted = options.names(ids) or ()
     if held is None:
@@ -198,7 +198,7 @@ def _write_csv(
 
     import numpy as np
 
-    from privote.sheets import cell_of, write_header
+    from privote.votes.tables import cell_of, write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["row", *named, *names, *map(_chance, names)])

@@ -85,9 +85,9 @@ class TuneFlags:
 
     def read(self, votes: str, *, soft: bool) -> tuple[Any, Any, str]:
         """Return votes, or probabilities, to look at, true labels or None, and what was read."""
-        from privote.ballots import Ballots
         from privote.labelling import has_names, read_as, warn_of_axes
-        from privote.votefiles import read_probabilities
+        from privote.votes.arrays import read_probabilities
+        from privote.votes.cube import Ballots
 
         from .files import read_truth
 

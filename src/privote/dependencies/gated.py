@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import Ballots
 from ..errors import BudgetError, InputError, UnavailableError, whole
 from ..mechanisms import ABSTAIN
 from ..release import Release
+from ..votes.cube import Ballots
 from .matrices import Labels
 
 

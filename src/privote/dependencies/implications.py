@@ -13,10 +13,10 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from ..arrayfiles import check_file
 from ..errors import InputError, shown
+from ..files import check_file
 from ..release import Release
-from ..sheets import name_in
+from ..votes.tables import name_in
 from .matrices import cells_of
 
 Name = str | int

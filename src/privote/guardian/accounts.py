@@ -18,8 +18,6 @@ import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
-from ..blocks import Counts
-from ..drafts import Draft
 from ..errors import (
     BudgetError,
     DrawnError,
@@ -28,13 +26,15 @@ from ..errors import (
     PrivoteError,
     PrivoteWarning,
 )
+from ..files import Draft
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, STATED, Entry, digest_of
 from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Earlier, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
-from ..surprises import left_over
+from ..votes.cube import Counts
+from ..votes.surprises import left_over
 
 Some = TypeVar("Some")
 _LITTLE = 0.01  # of a budget: what is left is nothing
@@ -532,7 +532,7 @@ class Allowance:
         """Enter what some queries take from the allowance, durably, and return what counts of them.
 
         ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
-        what each voter spends and what is refused, as :func:`privote.surprises.effective` does.
+        what each voter spends and what is refused: :func:`privote.votes.surprises.effective`.
 
         What the run that is resumed has entered is not entered again: of what it kept nothing
         counts any more, and what it did not keep takes the same from the same allowance. Of a

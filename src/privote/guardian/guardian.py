@@ -12,15 +12,14 @@ from typing import Any, NoReturn
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, check_head
-from ..drafts import Draft
 from ..entropy import Entropy
 from ..errors import InputError
+from ..files import Draft
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
-from ..workers import keep_memory
+from ..votes.cube import Ballots, check_head, keep_memory
 from . import allowance, data_dependent, learnt, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer, Pacer, Parts

@@ -23,14 +23,13 @@ from ..accounting.learning import (
     mu_of_budget,
     settled,
 )
-from ..ballots import BallotSource
-from ..blocks import Block, Counts
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, whole
 from ..mechanisms import TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release
-from ..surprises import effective
+from ..votes.cube import BallotSource, Block, Counts
+from ..votes.surprises import effective
 from .accounts import Allowance, Roll
 from .issuer import Issuer, charged
 

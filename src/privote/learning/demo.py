@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from .. import metrics
 from ..accounting.renyi import check_delta
-from ..ballots import Ballots
 from ..datasets import MultiLabelData, load_patients, load_teacher_votes
 from ..errors import BudgetError, PrivoteWarning, positive, whole
 from ..labelling import label
 from ..mechanisms import BinaryVoting, Mechanism, PowersetVoting, TauVoting
 from ..planning import Plan, plan, sigma_for
+from ..votes.cube import Ballots
 from .jobs import FIGURES
 from .methods import AUTO
 from .private import PrivateClassifier

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ..accounting.renyi import epsilon
-from ..ballots import BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..labelling import KeptReleases
 from ..mechanisms import Mechanism
 from ..planning import Pace, with_forecast
 from ..release import Release, drawn_of
+from ..votes.cube import BallotSource
 from .rows import Floats, Labels, Progress, label_probabilities
 from .students.classifiers import train_student
 

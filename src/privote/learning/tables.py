@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
 from ..errors import InputError, PrivoteWarning, shown
-from ..sheets import ODD, YesNo, is_gap
+from ..votes.tables import ODD, YesNo, is_gap
 from .rows import Floats
 
 Features = npt.NDArray[np.float32]

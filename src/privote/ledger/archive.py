@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO
 
 from .._version import check_written, written
-from ..arrayfiles import check_file
 from ..errors import InputError, LedgerError, PrivoteWarning
+from ..files import check_file
 from .chain import KEY_VARIABLE, START, Anchor, Chain, record_of
 from .location import Location
 from .postgres import PostgresStore

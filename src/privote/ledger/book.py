@@ -26,7 +26,7 @@ from .._version import written
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
-from ..names import folded, twins
+from ..votes.names import folded, twins
 from . import archive
 from .chain import Anchor, Chain, Head, canonical
 from .location import Location
@@ -360,7 +360,7 @@ class Ledger:
     def known(self, dataset: str, consumer: str | None = None) -> Scope:
         """Return the names that this ledger has for a data set and a consumer, if it has them.
 
-        Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
+        Names are compared folded (:func:`privote.votes.names.folded`); a new one stays as it is.
         """
         return self.reading().known((dataset, consumer))
 

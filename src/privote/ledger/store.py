@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import LedgerError
-from ..sqlite import Format, SQLiteFile
 from .chain import START, Head
+from .sqlite import Format, SQLiteFile
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, PrivoteWarning, positive
-from ..names import folded
+from ..votes.names import folded
 from .chain import START, Chain, Head, canonical
 from .store import Row
 

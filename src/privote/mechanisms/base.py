@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import MOST, Ballots, BallotSource
-from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, whole
 from ..links import GaussianLink, Link
+from ..votes.cube import MOST, Ballots, BallotSource, Block
 from .gate import Gate
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from scipy.special import log_ndtr
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..accounting.worst_case import argmax_supremum
-from ..ballots import BallotSource
-from ..blocks import Block
 from ..entropy import Entropy
 from ..errors import BallotError, positive
+from ..votes.cube import BallotSource, Block
 from .argmax import Contest, neighbour_costs
 from .base import ABSTAIN, Labels, Mechanism, check_electorate
 

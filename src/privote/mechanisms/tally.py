@@ -14,10 +14,17 @@ import numpy.typing as npt
 
 from ..accounting.counts import RoundedGaussian
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, BallotSource, check_probabilities, check_shape
-from ..blocks import Block, Counts, DenseBlock
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, positive, whole
+from ..votes.cube import (
+    Ballots,
+    BallotSource,
+    Block,
+    Counts,
+    DenseBlock,
+    check_probabilities,
+    check_shape,
+)
 from .base import Bools, Mechanism, check_electorate
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally

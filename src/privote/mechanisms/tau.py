@@ -15,9 +15,9 @@ import numpy.typing as npt
 from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
-from ..blocks import Block
 from ..errors import InputError, positive, whole
 from ..links import GaussianLink
+from ..votes.cube import Block
 from .base import Counted, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
 from .gate import Gate

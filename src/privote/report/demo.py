@@ -13,7 +13,7 @@ from privote.accounting.renyi import rounded_up
 from privote.datasets.tables import write_table
 from privote.learning.demo import Outcome
 from privote.learning.jobs import FIGURES
-from privote.votefiles import write_packed
+from privote.votes.arrays import write_packed
 
 from .blocks import Command, Facts, Section, TableBlock, drawn
 from .page import write_page

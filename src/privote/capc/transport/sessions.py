@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from privote.errors import PeerError, PrivoteError
-from privote.scratch import sweep
+from privote.files import sweep
 
 from ..roles.base import Broken, Compute, Computed, Event
 from ..secure.base import SecureEngine

@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from privote.drafts import complete
 from privote.errors import InputError
+from privote.files import complete
 
 from .certs import (
     REVOKED,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 
 from privote.errors import PeerError
-from privote.scratch import Scratch
+from privote.files import Scratch
 
 from ..secure.base import OTHER, OWN
 from .streams import Outbox, cause

@@ -15,7 +15,7 @@ from unicodedata import category, normalize
 
 import numpy as np
 
-from .errors import BallotError
+from ..errors import BallotError
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ._version import check_written
-from .errors import LedgerError
+from .._version import check_written
+from ..errors import LedgerError
 
 
 @dataclass(frozen=True, kw_only=True)

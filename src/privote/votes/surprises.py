@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bits import Bits
-from .blocks import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBlock, Votes
+from .cube import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBlock, Votes
 
 
 def effective(

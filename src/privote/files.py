@@ -13,6 +13,10 @@ the first draw never left the process that died, so one draw leaves for one char
 that a part is kept before anything else may happen to it, and that nothing is shown before. A copy
 of a draft draws nothing once the ledger knows that another copy has come further.
 Nothing sealed is in a draft: only what was released, and public numbers.
+
+Whoever makes a *scratch folder* holds a lock inside it for as long as it lives. A process that is
+killed leaves its folder behind, but not the lock: that is how the next process knows what is
+nobody's.
 """
 
 from __future__ import annotations
@@ -20,18 +24,21 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
+import shutil
 import stat
+import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Protocol
 
 from ._version import check_written, written
-from .errors import ChargedError, ChargedInterruptError, DrawnError, InputError
+from .errors import ChargedError, ChargedInterruptError, DrawnError, InputError, masked
 
 try:
     import fcntl
@@ -40,6 +47,11 @@ except ImportError:  # no locks: two runs that write to one place may then distu
 
 _FORMAT = 3
 _NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
+_LOCK = "privote.lock"
+_UNPACKED = 1 << 30  # bytes that any file may unpack to at once
+_SQUEEZED = 200  # beyond that, at most so many times what is stored: more is no data
+_SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
+_HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths are
 
 
 def beside(output: Path) -> Path:
@@ -458,3 +470,161 @@ def sync_folder(folder: Path) -> None:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+# -- scratch folders -------------------------------------------------------------------------------
+
+
+class Scratch:
+    """A new folder that only its owner may enter; those of dead processes beside it are removed.
+
+    Parameters
+    ----------
+    parent
+        Where to make it; None: the system's folder for temporary files.
+    prefix
+        How its name begins. Folders with other beginnings are left alone.
+    """
+
+    def __init__(self, parent: Path | None, prefix: str) -> None:
+        sweep(parent, prefix)
+        place = Path(tempfile.gettempdir()) if parent is None else parent
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+            draft = self.path / f"{_LOCK}.new"
+            self._lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise InputError(
+                f"{str(place)!r} cannot be written: {error.strerror or error}"
+            ) from None
+        with suppress(OSError):  # without locks nobody takes it for a dead one's
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.rename(self.path / _LOCK)  # never there without being locked
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+def sweep(parent: Path | None, prefix: str) -> None:
+    """Remove the folders of this user's dead processes; never one whose process lives."""
+    place = Path(tempfile.gettempdir()) if parent is None else parent
+    with suppress(OSError):
+        for folder in place.iterdir():
+            # Beyond the prefix a name has what `mkdtemp` chose, eight letters.
+            if folder.name.startswith(prefix) and len(folder.name) == len(prefix) + 8:
+                _remove_if_dead(folder)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if os.fstat(lock).st_uid == os.geteuid() and not folder.is_symlink():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its process lives
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+# -- what may be read ------------------------------------------------------------------------------
+
+
+def check_file(path: str | os.PathLike[str], what: str = "file") -> Path:
+    """Return a path that leads to a regular file; refuse others before they are opened.
+
+    A named pipe would wait for ever, a device never end.
+    """
+    file, mode = _status(path, what)
+    if not stat.S_ISREG(mode):
+        raise InputError(what, f"{str(path)!r} must be a regular file, and is {_kind(mode)}")
+    return file
+
+
+def check_tree(path: str | os.PathLike[str], what: str = "folder") -> dict[str, int]:
+    """Return the size of every file in a folder, by its path there; refuse anything but files."""
+    folder, mode = _status(path, what)
+    if not stat.S_ISDIR(mode):
+        raise InputError(what, f"{str(path)!r} must be a folder, and is {_kind(mode)}")
+    sizes: dict[str, int] = {}
+    for place, _, files in os.walk(folder, onerror=_refuse):
+        for name in files:
+            file, mode = _status(Path(place, name), what)
+            if not stat.S_ISREG(mode):
+                raise InputError(
+                    what,
+                    f"{str(path)!r} must hold regular files only, and {name!r} is {_kind(mode)}",
+                )
+            sizes[file.relative_to(folder).as_posix()] = file.stat().st_size
+    return sizes
+
+
+def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEEZED) -> None:
+    """Refuse what would unpack to far more than its bytes can tell."""
+    if unpacked > max(_UNPACKED, squeezed * stored):
+        raise InputError(
+            what, f"would unpack to {unpacked:.3g} bytes from {stored}, which no data needs"
+        )
+
+
+def why(error: Exception) -> str:
+    """Return what a library says of a damaged file: one short line, without the file's bytes."""
+    text = " ".join(str(error).partition(" and header ")[0].split())
+    return masked(text)[:200] or type(error).__name__
+
+
+def _status(path: Any, what: str) -> tuple[Path, int]:
+    try:
+        file = Path(path)
+        return file, file.stat().st_mode
+    except TypeError:
+        raise InputError(what, "must name a file", path) from None
+    except FileNotFoundError:
+        raise InputError(what, f"{str(path)!r} does not exist") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(what, f"{str(path)!r:.200} cannot be read: {why}") from None
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"{str(error.filename)!r} cannot be read: {error.strerror or error}")
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a named pipe"}
+    return kinds.get(stat.S_IFMT(mode), "a device or socket")
+
+
+def is_url(place: Any) -> bool:
+    """Return whether this names a place on another machine."""
+    return isinstance(place, str) and "://" in place and _HERE.match(place) is None
+
+
+def as_place(place: Any, what: str = "path") -> str:
+    """Return a path or a URL as text; a path from the root, so that every process finds it.
+
+    A URL with user info or a query string is refused, and not repeated.
+    """
+    if is_url(place):
+        if "@" in place or "?" in place:
+            rule = "must be a URL without '@' and '?': credentials belong in the environment"
+            raise InputError(what, rule)
+        return str(place).rstrip("/")
+    try:
+        return str(Path(_HERE.sub("", place) if isinstance(place, str) else place).absolute())
+    except TypeError:
+        raise InputError(what, "must be a path or a URL", place) from None
+
+
+def check_here(argument: str, path: Any) -> None:
+    """Refuse a URL, or a path that was made of one, where only a file of this machine will do."""
+    if _SCHEME.match(str(path)) and not Path(Path(path).parts[0]).exists():
+        raise InputError(argument, "must be a path on this machine, and no URL: copy the file")
+
+
+def name_of(place: str, what: str = "votes file") -> str:
+    """Return what a file or a folder is called: the last part of its path or URL."""
+    return PurePosixPath(as_place(place, what) if is_url(place) else place).name

@@ -6,22 +6,18 @@ up to ``backend``: processes of this machine (loky), or a cluster (Dask, Ray).
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from .errors import InputError, PrivoteError, missing_extra, shown, whole
+from ..errors import InputError, PrivoteError, missing_extra, shown, whole
 
 BACKENDS = ("loky", "dask", "ray")
 _ROUND = 8  # calls a worker gets at once where results cannot be had one by one
 _SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
-# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
-_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
 # What backends raise when a worker is gone, by name: none of them need be installed.
 _LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
 
@@ -181,23 +177,6 @@ def _losses() -> Iterator[None]:
             said = shown(" ".join(str(error).split()))
             raise WorkerLostError(f"a worker died in the middle of its work: {said}") from error
         raise
-
-
-@cache
-def keep_memory() -> None:
-    """Let this process keep the memory of some megabytes of votes for the next ones.
-
-    Without, every block begins with a thousand page faults (mallopt(3)). Where the environment
-    says more, it stays.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another library, or another system
-        return
-    for name, (option, value) in _MALLOC.items():
-        said = os.environ.get(f"MALLOC_{name}_", "")
-        if not (said.isdecimal() and int(said) > value):
-            mallopt(option, value)
 
 
 @contextmanager

@@ -3,28 +3,87 @@
 A vote is 1, 0 or missing (-1). A cube that was made is a cube that was checked: mechanisms and
 accountants never meet a NaN, a 2 or a missing axis. Cubes larger than memory stay where they are
 (arrays in files, Zarr, Parquet) and come in blocks of a few megabytes.
+
+A block is a run of consecutive queries in memory, which is all a mechanism ever counts. Dense
+blocks hold every voter's ballot, one vote a byte or packed as bits; sparse ones only the ballots of
+those who spoke.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from .arrayfiles import StoredArray
+from ..errors import BallotError, InputError, numbers, shown, whole
+from ..files import why
 from .bits import Bits, Bytes
-from .blocks import MISSING, Block, DenseBlock, Floats, PackedBlock, SparseBlock, Votes
-from .errors import BallotError, InputError, numbers, shown, whole
 from .names import Names
-from .sheets import is_frame, open_frame
 
+MISSING = -1
+Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
+Counts = npt.NDArray[np.int64]
+Margins = npt.NDArray[np.signedinteger[Any]]
+Floats = npt.NDArray[np.float64]
+
+_FEW = 1 << 14  # votes that are added up sooner than they are packed
 Threshold = float | npt.ArrayLike | None
-Cells = npt.NDArray[Any] | StoredArray
 
 MOST = 10**12  # of queries, voters or labels: sums and squares of sizes stay exact
 _BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
+# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
+_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
+
+
+class StoredArray:
+    """An array that stays in its file: rows are read when they are asked for.
+
+    Read, not mapped: a process that maps a file dies when somebody else makes the file shorter.
+
+    Parameters
+    ----------
+    read
+        Returns bytes of the file, from a place on; fewer only at its end.
+    start
+        Where the array begins in the file.
+    name
+        What errors call the file.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        start: int,
+        name: str,
+    ) -> None:
+        self.shape, self.dtype, self.ndim, self.size = shape, dtype, len(shape), math.prod(shape)
+        self._read, self._start, self._name = read, start, name
+
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        start, stop, _ = rows.indices(self.shape[0])
+        count, width = max(0, stop - start), math.prod(self.shape[1:]) * self.dtype.itemsize
+        try:
+            data = self._read(self._start + start * width, count * width)
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # a connection that breaks off has errors of its own
+            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error)}"
+            raise InputError(self._name, rule) from None
+        if len(data) < count * width:
+            raise InputError(f"{self._name} changed while it was read")
+        return np.ndarray((count, *self.shape[1:]), self.dtype, data)
+
+
+Cells = npt.NDArray[Any] | StoredArray
 
 
 @runtime_checkable
@@ -48,7 +107,7 @@ class Ballots:
     """A dense, checked cube of votes (queries, voters, labels).
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
-    :func:`privote.votefiles.read`; the constructor is for sources that check by themselves: they
+    :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves: they
     give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
     as ``packed(start, stop)``.
     With ``steps`` above 1 a vote is a whole number of them from 0 to that, or missing.
@@ -114,7 +173,7 @@ class Ballots:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votefiles.read`, which takes ``empty_chunks``).
+        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``).
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -122,13 +181,12 @@ class Ballots:
                     "threshold", "applies to probabilities, and votes are ballots already"
                 )
             return votes
-        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            from .votefiles import read
+        from .arrays import read
+        from .tables import is_frame, of_sheet, open_frame
 
+        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
             return read(votes, threshold=threshold, empty_chunks=empty_chunks)
         if is_frame(votes):
-            from .votesheets import of_sheet
-
             return of_sheet(open_frame(votes, "votes"), threshold)
         return cls.from_array(votes, threshold=threshold)
 
@@ -451,3 +509,243 @@ def check_votes(array: Cells) -> bool:
             raise _odd(rule, bad, slab, start)
         missing = missing or bool((slab == MISSING).any())
     return missing
+
+
+@cache
+def keep_memory() -> None:
+    """Let this process keep the memory of some megabytes of votes for the next ones.
+
+    Without, every block begins with a thousand page faults (mallopt(3)). Where the environment
+    says more, it stays.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another library, or another system
+        return
+    for name, (option, value) in _MALLOC.items():
+        said = os.environ.get(f"MALLOC_{name}_", "")
+        if not (said.isdecimal() and int(said) > value):
+            mallopt(option, value)
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+class Block(Protocol):
+    """A run of consecutive queries: what a mechanism may ask of the ballots."""
+
+    @property
+    def start(self) -> int:
+        """The first query's place in the whole, for messages."""
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether a vote may be missing."""
+
+    def part(self, start: int, stop: int) -> Block:
+        """Return its queries from ``start`` to before ``stop``."""
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
+
+    votes: Votes
+    missing: bool
+    start: int = 0
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.votes.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.votes.shape[0]
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[2]
+
+    def part(self, start: int, stop: int) -> DenseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return DenseBlock(self.votes[start:stop], self.missing, self.start + start)
+
+    @property
+    def large(self) -> bool:
+        """Whether packing the votes pays."""
+        return self.votes.size > _FEW
+
+    def bits(self) -> Bits:
+        """Return the yes-votes as bits; a missing vote is none."""
+        return Bits.of_votes(np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_))
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
+        if self.missing and not missing_is_no:
+            yes, no = (_signed(_count(self.votes == vote), self.voters) for vote in (1, 0))
+            return yes - no
+        return _margins(self._yes(), self.voters)
+
+    def _yes(self) -> npt.NDArray[Any]:
+        return _count(self.votes if not self.missing else self.votes == 1)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self.bits().weighted(weights)
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
+        if self.missing:
+            query, voter = np.nonzero((self.votes != MISSING).any(axis=2))
+            return query, voter, self.votes[query, voter] == 1
+        query = np.repeat(np.arange(self.queries), self.voters)
+        voter = np.tile(np.arange(self.voters), self.queries)
+        return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
+
+
+class PackedBlock(DenseBlock):
+    """Every voter's ballot, none missing, as bits; they are unpacked where somebody looks at each.
+
+    Attributes
+    ----------
+    held
+        The bits.
+    """
+
+    held: Bits
+    large = True
+
+    def __init__(self, held: Bits, start: int = 0) -> None:
+        for name, value in (("held", held), ("missing", False), ("start", start)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def votes(self) -> Votes:
+        """(queries, voters, labels)."""
+        return self.held.votes()
+
+    @property
+    def voters(self) -> int:
+        """Registered voters."""
+        return self.held.voters
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.held.queries
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.held.labels
+
+    def part(self, start: int, stop: int) -> PackedBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return PackedBlock(self.held.part(start, stop), self.start + start)
+
+    def bits(self) -> Bits:
+        """Return the votes as they are held."""
+        return self.held
+
+    def _yes(self) -> npt.NDArray[Any]:
+        return self.held.yes()
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Few of many voters speak: row i is voter ``voter[i]``'s ballot on query ``query[i]``.
+
+    A silent voter casts no vote: zero everywhere for Binary and Tau, no class for Powerset and
+    Plurality.
+    """
+
+    query: Counts
+    voter: Counts
+    votes: npt.NDArray[np.bool_]
+    queries: int
+    voters: int
+    start: int = 0
+    missing: bool = True
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[1]
+
+    def part(self, start: int, stop: int) -> SparseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        here = (self.query >= start) & (self.query < stop)
+        return replace(
+            self,
+            query=self.query[here] - start,
+            voter=self.voter[here],
+            votes=self.votes[here],
+            queries=stop - start,
+            start=self.start + start,
+        )
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
+        del missing_is_no
+        return _margins(self._sum(None), self.voters)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self._sum(weights[self.votes.sum(axis=1)]).astype(np.float64)
+
+    def _sum(self, weights: Floats | None) -> npt.NDArray[Any]:
+        """Add up what ballots say; few say yes, so only the yes-votes are visited."""
+        row, label = np.nonzero(self.votes)
+        cell = self.query[row] * self.labels + label
+        each = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        return tally.reshape(self.queries, self.labels)
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+        return self.query, self.voter, self.votes
+
+
+def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
+    if cells.size > _FEW:
+        return Bits.of_votes(cells).yes()
+    voters = cells.shape[1]
+    width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width))
+
+
+def _signed(yes: npt.NDArray[Any], voters: int) -> Margins:
+    """Return counts in the fewest bits that hold twice as many as there are voters, and minus."""
+    return yes.astype(np.min_scalar_type(-2 * voters - 1))
+
+
+def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:
+    margins = _signed(yes, voters)
+    margins *= 2
+    margins -= voters
+    return margins
