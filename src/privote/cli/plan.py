@@ -12,8 +12,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .mechanism import MechanismFlags, kind_of, spelled
+from .options import Group, MechanismFlags, derived, kind_of, spelled
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -38,7 +37,7 @@ class Guess:
     ] = None
 
 
-@grouped(
+@derived(
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     votes=Group(of=Guess),
 )

@@ -13,8 +13,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import explained
+from .options import Group, derived, explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
@@ -143,7 +142,7 @@ class ReadingFlags:
         return given
 
 
-@grouped(reading=Group(of=ReadingFlags))
+@derived(reading=Group(of=ReadingFlags))
 def poll(
     reading: ReadingFlags,
     file: Annotated[
