@@ -26,7 +26,6 @@ from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
 from .sheets import is_frame
-from .statements import expected_quality
 from .storage import check_here
 
 ALL_THERE = b"all"  # the note after the last part
@@ -176,7 +175,7 @@ def label(
                 draft.note(ALL_THERE)
             release, why = named(release, 0), _NEXT
         if 0 < release.answered < (release.asked or 0):
-            text = f"{STOPPED} {release.of_asked} queries: {why}."
+            text = f"{STOPPED} {release.answered} of {release.asked} queries: {why}."
             release = replace(release, reasons=(*release.reasons, text))
         if release.tallies is None:
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
@@ -244,7 +243,7 @@ def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
     said = [] if release.forecast is None else [*release.forecast.warnings]
     if "learnt" in release.terms and release.quality is None:
-        said.append(expected_quality(release))
+        said.append(release.expected)
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
     if stopped:
         said.append(" ".join(release.reasons[stopped[0] :]))
