@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import SparseBlock
 from .mechanisms import Mechanism
+from .votes.cube import SparseBlock
 
 #: What no forecast can tell, because it is sealed.
 UNSEEN = (

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
-from .arrayfiles import ArrayFile
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .forecast import LASTS, Forecast
 from .ledger.records import digest_of
 from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
+from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
 

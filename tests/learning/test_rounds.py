@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.ballots import Ballots
 from privote.entropy import Entropy
 from privote.guardian import Guardian
 from privote.learning.rounds import PoolLabelling, Schedule
 from privote.ledger import Budget, Ledger
+from privote.votes.cube import Ballots
 
 ROWS, VOTERS, LABELS = 400, 40, 5
 RNG = np.random.default_rng(3)

@@ -2,7 +2,7 @@
 
 Everything is charged first, the same whatever will be learnt. Then voters' surprises are counted,
 the allowance is drawn, once, and it is durable before a tally is drawn
-(:mod:`privote.accounting.learning` has the theorem). What was drawn in a process that died before
+(:mod:`privote.accounting.allowance` has the theorem). What was drawn in a process that died before
 that never left it, so the next one draws.
 """
 
@@ -16,21 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.learning import (
+from ..accounting.allowance import (
     Learning,
     learning_epsilon,
     mu_at_order,
     mu_of_budget,
     settled,
 )
-from ..ballots import BallotSource
-from ..blocks import Block, Counts
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, whole
 from ..mechanisms import TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release
-from ..surprises import effective
+from ..votes.cube import BallotSource, Block, Counts
+from ..votes.surprises import effective
 from .accounts import Allowance, Roll
 from .issuer import Issuer, charged
 

@@ -20,8 +20,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..datasets import Images
-from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
+from ..files import Draft, drafted
 from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..datasets import Images
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
-from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
+from ..files import Promise
 from ..ledger import Budget
 from ..release import Release
 from .direct.dpsgd import DPSGDClassifier

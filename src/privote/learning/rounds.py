@@ -20,13 +20,13 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ..accounting.renyi import epsilon
-from ..ballots import BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..forecast import chance_of_one
 from ..guardian import Guardian
 from ..labelling import KeptReleases, with_forecast
 from ..mechanisms import Mechanism
 from ..release import Release, decide, drawn_of
+from ..votes.cube import BallotSource
 from .rows import Floats, Progress, Targets, label_probabilities
 from .students.classifiers import train_student
 

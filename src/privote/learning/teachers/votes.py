@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...ballots import Ballots, BallotSource
 from ...errors import InputError
+from ...votes.cube import Ballots, BallotSource
 from ..rounds import Rows
 from ..rows import Floats, Labels, count_rows
 from .ensemble import Answers, Teachers
