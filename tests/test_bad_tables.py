@@ -39,8 +39,8 @@ VOTES: dict[str, tuple[Content, str]] = {
     "a formula": ("voter,x\na,1\nb,=1+0\n", "line 3, column 'x' must be a vote"),
     "a probability": (
         "query,voter,x\n1,a,0.7\n",
-        "line 2, column 'x' must be a vote: 1, 0, yes, no, true, false or empty (missing); if these "
-        "are probabilities, give --threshold",
+        "line 2, column 'x' must be a vote: 1, 0, yes, no, true, false or empty (missing); if "
+        "these are probabilities, give --threshold",
     ),
     "no header": (
         "anna,1,1,0\nbob,0,1,0\n",
