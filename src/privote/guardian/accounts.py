@@ -103,13 +103,7 @@ class Accounts:
     @property
     def left(self) -> float | None:
         """What charges have left of the data set's epsilon; None where that is not kept."""
-        if not self.ledger.lasts:
-            return None
-        standing = self.ledger.standing()
-        whole = [
-            each for each in standing if (each["dataset"], each["consumer"]) == (self.dataset, None)
-        ]
-        return whole[0]["left"] if whole else None
+        return self.ledger.reading().left((self.dataset, None)) if self.ledger.lasts else None
 
     @property
     def rule(self) -> str | None:
@@ -223,18 +217,20 @@ class Accounts:
         settle: Callable[[float | None], Mapping[str, Any]],
         facts: Mapping[str, Any],
         roll: Roll | None,
+        *,
+        once: bool,
     ) -> Allowance:
         """Find the account of an electorate whose allowance is learnt, or open and charge it.
 
         All that is left of the data set's budget is charged, before a vote is looked at: a curve
-        rho times the order, whatever will be learnt. A budget of a single run is charged as a whole
-        and priced exactly.
+        rho times the order, whatever will be learnt. A budget of a single call (``once``) is
+        charged as a whole and priced exactly.
 
         ``settle`` makes the public terms of what is left, rho; of None for a whole budget.
         """
 
         def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
-            if not self.ledger.lasts:
+            if once:
                 self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
                 return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
             whole = totals.budgets[self.dataset, None].filter(self.orders).slope()
@@ -406,7 +402,8 @@ class Accounts:
     def entry(self, kind: str) -> dict[str, Any]:
         """Return what every entry of a kind says."""
         scope = {"dataset": self.dataset, "consumer": self.consumer}
-        return {"kind": kind, **scope, **self.stamp, **self._claims}
+        claims = {} if self.claim is None else {"claim": self.claim}
+        return {"kind": kind, **scope, **self.stamp, **claims}
 
     def _append(
         self,
@@ -422,10 +419,6 @@ class Accounts:
         if self.draft is not None and self.claim is not None:
             self.draft.charging()
         self.ledger.append(body, sealed)
-
-    @property
-    def _claims(self) -> dict[str, str]:
-        return {} if self.claim is None else {"claim": self.claim}
 
     @property
     def _mechanism(self) -> str:

@@ -213,13 +213,3 @@ def charged() -> Iterator[None]:
 def sizes(ballots: BallotSource) -> dict[str, int]:
     """Return what an entry says about the electorate."""
     return {"voters": ballots.voters, "labels": ballots.labels}
-
-
-def fixed(guarantee: str, queries: int | None) -> None:
-    """Refuse to look at a cost before the number of queries is fixed."""
-    if queries is None:
-        raise InputError(
-            "queries",
-            f"must be given for guarantee {guarantee!r}: stopping when a data-dependent cost "
-            "is used up leaks, so the number is fixed before looking",
-        )

@@ -24,6 +24,7 @@ from ..votes.cube import (
     DenseBlock,
 )
 from .base import Bools, Mechanism, check_electorate
+from .tau import whole_weight
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
@@ -116,20 +117,10 @@ class TallyVoting(Mechanism):
         return ()
 
     def weights(self, labels: int) -> Counts:
-        """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,).
-
-        In exact arithmetic, rounded down: to nearest, a ballot's norm would exceed tau.
-        """
+        """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:
             return np.full(labels + 1, self.steps, np.int64)
-        bound = (Fraction(self.tau) * self.steps) ** 2
-        weights = [min(self.steps, math.isqrt(bound // size)) for size in range(1, labels + 1)]
-        if weights[-1] == 0:
-            raise InputError(
-                "grid",
-                f"must be fine enough for a weight above 0 at {labels} ones with "
-                f"`tau={self.tau:g}`, got {self.steps}",
-            )
+        weights = [whole_weight(self.tau, 2, self.steps, size) for size in range(1, labels + 1)]
         return np.array([0, *weights], np.int64)
 
     # -- counting ----------------------------------------------------------------------------------
