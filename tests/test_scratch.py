@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privote.errors import InputError
-from privote.scratch import Scratch, sweep
+from privote.files import Scratch, sweep
 
 HOLDS = """
 import sys, time
@@ -43,7 +43,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-MAKES = "from privote.scratch import Scratch; s = Scratch(Path(sys.argv[1]), 'a-')"
+MAKES = "from privote.files import Scratch; s = Scratch(Path(sys.argv[1]), 'a-')"
 
 
 def test_a_folder_is_private_and_goes_with_its_work(tmp_path: Path) -> None:

@@ -30,13 +30,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .._version import written
-from ..arrayfiles import ArrayFile
 from ..datasets.scenes import load_scenes
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
+from ..votes.arrays import ArrayFile
 from . import roles as r
 from .answering import AnsweringParty
 from .certs import make, pin

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import PeerError, PrivoteError
-from ..scratch import sweep
+from ..files import sweep
 from . import roles as r
 from .engine import SecureEngine
 from .messages import Message, decode, encode

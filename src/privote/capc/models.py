@@ -20,9 +20,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from .._version import check_written, written
-from ..arrayfiles import ArrayFile
-from ..drafts import complete
 from ..errors import InputError, positive, whole
+from ..files import complete
+from ..votes.arrays import ArrayFile
 from .programs import IntArray
 
 Floats = npt.NDArray[np.float64]

@@ -13,8 +13,8 @@ import numpy as np
 
 from .._version import written
 from ..accounting.renyi import rounded_up
-from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
+from ..files import complete, write_statement
 from ..forecast import Forecast
 from ..ledger import Budget
 from ..planning import YES, forecast

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import PeerError
-from ..scratch import Scratch
+from ..files import Scratch
 from .engine import OTHER, OWN
 from .messages import printable
 

@@ -11,8 +11,7 @@ from privote.errors import InputError
 
 from . import options
 from .capc_certs import app as certs
-from .groups import Group, grouped
-from .mechanism import MechanismFlags
+from .options import Group, MechanismFlags, derived
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -195,9 +194,9 @@ def retrain(
     Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
     answer` to answer with the new model. Thresholds follow the site's own records.
     """
-    from privote.arrayfiles import ArrayFile
     from privote.capc.retrain import Records, retrain_site
     from privote.datasets.tables import table
+    from privote.votes.arrays import ArrayFile
 
     from .files import claimed
     from .output import print_result
@@ -233,7 +232,7 @@ _COALITION, _BUDGET = "Coalition", "Budget"
 
 
 @app.command()
-@grouped(
+@derived(
     mechanism=Group(
         of=MechanismFlags,
         without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
@@ -289,8 +288,7 @@ def simulate(
     from privote.capc.statements import warn_of_quality
 
     from .files import claimed_folder
-    from .output import print_json
-    from .progress import telling
+    from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
     built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))
