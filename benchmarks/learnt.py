@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     ENOUGH,
     Learning,
     gaussian_delta,

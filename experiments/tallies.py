@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     Learning,
     learning_epsilon,
     mu_at_order,

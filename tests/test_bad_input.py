@@ -499,12 +499,6 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         pv.InputError,
         "seed must be an integer of at least 0, got 'a'",
     ),
-    "audit no run": (lambda: pv.audit.adaptive(BINARY, runs=0), pv.InputError, "runs must be"),
-    "audit no allowance": (
-        lambda: pv.audit.adaptive(BINARY, allowance=0),
-        pv.InputError,
-        "allowance must be",
-    ),
     "audit one draw": (
         lambda: pv.audit.sampled(BINARY, GOOD, GOOD, draws=1),
         pv.InputError,

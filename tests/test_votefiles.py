@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from tests.refusals import refused
 
 import privote as pv
 from privote.votes import arrays as votefiles
@@ -518,7 +519,7 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
     def broken(*_: Any) -> Any:
         raise OSError("the disk is gone")
 
-    rows._read = broken  # type: ignore[union-attr]
+    rows._held.read = broken  # type: ignore[union-attr]
     with pytest.raises(pv.InputError, match=r"a\.npy cannot be read at rows 2 to 4: the disk"):
         rows[2:5]
 
@@ -527,10 +528,10 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
 def test_the_first_wrong_vote_is_the_one_that_is_said(
     kind: str, votes: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(votefiles, "block_queries", lambda voters, labels: 5)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 1)  # eight queries a block
     wrong = votes.astype(np.int8)
     wrong[[31, 12, 33], 2, 1] = 2
-    with pytest.raises(pv.errors.BallotError, match="starts at query 10: ") as error:
+    with refused("votes[query 12, voter 2, label 1]", pv.BallotError) as error:
         votefiles.read(write(kind, tmp_path, wrong))
     assert error.value.sealed in ("it is 2", "it is 2.0")
 

@@ -181,9 +181,11 @@ class Draft:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self.paid and not self._finished:  # then the place may be another run's already
-            self._remove()
-        os.close(self._file)
+        with suppress(OSError):  # of a disk that fails by now: an unpaid draft is begun anew anyway
+            if not self.paid and not self._finished:  # then the place may be another run's already
+                self._remove()
+        with suppress(OSError):
+            os.close(self._file)
         if error is None or not self.paid or getattr(error, "draft", None) is not None:
             return
         if isinstance(error, DrawnError):

@@ -298,6 +298,17 @@ class Release:
         assert self.tallies is not None
         return self.posterior.probabilities(self.tallies)
 
+    @property
+    def shares(self) -> Floats | None:
+        """(answered, labels): the expected share of voters who want a label, given all tallies.
+
+        What a student learns from; None for mechanisms that release labels.
+        """
+        if self.posterior is None:
+            return None
+        assert self.tallies is not None
+        return self.posterior.expected_shares(self.tallies)
+
     @cached_property
     def quality(self) -> dict[str, Any] | None:
         """Expected precision, recall and F1 against the noise-free majority, also "by_label".

@@ -18,7 +18,7 @@ from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
-from privote.capc.roles.base import Received
+from privote.capc.roles import Received
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.entropy import Entropy

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.accounting.learning import Learning, learnt_delta, settled
+from privote.accounting.allowance import Learning, learnt_delta, settled
 from privote.entropy import Entropy
 from privote.errors import ChargedError
 from privote.guardian import Accounts, Allowance, allowance, learnt

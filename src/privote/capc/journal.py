@@ -22,7 +22,7 @@ import numpy.typing as npt
 from .._version import __version__
 from ..errors import InputError, PeerError, PrivoteError
 from ..ledger.sqlite import Format, SQLiteFile
-from .messages import IntArray
+from .programs import IntArray
 
 CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"
 _WORD = 1 << 64

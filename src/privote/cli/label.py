@@ -167,8 +167,8 @@ def label(
         return made
 
     with working(f"reading {name_of(votes)}"):
-        how = {"threshold": options.parse_threshold(threshold), "empty_chunks": empty_chunks}
-        ballots = _read(votes, resume=resume, **how)
+        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
+        ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if stated is not None:
@@ -199,12 +199,12 @@ def label(
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
-def _read(votes: str, *, resume: bool, **how: Any) -> Any:
+def _read(*how: Any, resume: bool) -> Any:
     """Return the votes; None where they cannot be read, and what was released will do."""
-    from privote.votes.cube import Ballots
+    from privote.labelling import ballots_of
 
     try:
-        return Ballots.of(votes, **how)
+        return ballots_of(*how)
     except InputError as error:
         if not resume:
             raise

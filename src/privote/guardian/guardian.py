@@ -144,6 +144,11 @@ class Guardian:
         return self._issuer.guarantee
 
     @property
+    def learns(self) -> bool:
+        """Whether the mechanism follows from the votes, and that is paid for."""
+        return self._issuer.learns
+
+    @property
     def orders(self) -> Floats:
         """The Rényi orders of every charge."""
         return self._issuer.orders

@@ -21,11 +21,11 @@ import uuid
 import weakref
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -52,8 +52,6 @@ from .cube import (
     Cells,
     StoredArray,
     Threshold,
-    Votes,
-    as_votes,
     block_queries,
     check_shape,
     check_threshold,
@@ -80,6 +78,7 @@ _V3_CODECS = ("bytes", "transpose", "blosc", "zstd", "gzip", "crc32c")
 
 Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk, bytes of a value
 _FILE, _KIND = "votes file", "Parquet file"
+_FLOATS = ("halffloat", "float", "double")  # as Arrow calls them
 Groups = list[tuple[int, int, int]]  # a row group, its first and its last query
 Array = npt.NDArray[Any]
 
@@ -91,9 +90,17 @@ PART = ".part"
 
 
 def read(
-    path: str | os.PathLike[str], *, threshold: Threshold = None, empty_chunks: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    threshold: Threshold = None,
+    steps: int = 1,
+    soft: bool | None = None,
+    empty_chunks: str | None = None,
 ) -> Ballots:
     """Read a votes file as checked ballots, with the names that it has.
+
+    ``threshold``, ``steps`` and ``soft`` are for probabilities (:meth:`Ballots.from_array`). Those
+    in a table are told from votes by a threshold, or by ``soft``: its cells have no type.
 
     Zarr and Parquet are read block by block, also by a URL that zarr and pyarrow open.
 
@@ -108,15 +115,17 @@ def read(
     ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query; names of voters,
     if they have any, in the schema's metadata ``voter_names``, a JSON list.
     """
-    files: dict[str, Callable[[Path, Threshold], Ballots]] = {
-        ".csv": lambda file, threshold: of_sheet(open_csv(file), threshold),
-        ".tsv": lambda file, threshold: of_sheet(open_csv(file), threshold),
-        ".npy": _read_npy,
-        ".npz": _read_npz,
+    how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
+    table = partial(of_sheet, threshold=threshold, steps=steps if soft else 1)
+    files: dict[str, Callable[[Path], Ballots]] = {
+        ".csv": lambda file: table(open_csv(file)),
+        ".tsv": lambda file: table(open_csv(file)),
+        ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
+        ".npz": lambda file: _read_npz(file, how),
     }
-    places: dict[str, Callable[[str, Threshold], Ballots]] = {
-        ".zarr": lambda place, threshold: _from_zarr(open_zarr(place, empty_chunks), threshold),
-        ".parquet": lambda place, threshold: _from_lazy(open_parquet(place, threshold), None),
+    places: dict[str, Callable[[str], Ballots]] = {
+        ".zarr": lambda place: _read_zarr(place, empty_chunks, how),
+        ".parquet": lambda place: _read_parquet(place, how),
     }
     place = _place(path)
     suffix = Path(name_of(place)).suffix
@@ -133,8 +142,8 @@ def read(
         )
     try:
         if suffix in places:
-            return places[suffix](place, threshold)
-        return files[suffix](check_file(place, _FILE), threshold)
+            return places[suffix](place)
+        return files[suffix](check_file(place, _FILE))
     except (BallotError, MemoryError):
         raise
     except InputError as error:
@@ -179,21 +188,17 @@ def _place(path: Any) -> str:
         raise InputError("path", "must name a file", path) from None
 
 
-def _read_npy(file: Path, threshold: Threshold) -> Ballots:
-    return Ballots.from_array(open_npy(file), threshold=threshold)
-
-
-def _read_npz(file: Path, threshold: Threshold) -> Ballots:
+def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     arrays = ArrayFile(file)
     votes = _votes_of(file, arrays)
     if "shape" in arrays and votes.ndim == 1:
-        if threshold is not None:
+        if how["threshold"] is not None:
             raise InputError(
                 "threshold", "applies to probabilities, and these votes are packed bits"
             )
         ballots = Ballots.from_packed(votes, arrays["shape"])
     else:
-        ballots = Ballots.from_array(votes, threshold=threshold)
+        ballots = Ballots.from_array(votes, **how)
     named = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}
     found = {
         axis: listed(arrays[name], f"{file.name}: array {name!r}")
@@ -211,68 +216,56 @@ def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
     return arrays.open("votes")
 
 
-def _from_zarr(array: ZarrCube, threshold: Threshold) -> Ballots:
-    ballots = _from_lazy(array, threshold)
-    array.check_chunks()
+def _read_zarr(place: str, empty_chunks: str | None, how: Mapping[str, Any]) -> Ballots:
+    cube = open_zarr(place, empty_chunks)
+    ballots = Ballots.from_array(cube, **how).named(cube.names)
+    cube.check_chunks()
     return ballots
 
 
-def _from_lazy(array: LazyCube, threshold: Threshold) -> Ballots:
-    """Check an array that only gives slices, slab by slab, and keep reading it that way."""
-    shape = check_shape(tuple(array.shape))
-    bar = None if threshold is None else check_threshold(threshold, shape[2])
-    missing, step = threshold is None, block_queries(*shape[1:])
-    # A first pass that keeps nothing: what is wrong is found before anything is charged.
-    for start in range(0, shape[0], step):
-        try:
-            missing = Ballots.from_array(array[start : start + step], threshold=bar).missing
-        except BallotError as error:
-            said = f"in the block that starts at query {start}: {error}"
-            raise BallotError(said, sealed=error.sealed) from None
-
-    def votes(start: int, stop: int) -> Votes:
-        slab = array.part(start, stop, step)
-        return as_votes(slab, missing) if bar is None else np.asarray(slab >= bar)
-
-    return Ballots(shape, votes, missing=missing).named(array.names)
+def _read_parquet(place: str, how: Mapping[str, Any]) -> Ballots:
+    cube = open_parquet(place, how["threshold"])
+    return Ballots.from_array(cube, **{**how, "threshold": None}).named(cube.names)
 
 
 # -- slices: Zarr ----------------------------------------------------------------------------------
 
 
-class LazyCube(ABC):
-    """A cube (queries, voters, labels) that gives consecutive queries."""
+class LazyCube(StoredArray):
+    """A cube (queries, voters, labels) that a library reads, in runs of a block's queries."""
 
-    shape: tuple[int, int, int]
     names = Names()
 
-    def __init__(self, name: str, kind: str, shape: tuple[int, int, int]) -> None:
-        self.shape = check_shape(shape)
+    def __init__(
+        self, name: str, kind: str, shape: tuple[int, int, int], dtype: npt.DTypeLike
+    ) -> None:
+        super().__init__(name, check_shape(shape), dtype)
         if shape[1] * shape[2] > _CELLS:
             raise BallotError(
                 name, f"has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
             )
-        self._name, self._kind = name, kind
-        self._checksums: dict[tuple[int, int], int] = {}
+        self._kind = kind
+        self._checksums: dict[int, int] = {}
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        start, stop = rows.start or 0, min(rows.stop, self.shape[0])
-        with readable(self._name, self._kind):
+        start, stop, _ = rows.indices(self.shape[0])
+        step = block_queries(*self.shape[1:])
+        first = start // step * step
+        runs = [self._run(at, step) for at in range(first, max(stop, first + 1), step)]
+        whole = runs[0] if len(runs) == 1 else np.concatenate(runs)
+        return whole[start - first : stop - first]
+
+    def _run(self, start: int, step: int) -> npt.NDArray[Any]:
+        stop = min(start + step, self.shape[0])
+        with readable(self.name, self._kind):
             slab = self._slab(start, stop)
         # Votes are read once to be checked, before anything is charged, and once to be counted. A
         # chunk that was lost between would be votes of no.
         found = zlib.crc32(slab.tobytes())
-        if self._checksums.setdefault((start, stop), found) != found:
+        if self._checksums.setdefault(start, found) != found:
             rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
-            raise BallotError(self._name, rule)
+            raise BallotError(self.name, rule)
         return slab
-
-    def part(self, start: int, stop: int, step: int) -> npt.NDArray[Any]:
-        """Return some queries, read in runs of ``step``: as they were checked, they are known."""
-        first = start // step * step
-        runs = [self[at : at + step] for at in range(first, max(stop, first + 1), step)]
-        whole = runs[0] if len(runs) == 1 else np.concatenate(runs)
-        return whole[start - first : stop - first]
 
     @abstractmethod
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
@@ -347,7 +340,7 @@ class ZarrCube(LazyCube):
     def __init__(
         self, name: str, array: Any, folder: Folder, sizes: Sizes, empty_chunks: str | None
     ) -> None:
-        super().__init__(name, _ZARR, tuple(array.shape))
+        super().__init__(name, _ZARR, tuple(array.shape), array.dtype)
         self._opened, self._folder, self._sizes = array, folder, sizes
         self._empty = empty_chunks
         self.names = _zarr_names(name, dict(array.attrs))
@@ -370,7 +363,7 @@ class ZarrCube(LazyCube):
             return
         if "no" not in (self._empty, attributes.get(EMPTY)):
             raise BallotError(
-                self._name,
+                self.name,
                 f"has no chunk {lost!r}: it was lost, or zarr left it out because it "
                 "holds only the fill value. Write the votes with zarr's option write_empty_chunks; "
                 "or, if every chunk that is absent holds votes of no, give `empty_chunks=no`, or "
@@ -378,17 +371,17 @@ class ZarrCube(LazyCube):
             )
         if self._opened.fill_value != 0:
             rule = "must have the fill value 0 if chunks that are absent are to be votes of no"
-            raise BallotError(self._name, rule)
+            raise BallotError(self.name, rule)
 
     def _check_digests(self, ours: Any, names: Iterable[str], count: int) -> None:
         digests = ours.get("digests") if isinstance(ours, dict) else None
         if not isinstance(digests, list) or len(digests) != count:
-            raise BallotError(self._name, _UNFINISHED)
+            raise BallotError(self.name, _UNFINISHED)
         files = self._folder.files()
         for name, digest in zip(names, digests, strict=True):
             if name not in files or chunk_digest(self._folder.read(name)) != digest:
                 raise BallotError(
-                    self._name,
+                    self.name,
                     f"has lost the chunk {name!r}, or it was changed: collect its votes again, "
                     "with privote votes and `resume=True`",
                 )
@@ -646,10 +639,13 @@ class _ParquetCube(LazyCube):
         shape: tuple[int, int, int],
         threshold: Threshold,
     ) -> None:
-        super().__init__(name, _KIND, shape)
-        self._opened, self._labels, self._groups = table, labels, groups
+        bar = None if threshold is None else check_threshold(threshold, shape[2])
+        # One column of floats makes them probabilities, unless a threshold makes votes of them.
+        types = [str(table.schema_arrow.field(label).type) for label in labels]
+        soft = bar is None and any(kind in _FLOATS for kind in types)
+        super().__init__(name, _KIND, shape, np.float64 if soft else np.int8)
+        self._opened, self._labels, self._groups, self._threshold = table, labels, groups, bar
         self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
-        self._threshold = None if threshold is None else check_threshold(threshold, shape[2])
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
         cube = np.full((stop - start, *self.shape[1:]), float(MISSING))
@@ -658,10 +654,10 @@ class _ParquetCube(LazyCube):
             part = self._opened.read_row_group(group)
             query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
             here = (query >= start) & (query < stop)
-            values = np.stack(
-                [part.column(name).to_numpy().astype(np.float64) for name in self._labels], axis=1
-            )[here]
-            lost = np.isnan(values)  # a null vote is a missing vote
+            columns = [part.column(name) for name in self._labels]
+            values = np.stack([c.to_numpy().astype(np.float64) for c in columns], axis=1)[here]
+            # A null vote is a missing vote; a number that is none is not.
+            lost = np.stack([c.is_null().to_numpy() for c in columns], axis=1)[here]
             if self._threshold is not None:
                 bad = ~lost & ~((values >= 0) & (values <= 1))
                 if bad.any():
@@ -698,9 +694,34 @@ def open_npy(path: str | os.PathLike[str], *, whole: bool = False) -> Array | St
             shape, order, dtype, start = _header(stream, os.fstat(stream.fileno()).st_size)
             if whole or order == "F":
                 return _filled(stream, shape, order, dtype)
-        return StoredArray(held.read, shape, dtype, start, file.name)
+        return _FileArray(file.name, held, shape, dtype, start)
     except Exception as error:  # whatever a damaged header leads to
         raise InputError(f"{file.name} is not a readable .npy file: {why(error)}") from None
+
+
+class _FileArray(StoredArray):
+    """An array whose values lie in a file as they are, from ``start`` on.
+
+    Read, not mapped: a process that maps a file dies when somebody else makes the file shorter.
+    """
+
+    def __init__(
+        self, name: str, held: _Held, shape: tuple[int, ...], dtype: np.dtype[Any], start: int
+    ) -> None:
+        super().__init__(name, shape, dtype)
+        self._held, self._start = held, start
+
+    def __getitem__(self, rows: slice) -> Array:
+        start, stop, _ = rows.indices(self.shape[0])
+        count, width = max(0, stop - start), math.prod(self.shape[1:]) * self.dtype.itemsize
+        try:
+            data = self._held.read(self._start + start * width, count * width)
+        except OSError as error:
+            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error)}"
+            raise InputError(self.name, rule) from None
+        if len(data) < count * width:
+            raise InputError(f"{self.name} changed while it was read")
+        return np.ndarray((count, *self.shape[1:]), self.dtype, data)
 
 
 class _Held:
@@ -769,7 +790,7 @@ class ArrayFile:
                 # The local header's name and extra field may be longer than the directory's.
                 lengths = struct.unpack("<HH", held.read(entry.header_offset + 26, 4))
                 start += entry.header_offset + 30 + sum(lengths)
-            return StoredArray(held.read, shape, dtype, start, self._file.name)
+            return _FileArray(self._file.name, held, shape, dtype, start)
         except Exception as error:
             raise self._unreadable(error) from None
 

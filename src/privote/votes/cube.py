@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -23,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from ..files import why
 from .bits import Bits, Bytes
 from .names import Names
 
@@ -42,45 +42,19 @@ _BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, b
 _MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
 
 
-class StoredArray:
-    """An array that stays in its file: rows are read when they are asked for.
+class StoredArray(ABC):
+    """An array that stays where it is: rows are read when they are asked for.
 
-    Read, not mapped: a process that maps a file dies when somebody else makes the file shorter.
-
-    Parameters
-    ----------
-    read
-        Returns bytes of the file, from a place on; fewer only at its end.
-    start
-        Where the array begins in the file.
-    name
-        What errors call the file.
+    ``dtype`` says what its values are, which a slice may hold in a wider type.
     """
 
-    def __init__(
-        self,
-        read: Callable[[int, int], bytes],
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        start: int,
-        name: str,
-    ) -> None:
-        self.shape, self.dtype, self.ndim, self.size = shape, dtype, len(shape), math.prod(shape)
-        self._read, self._start, self._name = read, start, name
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self.name, self.shape, self.dtype = name, shape, np.dtype(dtype)
+        self.ndim, self.size = len(shape), math.prod(shape)
 
+    @abstractmethod
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        start, stop, _ = rows.indices(self.shape[0])
-        count, width = max(0, stop - start), math.prod(self.shape[1:]) * self.dtype.itemsize
-        try:
-            data = self._read(self._start + start * width, count * width)
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # a connection that breaks off has errors of its own
-            rule = f"cannot be read at rows {start} to {stop - 1}: {why(error)}"
-            raise InputError(self._name, rule) from None
-        if len(data) < count * width:
-            raise InputError(f"{self._name} changed while it was read")
-        return np.ndarray((count, *self.shape[1:]), self.dtype, data)
+        """Return consecutive rows."""
 
 
 Cells = npt.NDArray[Any] | StoredArray
@@ -168,12 +142,19 @@ class Ballots:
 
     @classmethod
     def of(
-        cls, votes: Any, *, threshold: Threshold = None, empty_chunks: str | None = None
+        cls,
+        votes: Any,
+        *,
+        threshold: Threshold = None,
+        steps: int = 1,
+        soft: bool | None = None,
+        empty_chunks: str | None = None,
     ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``).
+        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``). The others are of
+        :meth:`from_array`; in a table votes are probabilities only where ``soft`` says so.
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -185,10 +166,11 @@ class Ballots:
         from .tables import is_frame, of_sheet, open_frame
 
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            return read(votes, threshold=threshold, empty_chunks=empty_chunks)
+            how: dict[str, Any] = {"steps": steps, "soft": soft, "empty_chunks": empty_chunks}
+            return read(votes, threshold=threshold, **how)
         if is_frame(votes):
-            return of_sheet(open_frame(votes, "votes"), threshold)
-        return cls.from_array(votes, threshold=threshold)
+            return of_sheet(open_frame(votes, "votes"), threshold, steps if soft else 1)
+        return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
 
     @classmethod
     def from_array(
@@ -197,8 +179,10 @@ class Ballots:
         *,
         threshold: Threshold = None,
         may_be_missing: bool | None = None,
+        steps: int = 1,
+        soft: bool | None = None,
     ) -> Ballots:
-        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold.
+        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
 
         Parameters
         ----------
@@ -209,6 +193,11 @@ class Ballots:
         may_be_missing
             Whether a neighbour's vote could be missing. By default the type decides, never the
             votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
+        steps
+            Where votes are probabilities and there is no threshold: how many steps a whole vote
+            has, to which they are rounded; -1 is missing. With 1 they are refused.
+        soft
+            Whether they are. By default floats are: the type decides, never the votes.
         """
         array = _array("votes", votes)
         shape = check_shape(array.shape)
@@ -218,6 +207,9 @@ class Ballots:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
             return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
+        if steps > 1 and (array.dtype.kind == "f" if soft is None else soft):
+            check_probabilities(array, or_missing=True)
+            return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
         seen = check_votes(array)
         missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
         if seen and not missing:
@@ -398,7 +390,7 @@ def _outside(array: npt.NDArray[Any], bound: int) -> int:
 
 def block_queries(voters: int, labels: int) -> int:
     """Return how many queries of a dense cube come in one block: by public sizes only."""
-    cells = voters * labels
+    cells = max(1, voters * labels)
     # Eight queries end on a whole byte of packed votes. Where their tallies alone would fill a
     # block one comes by itself, if its votes are whole bytes.
     fewest = 1 if 8 * labels >= _BLOCK_CELLS and cells % 8 == 0 else 8
@@ -430,6 +422,12 @@ def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
     if missing:
         return slab.astype(np.int8)
     return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
+
+
+def in_steps(slab: npt.NDArray[Any], steps: int) -> Votes:
+    """Return checked probabilities in whole steps, rounded; what is none by now is missing."""
+    values = np.rint(steps * slab.astype(np.float64))
+    return np.where((values >= 0) & (values <= steps), values, MISSING).astype(np.int8)
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -464,7 +462,7 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
 
 
 def _slabs(array: Cells) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    step = max(1, _BLOCK_CELLS // max(1, array.shape[1] * array.shape[2]))
+    step = block_queries(array.shape[1], array.shape[2])
     for start in range(0, array.shape[0], step):
         yield start, array[start : start + step]
 
@@ -478,14 +476,15 @@ def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: i
     )
 
 
-def check_probabilities(array: Cells) -> None:
-    """Refuse anything but numbers in [0, 1]; the message names the first bad cell."""
+def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
+    """Refuse anything but numbers in [0, 1], and -1 if allowed; the message names the first."""
     if array.dtype.kind not in "fiub":
         raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
     for start, slab in _slabs(array):
-        bad = ~((slab >= 0) & (slab <= 1))
+        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & (slab == MISSING)))
         if bad.any():
-            raise _odd("must be a probability in [0, 1]", bad, slab, start)
+            rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
+            raise _odd(rule, bad, slab, start)
 
 
 def check_votes(array: Cells) -> bool:

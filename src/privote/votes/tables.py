@@ -54,6 +54,11 @@ Ints = npt.NDArray[np.int64]
 Cells = npt.NDArray[Any]
 
 _VOTE = f"must be a vote: {VOTE_WORDS} (missing)"
+# The text of a cell must not decide what it is: it is private.
+_PROBABILITIES = (
+    "; if these are probabilities, give `threshold`, or save them as floats in a .npy, .npz, Zarr "
+    "or Parquet file, where they count as they are"
+)
 _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
 # How people head a column of names where a row is a voter.
 _HEADS = ("", "voter", "voters", "name", "id", "person", "teacher", "participant", "respondent")
@@ -368,14 +373,20 @@ def _is_number(text: str) -> bool:
 # -- votes -----------------------------------------------------------------------------------------
 
 
-def of_sheet(sheet: Sheet, threshold: Threshold = None) -> Ballots:
-    """Return the votes of a sheet as checked ballots, with their names."""
-    votes, names = cube_of(sheet, soft=threshold is not None)
+def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballots:
+    """Return the votes of a sheet as checked ballots, with their names.
+
+    They are probabilities where there is a ``threshold``, or more than one of ``steps``.
+    """
+    votes, names = cube_of(sheet, soft=threshold is not None or steps > 1)
     if threshold is not None:
         bar = check_threshold(threshold, votes.shape[2])
         votes = np.where(np.isnan(votes), MISSING, votes >= bar).astype(np.int8)
+    elif steps > 1:
+        votes = np.where(np.isnan(votes), MISSING, votes)
     # An empty cell could stand anywhere, so a neighbour's vote may be missing whether or not one is
-    return Ballots.from_array(votes, may_be_missing=True).named(names, sheet.name)
+    made = Ballots.from_array(votes, may_be_missing=True, steps=steps)
+    return made.named(names, sheet.name)
 
 
 def cube_of(sheet: Sheet, *, soft: bool) -> tuple[Cells, Names]:
@@ -663,7 +674,7 @@ def _odd_cell(sheet: Sheet, place: int, column: str, cell: Any, soft: bool) -> B
     where, sealed = sheet.at(place, column), f"the cell is {shown(cell)}"
     if soft:
         return BallotError(where, _CHANCE, sealed=sealed)
-    hint = "; give `threshold` if these are probabilities" if 0 < _chance(cell) < 1 else ""
+    hint = _PROBABILITIES if 0 <= _chance(cell) <= 1 else ""
     return BallotError(where, _VOTE + hint, sealed=sealed)
 
 
