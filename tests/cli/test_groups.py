@@ -73,5 +73,5 @@ def test_help_shows_every_option_where_it_is_offered() -> None:
     from privote.cli import app
 
     shown = CliRunner().invoke(app, ["tune", "--help"], env={"COLUMNS": "200"}).stdout
-    for option in ("--gate-sigmas", "--max-positives", "--equal", "--report"):
+    for option in ("--gate-sigma", "--max-positives", "--values", "--drop"):
         assert option in shown

@@ -111,10 +111,8 @@ class Verbs(TyperGroup):
         return _read(super().parse_args, ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb, which may have two words, such as ``plan poll``."""
-        both = " ".join(args[:2])
-        given = [both, *args[2:]] if both in self.commands else args
-        return _read(super().resolve_command, ctx, given)
+        """Find the verb."""
+        return _read(super().resolve_command, ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options; a flag takes no value, so its help names none."""
