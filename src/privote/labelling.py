@@ -14,20 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ballots import Ballots, BallotSource, Threshold, check_head
-from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
+from .files import Draft, beside, check_here, complete, drafted
 from .guardian import AUTO, Guardian, record_kept, seats
 from .ledger import Budget, Ledger
 from .ledger.records import digest_of
-from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.tally import PERCENT
 from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
-from .sheets import is_frame
 from .statements import expected_quality
-from .storage import check_here
+from .votes.cube import Ballots, BallotSource, Threshold, check_head
 
 ALL_THERE = b"all"  # the note after the last part
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -69,8 +67,9 @@ def label(
     ----------
     votes
         (queries, voters, labels): bool or 0/1/-1 array, probabilities, ballots, a data frame, or
-        the path or URL of a votes file. An array of floats holds probabilities, which are rounded
-        to percents, unless a mechanism is named or a ``threshold`` given; -1 is a missing vote.
+        the path or URL of a votes file. An array of floats, also in a file, holds probabilities,
+        which are rounded to percents, unless a mechanism is named or a ``threshold`` given; -1 is
+        a missing vote.
         Names of queries and labels, where there are any, go into the release; names of voters serve
         as ``voter_ids``.
     epsilon, delta
@@ -127,6 +126,8 @@ def label(
     elif output is not None:
         path = check_output(output, ".npz", replaced=force or resume)
     _check(mechanism, guarantee)
+    if plan_for is not None and ledger is None:
+        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
@@ -149,7 +150,8 @@ def label(
                 guarantee = json.loads(note)["guarantee"]
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
-                guarantee = "allowance" if only else _guarantee(mechanism, budget, ballots, wanted)
+                size = ballots.voters, ballots.labels, wanted
+                guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
             if parts is not None and draft is not None:
@@ -206,28 +208,25 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+def ballots_of(
+    votes: Any,
+    mechanism: Mechanism | str,
+    threshold: Threshold = None,
+    empty_chunks: str | None = None,
+) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
-    Whether they are probabilities is told by the type of an array, never by what it holds.
+    Whether they are probabilities is told by the type of an array, or by a mechanism that was named
+    with a grid, never by what the votes are.
     """
-    tallies: Any = mechanism
-    if isinstance(mechanism, str):
-        tallies = TallyVoting(sigma=1.0, grid=PERCENT)
-    soft = tallies.vote_steps > 1
-    given = isinstance(votes, BallotSource | str | os.PathLike) or is_frame(votes)
-    if soft and threshold is None and not given and not isinstance(votes, np.ma.MaskedArray):
-        try:
-            array = np.asarray(votes)
-        except ValueError:  # ragged: told below
-            array = np.zeros(0, np.int8)
-        if array.dtype.kind == "f" or (array.size and not isinstance(mechanism, str)):
-            return tallies.ballots(array)  # type: ignore[no-any-return]
-    return Ballots.of(votes, threshold=threshold)
+    how: dict[str, Any] = {"threshold": threshold, "empty_chunks": empty_chunks}
+    if isinstance(mechanism, Mechanism):
+        return Ballots.of(votes, steps=mechanism.vote_steps, soft=True, **how)
+    return Ballots.of(votes, steps=PERCENT, **how)
 
 
-def _guarantee(
-    mechanism: Mechanism | str, budget: Budget, ballots: BallotSource, wanted: int
+def guarantee_of(
+    mechanism: Mechanism | str, budget: Budget, voters: int, labels: int, queries: int
 ) -> str:
     """Return under which guarantee a call without a ledger answers all queries: by public numbers.
 
@@ -235,9 +234,8 @@ def _guarantee(
     """
     if isinstance(mechanism, str):
         return "allowance"
-    size = ballots.voters, ballots.labels
-    fit = queries_for(mechanism, *size, budget.epsilon, budget.delta)
-    return "worst-case" if fit >= wanted else "allowance"
+    fit = queries_for(mechanism, voters, labels, budget.epsilon, budget.delta)
+    return "worst-case" if fit >= queries else "allowance"
 
 
 def warn_of_quality(release: Release) -> None:

@@ -35,7 +35,7 @@ DRIVER = """
 import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
 import privote.cli.files, privote.cli.progress, privote.learning.jobs, privote.report.training
-import privote.statements, privote.votefiles, typer._adapters
+import privote.statements, privote.votes.arrays, typer._adapters
 import privote.ledger.book, privote.learning.direct.base, privote.polls, privote.report.polls
 from privote.ledger import Ledger
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.audit.elections import random_elections
+from privote.audit.exact import random_elections
 from privote.audit.textbook import Textbook
 
 STYLES = 7

@@ -10,9 +10,7 @@ import pytest
 
 import privote as pv
 from privote import audit
-from privote.audit.elections import random_elections
-from privote.audit.exact import enumerate_neighbours
-from privote.audit.findings import BACKWARD, FORWARD
+from privote.audit.exact import BACKWARD, FORWARD, enumerate_neighbours, random_elections
 from privote.audit.textbook import Textbook
 
 ORDERS = [1.5, 4.0, 32.0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privote.audit.findings import ABSOLUTE, BACKWARD, FORWARD, AuditReport, Findings
+from privote.audit.exact import ABSOLUTE, BACKWARD, FORWARD, AuditReport, Findings
 
 ORDERS = np.array([2.0, 8.0])
 

@@ -14,16 +14,16 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 
 import privote as pv
 from privote.accounting.renyi import divergence
-from privote.ballots import Ballots
 from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
-from privote.capc.roles.base import Received
+from privote.capc.roles import Received
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.entropy import Entropy
 from privote.links import skellam
+from privote.votes.cube import Ballots
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
 MECHANISMS: dict[str, pv.BinaryVoting] = {

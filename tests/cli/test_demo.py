@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import shlex
 from pathlib import Path
@@ -9,102 +10,97 @@ import pytest
 from tests.cli.conftest import Run
 
 from privote import InputError
-from privote.learning.demo import AUTO, MODELS
 
-SMALL = ("--records", 600, "--queries", 40)
+SMALL = ("--records", 600, "--queries", 60)
 
 
-def test_demo_start_to_end(run: Run, tmp_path: Path) -> None:
+def test_what_it_shows_and_what_it_suggests(run: Run, tmp_path: Path) -> None:
     done = run("demo", *SMALL, "--seed", 1, "--output", "my demo", "--json")
     assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found == json.loads((tmp_path / "my demo/summary.json").read_text())
-    first = found["releases"][0]
-    assert first["how"] == "by default"
-    assert first["answered"] == found["plan"]["queries"] == 40
-    assert {row["guarantee"] for row in found["releases"]} == {
-        "allowance", "worst-case", "data-dependent",
-    }  # fmt: skip
-    assert found["simulated"] is True
-    models = {row["model"]: row for row in found["models"]}
-    assert models["always no"]["epsilon"] is models["not private"]["epsilon"] is None
-    default = next(name for name in models if name.endswith(", the default"))
-    assert models[default]["epsilon"] <= 8.0
-    assert models[default]["AUC"] > 0.6
-    # The default is one of the methods: it has one row, and the others have theirs.
-    methods = {name.removesuffix(", the default") for name in models}
-    assert methods == {*MODELS} - {AUTO}
-    assert len(models) == len(methods)
-    assert found["reasons"]
+    assert done.stderr.startswith("1/3")
+    summary = json.loads(done.stdout)
+    assert summary == json.loads((tmp_path / "my demo/summary.json").read_text())
+    assert summary["simulated"] is True
+    private, _, plain, nothing = summary["models"]
+    assert [row["epsilon"] for row in summary["models"][:2]] == pytest.approx([8, 2])
+    assert plain["epsilon"] is nothing["epsilon"] is None
+    assert plain["AUC"] > private["AUC"] > nothing["AUC"]
+    assert {row["votes on"] for row in summary["labels"]} == {"reports", "pictures"}
+    for row in summary["labels"]:
+        assert row["epsilon"] == pytest.approx(8) or row["epsilon"] == pytest.approx(2)
+        assert row["ones"] > 0
+        assert row["actual precision"] > 0.3
+    first = summary["labels"][0]
+    assert first["expected precision"] == pytest.approx(first["actual precision"], abs=0.15)
 
     page = (tmp_path / "my demo/report.html").read_text()
     assert "Simulated" in page
     for section in page.split('<h2 id="section-')[1:3]:  # results first, then what they mean
         assert section.index("<table") < section.index("<figure") < section.index("<p>")
-    # What is sealed stands in its own section, after everything that may leave.
-    public, _, owners = page.partition('<h2 id="section-3">')
-    exact = f"{found['sealed']['exact epsilon, by query']:.3f}"
-    assert exact in owners
-    assert exact not in public
+
+    # What it suggests works, and gives what it says.
+    steps = [line for line in summary["next"].replace("\\\n", "").splitlines() if line[:1] == "p"]
+    train, predict, label = (run(*shlex.split(line)[1:], "--json") for line in steps)
+    for done in (train, predict, label):
+        assert done.exit_code == 0, done.stderr
+    assert private["model"] == f"private ({json.loads(train.stdout)['method']})"
+    assert json.loads(label.stdout)["answered"] == 60
+    with (tmp_path / "my demo/labels.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 60
+    assert {"person", "aeroplane"} <= set(rows[0])
+    assert "aeroplane" in (tmp_path / "my demo/labels.html").read_text()
 
 
-def test_the_table_for_people(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tables_for_people_without_figures(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from privote.errors import missing_extra
 
-    def refuse(_: float) -> Any:
+    def refuse(*_: Any) -> Any:
         raise missing_extra("report", "drawing figures")
 
-    monkeypatch.setattr("privote.report.plots.sheet", refuse)
+    for name in ("privote.report.plots.sheet", "privote.report.panels.sheets"):
+        monkeypatch.setattr(name, refuse)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith("1/4")
-    assert "allowance should last" not in done.stderr  # of votes that nobody sees here
-    assert "BAC" in done.stdout
-    assert "For the owner's eyes" in done.stdout
-    assert "Report: my demo/report.html" in done.stdout
-    page = (tmp_path / "my demo/report.html").read_text()
-    assert "needs the extra [report]" in page
-
-    commands = done.stdout.partition("Try next:\n")[2].replace("\\\n", "").splitlines()
-    assert len(commands) == 3
-    for command in commands:
-        again = run(*shlex.split(command)[1:])
-        assert again.exit_code == 0, (command, again.stderr)
+    for words in ("not private", "pictures", "Report: my demo/report.html", "privote label"):
+        assert words in done.stdout
+    assert "SIMULATED" not in done.stdout
+    assert "needs the extra [report]" in (tmp_path / "my demo/report.html").read_text()
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flags", "name"),
     [
-        (("--records", 0), "--records must be an integer of at least 200, got 0"),
-        (("--queries", -1), "--queries must"),
-        (("--output", "votes.npy"), "cannot be a folder"),
-        (("--epsilon", 0), "epsilon must be finite and positive, got 0.0"),
-        (("--delta", 1), "delta must lie strictly between 0 and 1, got 1.0"),
+        (("--records", 0), "--records"),
+        (("--queries", -1), "--queries"),
+        (("--output", "votes.npy"), "--output"),
     ],
 )
 def test_bad_arguments_are_found_at_once(
-    run: Run, votes_file: Path, flags: tuple[Any, ...], message: str
+    run: Run, votes_file: Path, flags: tuple[Any, ...], name: str
 ) -> None:
     done = run("demo", *flags)
     assert done.exit_code == 2
-    assert message in done.stderr
-    assert "2/4" not in done.stderr
+    assert name in done.stderr
+    assert "2/3" not in done.stderr
 
 
 def test_only_an_earlier_demo_is_replaced(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise InputError("the work began")
 
-    monkeypatch.setattr("privote.learning.demo.run_demo", stop)
+    monkeypatch.setattr("privote.report.demo.run_demo", stop)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "votes.npz").write_text("theirs")
     (folder / "summary.json").write_text("{}")
     done = run("demo", *SMALL, "--output", "mine")
     assert done.exit_code == 2
-    assert "--output 'mine' exists and is not empty; give --force" in done.stderr
+    assert "--force" in done.stderr
     assert (folder / "votes.npz").read_text() == "theirs"
     (folder / "summary.json").write_text(json.dumps({"command": "privote demo --output mine"}))
     assert "the work began" in run("demo", *SMALL, "--output", "mine").stderr

@@ -478,7 +478,7 @@ def test_a_store_that_fails_after_the_charge_is_said(
     run: Run, store: Any, votes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 64)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 64)
     cube = zarr.create_array(tmp_path / "v.zarr", shape=votes.shape, chunks=(8, 20, 4), dtype=bool)
     cube[:] = votes
     url, chunks = store.put(tmp_path / "v.zarr"), []

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote.ledger.chain import against_anchor
 from privote.ledger.store import FORMAT
-from privote.ledger.verification import against_anchor
 
 VOTES = np.random.default_rng(0).random((200, 20, 3)) < 0.2
 MECHANISM = pv.BinaryVoting(sigma=5.0)

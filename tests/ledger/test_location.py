@@ -13,8 +13,9 @@ import pytest
 
 import privote as pv
 from privote.ledger import Location
-from privote.ledger.chain import START, Anchor, Chain
+from privote.ledger.chain import Anchor, Chain
 from privote.ledger.postgres import PostgresStore
+from privote.ledger.store import START
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 SECRET = "hunter2-and-more"

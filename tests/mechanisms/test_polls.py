@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from privote.accounting.renyi import DEFAULT_ORDERS
-from privote.ballots import Ballots
 from privote.entropy import Entropy
 from privote.errors import InputError, UnavailableError
 from privote.mechanisms import BinaryVoting, TallyVoting
 from privote.mechanisms.outcomes import Greedy, PollSize, PollTally, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
+from privote.votes.cube import Ballots
 
 COUNTS = np.array([60, 55, 50, 40, 40, 30, 10, 0])
 ONCE = np.ones(8, np.int64)

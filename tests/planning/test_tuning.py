@@ -12,7 +12,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote import planning
-from privote.ballots import Ballots
+from privote.votes.cube import Ballots
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}

@@ -11,7 +11,7 @@ import pytest
 
 import privote as pv
 from privote.report.bill import bill, forecast_section, noise, write_label_page
-from privote.report.blocks import Facts, TableBlock
+from privote.report.blocks import Facts, Figure, TableBlock
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
 WANTED = np.random.default_rng(0).random((120, 12)) < 0.15
@@ -75,10 +75,13 @@ def test_the_page_of_decided_labels_says_by_label_how_sure_they_are(tmp_path: Pa
     release = pv.label(votes, **BUDGET)
     section = forecast_section(release)
     assert section is not None
-    labels, sure = (block for block in section.blocks if isinstance(block, TableBlock))
+    (labels,) = (block for block in section.blocks if isinstance(block, TableBlock))
+    (sure,) = (block for block in section.blocks if isinstance(block, Figure))
     assert [row["ones"] for row in labels.rows] == (release.labels == 1).sum(axis=0).tolist()
     assert all(row["sure"].endswith(" %") for row in labels.rows)
-    assert sum(int(row["labels"].replace(",", "")) for row in sure.rows) == release.labels.size
+    tenths = np.minimum((10 * release.probabilities).astype(int), 9)
+    ones = np.bincount(tenths[release.labels == 1], minlength=10)
+    assert f"decided 1: {', '.join(f'{count:,}' for count in ones)};" in sure.svg
     page = write_label_page(tmp_path / "a.html", release).read_text()
     assert "120 queries; expected precision" in page
     assert "the allowance was itself chosen privately" in page

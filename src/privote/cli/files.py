@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.arrayfiles import ArrayFile, check_file, read_npy
-from privote.drafts import complete
 from privote.errors import InputError
+from privote.files import check_file, check_here, complete
 from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts
-from privote.sheets import name_in, open_csv
 from privote.statements import statement
-from privote.storage import check_here
+from privote.votes.arrays import ArrayFile, read_npy
+from privote.votes.tables import name_in, open_csv
 
 Array = npt.NDArray[Any]
 

@@ -12,9 +12,7 @@ import typer
 from privote.errors import InputError, PrivoteWarning
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import LedgerFlags
-from .mechanism import MechanismFlags
+from .options import Account, Group, MechanismFlags, derived
 
 _FEW = 5  # voters named on one line
 _KNOWN = {
@@ -38,14 +36,14 @@ _MECHANISM = Annotated[
 ]
 
 
-@grouped(
+@derived(
     mechanism=Group(of=MechanismFlags, instead={"name": (_MECHANISM, "auto")}),
-    account=Group(of=LedgerFlags, without=("electorate",)),
+    account=Group(of=Account, without=("electorate",)),
 )
 def label(
     votes: options.VotesFile,
     mechanism: MechanismFlags,
-    account: LedgerFlags,
+    account: Account,
     epsilon: options.Epsilon,
     delta: options.Delta,
     output: Annotated[
@@ -170,12 +168,11 @@ def label(
     The .npz file also holds the bill; read it with privote.Release.load.
     """
     import privote
-    from privote.ballots import Ballots
     from privote.dependencies import Implications, consistent
-    from privote.drafts import Draft, beside, complete, write_statement
+    from privote.files import Draft, beside, complete, name_of, write_statement
     from privote.labelling import KeptReleases, has_names, read_as
     from privote.report.bill import write_label_page
-    from privote.storage import name_of
+    from privote.votes.cube import Ballots
 
     from .files import (
         CHANCES,
@@ -223,7 +220,8 @@ def label(
         if not KeptReleases(draft).all_there:  # else no vote is needed any more
             with working(f"reading {name_of(votes)}"):
                 bar = options.parse_threshold(threshold)
-                ballots = _read(votes, draft, threshold=bar, empty_chunks=empty_chunks)
+                counted = "auto" if mech is None else mech
+                ballots = _read(draft, votes, counted, bar, empty_chunks)
         if ballots is not None:
             if stated is not None:
                 stated.places(ballots.labels, getattr(ballots, "label_names", None))
@@ -272,12 +270,12 @@ def label(
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
-def _read(votes: str, draft: Any, **how: Any) -> Any:
+def _read(draft: Any, *how: Any) -> Any:
     """Return the votes; None where they cannot be read any more, and what was released will do."""
-    from privote.ballots import Ballots
+    from privote.labelling import ballots_of
 
     try:
-        return Ballots.of(votes, **how)
+        return ballots_of(*how)
     except InputError as error:
         if not draft.paid:
             raise

@@ -11,8 +11,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .mechanism import MechanismFlags
+from .options import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -37,7 +36,7 @@ class Guess:
     ] = None
 
 
-@grouped(
+@derived(
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     votes=Group(of=Guess),
 )

@@ -13,8 +13,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import explained
+from .options import Group, derived, explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
@@ -112,7 +111,7 @@ class ReadingFlags:
         return given
 
 
-@grouped(reading=Group(of=ReadingFlags))
+@derived(reading=Group(of=ReadingFlags))
 def poll(
     reading: ReadingFlags,
     epsilon: options.Epsilon,
@@ -232,7 +231,7 @@ def poll(
         privote poll --plan --voters 500 --options 12 --epsilon 1 --delta 1e-6
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    from privote.drafts import drafted
+    from privote.files import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
     from privote.report.polls import pages, write_pages

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privote.ballots import BallotSource
-    from privote.blocks import Block
+    from privote.votes.cube import BallotSource, Block
 
 Tick = Callable[[int], None]
 

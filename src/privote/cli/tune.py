@@ -12,8 +12,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .mechanism import MechanismFlags, kind_of, words_of
+from .options import Group, MechanismFlags, command_words, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -53,8 +52,8 @@ class TuneFlags:
 
     def read(self, votes: str) -> tuple[Any, Any, str]:
         """Return votes to look at, true labels or None, and what was read."""
-        from privote.ballots import Ballots
         from privote.labelling import has_names, read_as, warn_of_axes
+        from privote.votes.cube import Ballots
 
         from .files import read_truth
 
@@ -72,7 +71,7 @@ class TuneFlags:
         return ballots.head(head).to_array(), None if known is None else known[:head], said
 
 
-@grouped(
+@derived(
     flags=Group(of=TuneFlags),
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "binary")}),
 )
@@ -219,7 +218,7 @@ def _label_command(tuning: Tuning, threshold: str | None) -> str | None:
     chosen = tuning.chosen
     if chosen is None:
         return None
-    words = ["privote", "label", "VOTES", *words_of(chosen.mechanism)]
+    words = ["privote", "label", "VOTES", *command_words(chosen.mechanism)]
     words += ["--epsilon", repr(tuning.epsilon), "--delta", repr(tuning.delta)]
     words += ["--guarantee", tuning.guarantee]
     # Worst-case stops by itself; the others must be told, or go on while voters run out.

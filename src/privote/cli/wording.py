@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
 
+from .options import derived
 from .output import settle_shown
 
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
@@ -89,18 +90,18 @@ class Verb(TyperCommand):
         refuse(error, self._spelling(), more, json=bool(ctx.params.get("json")))
 
     def _spelling(self) -> Spelling:
-        own = {
-            each.opts[0] if each.param_type_name == "option" else each.metavar or ""
-            for each in self.params
-        }
-        spelling = Spelling(
-            (option[2:].replace("-", "_"), option) for option in own if option[:2] == "--"
-        )
+        spelling = Spelling((each.name or "", _shown(each)) for each in self.params)
         for argument, options in ARGUMENTS.items():
-            known = [option for option in options if option in own]
+            known = [option for option in options if option in spelling.values()]
             if known:
                 spelling[argument] = known[0]
         return spelling
+
+
+def _shown(param: Any) -> str:
+    """Return an option, or an argument, as it is typed."""
+    option: bool = param.param_type_name == "option"
+    return str(param.opts[0] if option else param.metavar or param.name.upper())
 
 
 class Verbs(TyperGroup):
@@ -154,7 +155,7 @@ def _as_data(error: Any, given: list[str]) -> InputError:
     """Return a usage error as the option, the rule and the value."""
     param, kind = getattr(error, "param", None), type(error).__name__
     if param is not None:
-        option = param.opts[0] if param.param_type_name == "option" else param.metavar or param.name
+        option = _shown(param)
         if kind == "MissingParameter":
             return InputError(option, "must be given")
         wanted = getattr(getattr(param, "type_descriptor", None), "annotation", None)
@@ -231,6 +232,8 @@ def speak(app: typer.Typer) -> None:
     app.info.cls = Verbs
     for command in app.registered_commands:
         command.cls = Verb
+        if command.callback is not None and not hasattr(command.callback, "__signature__"):
+            command.callback = derived()(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             speak(group.typer_instance)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.sheets import called, columns_in_words
+from privote.votes.tables import called, columns_in_words
 
 from .hashing import keyed_parts
 from .images import Images

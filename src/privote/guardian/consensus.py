@@ -16,12 +16,11 @@ from scipy.special import ndtri
 from ..accounting import ptr
 from ..accounting import sanitize as rules
 from ..accounting.renyi import Floats
-from ..ballots import BallotSource
-from ..blocks import Counts
 from ..entropy import Entropy
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, Ladder
+from ..votes.cube import BallotSource, Counts
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order

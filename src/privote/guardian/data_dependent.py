@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..accounting.renyi import epsilon
-from ..ballots import BallotSource
 from ..errors import InputError
 from ..release import Later, Release, Sealed
+from ..votes.cube import BallotSource
 from .consensus import Levels, sanitize
 from .issuer import Issuer, Parts, fixed, sizes
 from .voter_bills import bills, by_voter

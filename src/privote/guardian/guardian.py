@@ -12,15 +12,14 @@ from typing import Any, NoReturn
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, check_head
-from ..drafts import Draft
 from ..entropy import Entropy
 from ..errors import InputError
+from ..files import Draft
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
-from ..workers import keep_memory
+from ..votes.cube import Ballots, check_head, keep_memory
 from . import allowance, data_dependent, learnt, ptr, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer, Pacer, Parts
@@ -143,6 +142,11 @@ class Guardian:
     def guarantee(self) -> str:
         """What the budget promises."""
         return self._issuer.guarantee
+
+    @property
+    def learns(self) -> bool:
+        """Whether the mechanism follows from the votes, and that is paid for."""
+        return self._issuer.learns
 
     @property
     def orders(self) -> Floats:

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, epsilon_at
-from ..ballots import BallotSource
 from ..entropy import Entropy
 from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
+from ..votes.cube import BallotSource
 from .accounts import Accounts, recorded, stated_of
 
 Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these

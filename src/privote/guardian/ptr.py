@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ballots import BallotSource
 from ..errors import UnavailableError
 from ..release import Release
+from ..votes.cube import BallotSource
 from .consensus import Levels, propose
 from .issuer import Issuer, Parts, charged, fixed, sizes
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.counts import changed_options, squared_shift
-from ..ballots import MOST
 from ..errors import InputError, UnavailableError, positive, whole
+from ..votes.cube import MOST
 from .base import Bools
 
 Whole = npt.NDArray[np.int64]

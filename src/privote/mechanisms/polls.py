@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
+from ..accounting.allowance import gaussian_epsilon
 from ..accounting.counts import RoundedGaussian, bounded_range_rdp
-from ..accounting.learning import gaussian_epsilon
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import UnavailableError

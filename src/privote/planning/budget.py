@@ -16,11 +16,11 @@ from ..accounting.allowance import FACTOR, MOST, largest_count
 from ..accounting.filters import pinned_order
 from ..accounting.renyi import Floats, best_order, check_delta, check_orders, rounded_up
 from ..accounting.renyi import epsilon as to_epsilon
-from ..ballots import MOST as MOST_QUERIES
 from ..errors import BudgetError, InputError, positive, whole
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
+from ..votes.cube import MOST as MOST_QUERIES
 
 _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 0.2 percent
 _START, _SIGMAS = 10.0, (1e-3, 1e8)

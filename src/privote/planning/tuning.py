@@ -22,13 +22,12 @@ import numpy.typing as npt
 from ..accounting.filters import pinned_order
 from ..accounting.renyi import Floats, check_orders
 from ..accounting.renyi import epsilon as to_epsilon
-from ..ballots import Ballots, BallotSource
-from ..blocks import Block, Counts, DenseBlock, SparseBlock
 from ..errors import BallotError, InputError, UnavailableError, positive
 from ..guardian.registry import check_baseline
 from ..ledger import Budget
 from ..mechanisms import MECHANISMS, Mechanism
-from ..surprises import effective
+from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock, SparseBlock
+from ..votes.surprises import effective
 from .budget import allowance_for, room
 
 Bools = npt.NDArray[np.bool_]

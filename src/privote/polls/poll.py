@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS
-from ..drafts import Draft, beside, complete, drafted
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
+from ..files import Draft, beside, complete, drafted
 from ..guardian import Accounts
 from ..labelling import check_output
 from ..ledger import Budget, Ledger

@@ -16,8 +16,9 @@ from privote.mechanisms.base import describe
 from privote.release import Release
 from privote.statements import expected_quality, headline, learnt
 
-from .blocks import Block, Facts, Section, TableBlock, reasons_folded
+from .blocks import Block, Facts, Section, TableBlock, drawn, reasons_folded
 from .page import write_page
+from .plots import by_probability
 from .tables import Column, cell, is_cost, mark
 
 _SANITIZED = (
@@ -172,23 +173,26 @@ def _decided_section(release: Release) -> Section | None:
             row["missed"] = _percent(1 - found["by_label"]["recall"][at])
             row["gain"] = f"{100 * found['by_label']['gain'][at]:.2g} %"
         rows.append(row)
-    heads = {"label": "label", "ones": "ones", "sure": "a one is right", "missed": "ones missed"}
-    heads["gain"] = "labels more right than always yes or no"
+    heads = {"label": "label", "ones": "ones", "sure": "right", "missed": "ones missed"}
+    heads["gain"] = "gain over always yes or no"
     columns = [Column(key=key, heading=head) for key, head in heads.items() if key in rows[0]]
-    bins = np.linspace(0, 1, 11)
-    counts, _ = np.histogram(chances, bins)
-    sure = [
-        {"chance": f"{low:.1f} to {low + 0.1:.1f}", "labels": f"{count:,}"}
-        for low, count in zip(bins, counts, strict=False)
-    ]
+    steps = np.linspace(0, 1, 11)
+    histogram = {
+        name: np.histogram(chances[cells], steps)[0].tolist()
+        for name, cells in (("decided 1", ones), ("decided 0", ~ones))
+    }
     caption = "By label, as expected: how many ones were released, and how sure they are."
     blocks += [
-        TableBlock(caption=caption, rows=rows, columns=columns),
-        TableBlock(
-            caption="How many labels have which chance that most voters want them. Where chances "
-            "are near 0 or 1, labels are sure; near one half they are a guess.",
-            rows=sure,
+        drawn(
+            "How many labels have which probability. Near 0 and 1 a label is sure; near one half "
+            "it is a guess: of the ones at 0.6, four in ten are expected to be wrong.",
+            lambda: by_probability(
+                histogram,
+                title="How sure the labels are",
+                axis="probability that most voters want the label",
+            ),
         ),
+        TableBlock(caption=caption, rows=rows, columns=columns),
     ]
     return Section(heading="What to expect of the labels", blocks=blocks)
 

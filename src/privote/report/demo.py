@@ -1,58 +1,85 @@
-"""The demo's report: labels of real votes, a model of a table, and what only the owner may see."""
+"""The demo: a private model of a table, and private labels from real votes, beside the truth.
+
+Everything is embedded and public, so what a release says about itself can be compared with what is
+so. Of private data no such comparison may leave.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from privote import metrics
 from privote._version import written
-from privote.accounting.renyi import rounded_up
+from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
-from privote.learning.demo import Outcome
+from privote.errors import PrivoteWarning, whole
+from privote.labelling import label
+from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
-from privote.votefiles import write_packed
+from privote.learning.students.classifiers import LinearStudent
+from privote.learning.tables import TableEncoder
+from privote.release import Release
 
-from .blocks import Command, Facts, Section, TableBlock, drawn
+from .blocks import Block, Command, Section, TableBlock, drawn
 from .page import write_page
-from .plots import answered_by_guarantee, in_parts
-from .tables import FIGURES_MEAN, OWNER_ONLY, Column, mark, plain, write_label_csv
+from .plots import answered_by_guarantee, by_parameter
+from .tables import FIGURES_MEAN, Column, plain
 
-RELEASED = [
-    Column(key="how"),
-    Column(key="answered", heading="ans-\nwered"),
-    Column(key="recall", digits=2),
-    Column(key="precision", heading="preci-\nsion", digits=2),
-    Column(key="BAC", digits=2),
-    Column(key="epsilon", digits=2),
-    Column(key="mechanism"),
-    Column(key="sigma", digits=1),
+EPSILONS, DELTA = (8.0, 2.0), 1e-5
+VOTES = {"reports": "tmc2007-250", "pictures": "voc2012"}
+MODELS = [Column(key="model"), Column(key="epsilon", digits=2), *(Column(key=f) for f in FIGURES)]
+LABELS = [
+    *(Column(key=name, digits=2) for name in ("votes on", "epsilon", "ones")),
+    *(
+        Column(key=f"{kind} {figure}", heading=f"{kind}\n{figure}", digits=2)
+        for kind in ("expected", "actual", "true")
+        for figure in ("precision", "recall")
+    ),
 ]
-TERMINAL = [column for column in RELEASED if column.key != "mechanism"]
-MODELS = [
-    Column(key="model"),
-    Column(key="epsilon", digits=2),
-    *(Column(key=name) for name in FIGURES),
-]
-READING = (
-    "Each row is one release of the same votes: fifty real teachers on aviation reports with 22 "
-    "labels. Answered is how many reports got labels. Recall is the share of the true labels that "
-    "were released, precision the share of released ones that are true; BAC is balanced accuracy, "
-    "where a coin has 0.5. Epsilon is what it costs in privacy, less is better; sigma is the "
-    "noise on a count, in votes.\n\n"
-    "By default every report is answered. Few labels are true here, about one in fourteen, and the "
-    "teachers themselves are not always right. Data-dependent is not differential privacy: its "
-    "exact epsilon is sealed, and a noisy one is published, which may exceed the budget."
+MODELS_MEAN = (
+    "Made-up patients, with words, dates, notes and missing values. The guarantee protects a "
+    "person with all their records. By default public numbers choose the method. The model that is "
+    f"not private is linear, too, and trained without noise. {FIGURES_MEAN}"
 )
-COMPARED = (
-    "Made-up patients with words, dates, notes and gaps; the promise is to persons. By default, "
-    "public numbers choose the method: gradients and moments fit one model with noise, neighbours "
-    f"and teachers vote on public rows. {FIGURES_MEAN} Every private model predicts with "
-    "thresholds that follow from what was released. A model without epsilon protects nobody."
+LABELS_MEAN = (
+    "Teachers are models that were each trained on their own part of the data: 250 vote on reports "
+    "and 50 on pictures. The noisy tallies of their votes are released, and a label is a 1 where "
+    "most teachers probably want it. Expected is what the release says about its own labels, "
+    "compared with the teachers' majority without noise; a dash: it cannot tell. Actual is that "
+    "comparison, which only the owner of the votes can make. True compares with the true labels: "
+    "the teachers miss more than half of these even without noise."
 )
 _SUMMARY = "summary.json"
+_NEXT = """\
+# the private model, from CSV files, with a page and a statement to sign
+privote train {folder}/private.csv --labels {labels} \\
+  --id-column id --group-column person --public {folder}/public.csv --test {folder}/test.csv \\
+  --test-is-public --epsilon 8 --delta 1e-5 --output {folder}/run --force
+
+# its predictions for other rows
+privote predict {folder}/run/student.student {folder}/test.csv \\
+  --output {folder}/predictions.csv --force
+
+# the pictures' labels, by their names, with a page about them
+privote label {folder}/pictures.npz --epsilon 8 --delta 1e-5 \\
+  --output {folder}/labels.csv --report {folder}/labels.html --force"""
+# Shows what is done now while the block runs.
+Telling = Callable[[str], AbstractContextManager[Any]]
+Rows = list[dict[str, Any]]
+
+
+def check_sizes(records: int, queries: int) -> None:
+    """Refuse a demo that is too small to show anything, or larger than what is embedded."""
+    whole("records", records, 200)
+    whole("queries", queries, 50, 1000)
 
 
 def is_demo(folder: Path) -> bool:
@@ -64,166 +91,170 @@ def is_demo(folder: Path) -> bool:
         return False
 
 
-def write_demo(folder: Path, outcome: Outcome) -> dict[str, Any]:
-    """Write votes, labels, tables, page and summary; return the summary."""
-    request = outcome.request
-    write_packed(folder / "votes.npz", outcome.votes)
-    for (how, guarantee), labels in outcome.labels.items():
-        write_label_csv(labels, folder / f"labels-{how.replace(' ', '-')}-{guarantee}.csv")
-    assert outcome.table is not None
-    for name, side in zip(("records", "public", "test"), outcome.table, strict=True):
-        write_table(folder / f"{name}.csv", side)
-    seed = "" if request.seed is None else f" --seed {request.seed}"
-    command = (
-        f"privote demo --output {shlex.quote(str(folder))} --records {request.records} \\\n"
-        f"  --queries {request.queries} --epsilon {request.epsilon!r} --delta {request.delta!r}"
-        f"{seed}"
-    )
-    write_page(
-        folder / "report.html",
-        title="privote: a demonstration",
-        intro="Labels of real votes and a model of a table, both under differential privacy.",
-        sections=[_released(outcome, command), _learnt(outcome), _for_owner(outcome)],
-        notices=["Simulated: a seed was given, so this protects nobody."] if seed else (),
-        sealed=True,
-    )
-    summary = plain(
-        {
-            **written(1),
-            "command": command,
-            "simulated": request.seed is not None,
-            "plan": outcome.plan.facts(),
-            "releases": outcome.rows,
-            "models": outcome.models,
-            "reasons": list(outcome.chosen.reasons_) if outcome.chosen is not None else [],
-            "sealed": {"note": OWNER_ONLY, **outcome.sealed},
-            "report": str(folder / "report.html"),
-            "next": _next(folder, outcome),
-        }
-    )
-    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    return dict(summary)
-
-
-def _next(folder: Path, outcome: Outcome) -> list[str]:
-    """Return commands to go on with, which work as they stand."""
-    assert outcome.table is not None
-    request, labels = outcome.request, ",".join(outcome.table[0].label_names)
-    place = {
-        name: shlex.quote(str(folder / name))
-        for name in (
-            *("records.csv", "public.csv", "test.csv", "votes.npz", "run"),
-            *("my-labels.csv", "my-labels.html"),
+def run_demo(
+    folder: Path, *, records: int, queries: int, seed: int | None, telling: Telling
+) -> dict[str, Any]:
+    """Train, label, and write data, page and summary into a folder; returns the summary."""
+    place = shlex.quote(str(folder))
+    command = f"privote demo --output {place} --records {records} --queries {queries}"
+    command += "" if seed is None else f" --seed {seed}"
+    with telling(f"1/3  training models of {records:,} visits of patients"):
+        sides = load_patients(records).split()  # no patient is on two of them
+        models, reasons = _train(sides, seed)
+        for name in ("private", "public", "test"):
+            write_table(folder / f"{name}.csv", getattr(sides, name))
+    labels: Rows = []
+    calibration = {}
+    with (
+        telling(f"2/3  labelling {queries:,} reports and as many pictures from real votes"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", PrivoteWarning)  # where nothing is expected, a dash says so
+        for name, embedded in VOTES.items():
+            real = load_teacher_votes(embedded)
+            for epsilon in EPSILONS:
+                release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
+                labels.append({"votes on": name, **_judged(release, real)})
+                calibration[f"{name}, ε = {epsilon:g}"] = _calibration(release, real)
+                if name == "pictures" and epsilon == EPSILONS[0]:
+                    examples = _examples(release, real)
+        _write_votes(folder / "pictures.npz", real, queries)
+    with telling("3/3  writing the report"):
+        write_page(
+            folder / "report.html",
+            title="privote: a demonstration",
+            intro="A model of a table and labels from real votes, under differential privacy. All "
+            "data here are public, so both can be compared with the truth.",
+            sections=[
+                Section(heading="A model of a table", blocks=_model_blocks(models, reasons)),
+                Section(
+                    heading="Labels from real votes",
+                    blocks=_label_blocks(labels, calibration, examples),
+                ),
+                Section(heading="How to make it again", blocks=[Command(text=command)]),
+            ],
+            notices=["Simulated: a seed was given, so this protects nobody."] * (seed is not None),
         )
+        summary: dict[str, Any] = plain(
+            {
+                **written(2),
+                "command": command,
+                "simulated": seed is not None,
+                "models": models,
+                "labels": labels,
+                "report": str(folder / "report.html"),
+                "next": _NEXT.format(folder=place, labels=",".join(sides.private.label_names)),
+            }
+        )
+        (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
+    """Return a row a model, and why the private ones are what they are."""
+    private, public, test = sides.private, sides.public, sides.test
+    rows: Rows = []
+
+    def judge(name: str, epsilon: float | None, chances: Any, labels: Any) -> None:
+        figures = metrics.multilabel(test.Y, chances, labels)
+        row = {"model": name, "epsilon": epsilon}
+        rows.append(row | {figure: figures[figure] for figure in FIGURES})
+
+    for epsilon in EPSILONS:
+        model = PrivateClassifier(epsilon=epsilon, delta=DELTA)
+        model.fit(private.X, private.Y, public.X, groups=private.groups, seed=seed)
+        cost, name = model.privacy_["epsilon"], f"private ({model.method_})"
+        judge(name, cost, model.predict_proba(test.X), model.predict(test.X))
+    encoder = TableEncoder().fit(public.X)
+    student = LinearStudent().fit(encoder.numbers(private.X), private.Y)
+    chances, before = (student.predict_proba(encoder.numbers(s.X)) for s in (test, public))
+    # As often yes as in the records, which is how private models decide, too.
+    shares = np.nanmean(np.where(private.Y < 0, np.nan, private.Y), axis=0)
+    bars = [np.quantile(before[:, place], 1 - share) for place, share in enumerate(shares)]
+    judge("not private", None, chances, (chances >= bars).astype(np.int8))
+    judge("always no", None, np.zeros(test.Y.shape), np.zeros(test.Y.shape, np.int8))
+    return rows, model.reasons_
+
+
+def _majority(release: Release, real: TeacherVotes) -> Any:
+    return 2 * real.votes[: release.answered].sum(axis=1) > release.voters
+
+
+def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
+    """Return what a release says about its labels, and what they are like."""
+    quality: dict[str, Any] = {"expected": release.quality or {}}
+    wanted = {"actual": _majority(release, real), "true": real.truth[: release.answered]}
+    for kind, cells in wanted.items():
+        figures = metrics.multilabel(cells, release.probabilities, release.labels)
+        quality[kind] = {"precision": figures["OP"], "recall": figures["OR"]}
+    row = {"epsilon": release.epsilon, "ones": release.labels.sum()}
+    return row | {
+        f"{kind} {figure}": figures.get(figure)
+        for kind, figures in quality.items()
+        for figure in ("precision", "recall")
     }
-    budget = f"--epsilon {request.epsilon!r} --delta {request.delta!r}"
+
+
+def _calibration(release: Release, real: TeacherVotes) -> dict[float, float]:
+    """Return how many cells of about the same probability the majority wants: a share each."""
+    chances, wanted = release.probabilities, _majority(release, real)
+    assert chances is not None
+    tenths = np.minimum((10 * chances).astype(int), 9)
+    every = [tenths == tenth for tenth in range(10)]
+    enough = [cells for cells in every if cells.sum() >= 10]
+    return {float(chances[cells].mean()): float(wanted[cells].mean()) for cells in enough}
+
+
+def _examples(release: Release, real: TeacherVotes) -> Rows:
+    """Return the first pictures of which most teachers want a label."""
+    kinds = {"released": release.labels == 1, "most teachers": _majority(release, real)}
+    shown = np.flatnonzero(kinds["most teachers"].any(axis=1))[:12]
+    names, pictures = np.asarray(real.label_names), np.asarray(real.query_names)
     return [
-        f"privote train {place['records.csv']} --labels {labels} --id-column id \\\n"
-        f"  --group-column person --public {place['public.csv']} --test {place['test.csv']} \\\n"
-        f"  {budget} --output {place['run']}",
-        f"privote predict {place['run']}/student.student {place['test.csv']} \\\n"
-        f"  --output {place['run']}/predictions.csv",
-        f"privote label {place['votes.npz']} {budget} \\\n"
-        f"  --output {place['my-labels.csv']} --report {place['my-labels.html']}",
+        {"picture": pictures[place]}
+        | {kind: ", ".join(names[cells[place]]) or "none" for kind, cells in kinds.items()}
+        | {"truth": ", ".join(names[real.truth[place]]) or "none"}
+        for place in shown
     ]
 
 
-def named(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return a row a release, each with a name of its own: how, and under which guarantee."""
-    return [{**row, "how": f"{row['how']}, {row['guarantee']}"} for row in outcome.rows]
+def _write_votes(path: Path, real: TeacherVotes, queries: int) -> None:
+    names = {"query_names": (real.query_names or ())[:queries], "label_names": real.label_names}
+    np.savez_compressed(path, votes=real.votes[:queries], **names)  # type: ignore[arg-type]
 
 
-def _may_leave(row: dict[str, Any]) -> str:
-    """Say what of a release may leave, and what that promises."""
-    if not row["answered"]:
-        return "nothing was released"
-    if row["guarantee"] == "data-dependent":
-        if row["epsilon"] is None:
-            return "labels, with no epsilon: the exact one is sealed"
-        return "labels and this noisy epsilon: about these votes only, not differential privacy"
-    return f"labels and epsilon: {mark(row['guarantee'])}"
+def _model_blocks(models: Rows, reasons: tuple[str, ...]) -> list[Block]:
+    areas = {
+        row["model"] + ("" if row["epsilon"] is None else f", ε = {row['epsilon']:.3g}"): row["AUC"]
+        for row in models[:-1]
+    }
+    axis = "area under the ROC curve (AUC)"
+    caption = f"Figures on test rows, which no model has seen; delta {DELTA:g}."
+    return [
+        TableBlock(caption=caption, rows=models, columns=MODELS),
+        drawn(
+            "How well each model ranks the test rows.",
+            lambda: answered_by_guarantee(areas, title="What privacy costs the model", axis=axis),
+        ),
+        MODELS_MEAN,
+        *reasons,
+    ]
 
 
-def _released(outcome: Outcome, command: str) -> Section:
-    request = outcome.request
-    first = outcome.rows[0]
-    true = int(outcome.truth.sum())
-    return Section(
-        heading="Labels of real votes",
-        blocks=[
-            Facts(
-                values={
-                    "reports labelled, by default": f"{first['answered']} of {request.queries}",
-                    "of their true labels, released": _share(first["recall"]),
-                    "of released labels, true": _share(first["precision"]),
-                    f"epsilon, at delta {rounded_up(request.delta)}": rounded_up(request.epsilon),
-                }
+def _label_blocks(labels: Rows, calibration: dict[str, Any], examples: Rows) -> list[Block]:
+    caption = f"{len(labels)} releases; precision and recall over all labels; delta {DELTA:g}."
+    return [
+        TableBlock(caption=caption, rows=labels, columns=LABELS),
+        drawn(
+            "Of all cells (query, label) for which a release states such a probability, how many "
+            "the majority of the teachers wants. On the straight line the statement is exact.",
+            lambda: by_parameter(
+                {**calibration, "exact": {0.0: 0.0, 1.0: 1.0}},
+                title="Stated probabilities, and what the teachers wanted",
+                parameter="stated probability that most teachers want the label",
+                quantity="share that they wanted",
             ),
-            TableBlock(
-                caption="Released labels, compared with the truth.",
-                rows=[{**row, "may it leave?": _may_leave(row)} for row in named(outcome)],
-                columns=[
-                    *(replace(column, heading=None) for column in RELEASED),
-                    Column(key="may it leave?"),
-                ],
-            ),
-            drawn(
-                f"What was released; {request.queries:,} reports have {true:,} true labels.",
-                lambda: in_parts(
-                    {
-                        row["how"]: {name: row[name] for name in ("true", "not true")}
-                        for row in named(outcome)
-                    },
-                    title="Released labels, true and not",
-                    axis="labels released as 1",
-                ),
-            ),
-            READING,
-            *outcome.plan.changes,
-            Command(text=command),
-        ],
-    )
-
-
-def _share(share: float | None) -> str:
-    return "none" if share is None else f"{share:.0%}"
-
-
-def _learnt(outcome: Outcome) -> Section:
-    request, chosen = outcome.request, outcome.chosen
-    judged = {row["model"]: row["AUC"] for row in outcome.models if row["model"] != "always no"}
-    return Section(
-        heading="A model of a table",
-        blocks=[
-            TableBlock(
-                caption="On test rows. Private models: epsilon "
-                f"{rounded_up(request.epsilon)} at delta {rounded_up(request.delta)}, for changing "
-                "all records of one person.",
-                rows=outcome.models,
-                columns=MODELS,
-            ),
-            drawn(
-                "AUC on test rows. A model without privacy is a bound, not a rival.",
-                lambda: answered_by_guarantee(
-                    judged,
-                    title="How well each model ranks test rows",
-                    axis="area under the ROC curve (AUC)",
-                ),
-            ),
-            COMPARED,
-            *(chosen.reasons_ if chosen is not None else ()),
-        ],
-    )
-
-
-def _for_owner(outcome: Outcome) -> Section:
-    return Section(
-        heading="For the owner's eyes",
-        blocks=[
-            "These numbers depend on the private votes. They are here because the votes are public "
-            "ones; of real votes they must not leave.",
-            "What the data-dependent answers cost on these votes, and how good labels would be "
-            "without noise: the teachers are not always right.",
-            Facts(values=outcome.sealed, sealed=True),
-        ],
-    )
+        ),
+        LABELS_MEAN,
+        TableBlock(caption=f"Pictures at epsilon {EPSILONS[0]:g}.", rows=examples),
+    ]

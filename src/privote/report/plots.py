@@ -110,6 +110,44 @@ def in_parts(
         return svg_of(figure, f"{title}. {axis.capitalize()}. {'; '.join(said)}.", sealed=sealed)
 
 
+def by_probability(parts: Mapping[str, Sequence[int]], *, title: str, axis: str) -> str:
+    """Return a histogram of probabilities in equal bins from 0 to 1, on a logarithmic scale.
+
+    Parameters
+    ----------
+    parts
+        How many fall into each bin, for two parts that stand beside each other; the second is
+        hatched.
+    title
+        What stands above the figure.
+    axis
+        What the probability is of.
+    """
+    looks = ({"facecolor": PALETTE[0]}, {"facecolor": "none", "hatch": "///"})
+    with sheet(3.7) as (figure, axes):
+        for place, ((part, counts), look) in enumerate(zip(parts.items(), looks, strict=True)):
+            width = 1 / len(counts)
+            for number, several in enumerate(zip(*parts.values(), strict=True)):
+                share = 0.45 if all(several) else 0.9  # of the bin: one part alone fills it
+                left = width * (number + 0.05 + (share * place if all(several) else 0))
+                once = part if number == 0 else None
+                size = {"x": left, "height": counts[number], "width": share * width}
+                axes.bar(**size, align="edge", edgecolor=PALETTE[place], label=once, **look)
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7)
+        axes.yaxis.set_major_formatter(lambda value, _: cell(round(value)))
+        axes.set_xlim(0, 1)
+        axes.set_xlabel(axis)
+        axes.set_ylabel("labels")
+        axes.grid(axis="y")
+        heading(axes, title)
+        legend(figure)
+        said = "; ".join(
+            f"{part}: " + ", ".join(map(cell, counts)) for part, counts in parts.items()
+        )
+        return svg_of(figure, f"{title}. Labels by {axis}, in equal steps from 0 to 1. {said}.")
+
+
 def by_parameter(
     series: Mapping[str, Mapping[float, float]],
     *,

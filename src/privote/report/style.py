@@ -83,6 +83,7 @@ thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink)
 tbody th { font-weight: 500; }
 tbody tr:last-child > * { border-bottom: 2px solid var(--ink); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+thead .number { white-space: pre-line; }
 .mark { display: inline-block; padding: .05rem .5rem; border-radius: .2rem; font-size: .85rem;
   white-space: nowrap; }
 .mark.open { color: var(--good); background: var(--good-ground); }
