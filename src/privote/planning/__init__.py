@@ -1,31 +1,47 @@
 """Planning: every question before or after a release, asked of one engine.
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
-`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast`.
-On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma`, `tune_tau`,
-`tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the votes and are covered by no
-guarantee.
+`unanimous_miss` and `sigma_for`; with released labels, `forecast`; for polls,
+:mod:`privote.planning.polls`. On votes that are public or paid for: `tune` and `queries_that_fit`.
+These look at the votes and are covered by no guarantee.
 """
 
-from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
-from .counting import queries_that_fit
+from .budget import (
+    FewOrders,
+    allowance_for,
+    queries_for,
+    queries_until_out,
+    sigma_for,
+    unanimous_miss,
+)
 from .forecast import forecast, with_forecast, yes_share
 from .pace import Pace
-from .quality import Quality, noise_free, quality, quality_of
-from .solve import sigma_for, tau_for
 from .tallies import YES, Plan, plan
-from .trials import NOT_PRIVATE, Trial, Tuning
-from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_threshold
+from .tuning import (
+    NOT_PRIVATE,
+    Quality,
+    Trial,
+    Tuning,
+    candidates,
+    noise_free,
+    quality,
+    quality_of,
+    queries_that_fit,
+    tune,
+    variants,
+)
 
 __all__ = [
     "NOT_PRIVATE",
     "YES",
+    "FewOrders",
     "Pace",
     "Plan",
     "Quality",
     "Trial",
     "Tuning",
     "allowance_for",
+    "candidates",
     "forecast",
     "noise_free",
     "plan",
@@ -35,13 +51,9 @@ __all__ = [
     "queries_that_fit",
     "queries_until_out",
     "sigma_for",
-    "tau_for",
-    "tune_gate",
-    "tune_mechanism",
-    "tune_sigma",
-    "tune_tau",
-    "tune_threshold",
+    "tune",
     "unanimous_miss",
+    "variants",
     "with_forecast",
     "yes_share",
 ]

@@ -6,14 +6,13 @@ cannot see it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from privote.errors import InputError
 
-from .canvas import DASHES, MARKERS, PALETTE, heading, legend, sheet, svg_of
-from .panels import METRIC_NAMES, Panel, check_number, side_by_side
+from .canvas import PALETTE, heading, legend, sheet, svg_of
+from .panels import Panel, check_number, side_by_side
 from .tables import OWNER_ONLY, cell
 
 
@@ -181,83 +180,6 @@ def by_parameter(
         references=references or {},
     )
     return side_by_side([panel], sealed=sealed)
-
-
-def utility_by_answered(
-    series: Mapping[str, Sequence[tuple[str, float, float]]],
-    *,
-    title: str,
-    metric: str = "BAC",
-    sealed: bool = False,
-) -> str:
-    """Return lines: a figure of merit against the number of queries answered, as a value changes.
-
-    Parameters
-    ----------
-    series
-        For each guarantee, points (name of the value, queries answered, figure) in the order of
-        the values; the first and the last are named. Points without queries or without a figure
-        are not drawn.
-    title
-        What stands above the figure.
-    metric
-        The key of the figure of merit, such as "BAC".
-    sealed
-        True if the numbers are for the owner's eyes.
-    """
-    if not isinstance(series, Mapping) or not series:
-        raise InputError("series", "must be a dict with at least one guarantee")
-    _check_few("series", "guarantees", list(series))
-    kept = {
-        name: [point for point in points if point[1] > 0 and not math.isnan(point[2])]
-        for name, points in series.items()
-    }
-    if not any(kept.values()):
-        raise InputError(
-            "series", "must hold at least one point with an answered query and a figure"
-        )
-    with sheet(4.4) as (figure, axes):
-        from matplotlib.ticker import LogLocator
-
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        for i, (name, points) in enumerate(kept.items()):
-            if points:
-                axes.plot(
-                    [point[1] for point in points],
-                    [point[2] for point in points],
-                    linestyle=DASHES[i],
-                    linewidth=2,
-                    marker=MARKERS[i],
-                    markersize=6,
-                    color=PALETTE[i],
-                    label=name,
-                )
-            for value, queries, merit in (points[0], points[-1]) if len(points) > 1 else points:
-                axes.annotate(
-                    value,
-                    (queries, merit),
-                    (0, 8 if i % 2 == 0 else -16),  # lines that run together are named apart
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=9,
-                    color=PALETTE[i],
-                )
-        axes.margins(x=0.08, y=0.12)
-        axes.grid(axis="both")
-        axes.set_xlabel("queries answered")
-        axes.set_ylabel(METRIC_NAMES.get(metric, metric))
-        axes.xaxis.set_major_formatter(lambda value, _: cell(round(value)))
-        axes.xaxis.set_minor_formatter(lambda *_: "")
-        heading(axes, title)
-        legend(figure)
-        said = [
-            f"{name}, {value}: {cell(round(queries))} queries, {cell(merit)}"
-            for name, points in kept.items()
-            for value, queries, merit in points
-        ]
-        alt = f"{title}. {metric} against queries answered. {'; '.join(said)}."
-        return svg_of(figure, alt, sealed=sealed)
 
 
 def _check_points(name: str, points: Any) -> Mapping[Any, float]:
