@@ -20,7 +20,6 @@ from privote.report.plots import (
     by_parameter,
     by_probability,
     side_by_side,
-    utility_by_answered,
 )
 
 PARTS = {"decided 1": [0, 0, 3, 40], "decided 0": [1200, 31, 2, 0]}
@@ -233,10 +232,6 @@ def test_wrong_panels(draw: Callable[[], str], message: str) -> None:
 # -- curves of tuning -----------------------------------------------------------------------------
 
 CURVES = {"worst case": {3: 4, 7: 18}, "allowance": {7: 123, 3: 20}}
-POINTS = {
-    "worst case": [("sigma 3", 4, 0.7), ("sigma 7", 18, 0.65), ("sigma 9", 31, 0.6)],
-    "allowance": [("sigma 3", 0, math.nan), ("sigma 7", 123, 0.61)],
-}
 
 
 def curves(**changes: Any) -> str:
@@ -261,22 +256,9 @@ def test_figures_of_merit_are_written_out_and_keep_their_digits() -> None:
     assert "l2: 0.500 at 1, 0.625 at 2" in ElementTree.fromstring(svg).get("aria-label", "")
 
 
-def test_trade_offs_name_the_ends_of_each_line() -> None:
-    svg = utility_by_answered(POINTS, title="Trade")
-    shown = words(svg)
-    assert shown.count("sigma 3") == 1
-    assert shown.count("sigma 7") == 1  # the only point of the second line, inner of the first
-    assert shown.count("sigma 9") == 1
-    assert "balanced accuracy (BAC)" in shown
-    label = ElementTree.fromstring(svg).get("aria-label", "")
-    assert "worst case, sigma 7: 18 queries, 0.650" in label
-    assert "nan" not in label
-
-
 @pytest.mark.parametrize("sealed", [True, False])
 def test_sealed_drawings_say_so(sealed: bool) -> None:
-    for svg in (curves(sealed=sealed), utility_by_answered(POINTS, title="T", sealed=sealed)):
-        assert (SEALED in svg) is sealed
+    assert (SEALED in curves(sealed=sealed)) is sealed
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
@@ -286,7 +268,3 @@ def test_what_cannot_be_drawn_is_refused() -> None:
             curves(series=series)
     with pytest.raises(InputError, match="references"):
         curves(references={"x": math.nan})
-    crowd = dict.fromkeys(map(str, range(len(PALETTE) + 1)), POINTS["worst case"])
-    for points in ({}, {"a": []}, {"a": [("x", 0, 0.5)]}, crowd):
-        with pytest.raises(InputError, match="series"):
-            utility_by_answered(points, title="T")

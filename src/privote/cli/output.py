@@ -346,10 +346,8 @@ class Verbs(_Command, TyperGroup):
     """Verbs that belong together; says what an interrupt means."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb, which may have two words, such as ``plan poll``."""
-        both = " ".join(args[:2])
-        given = [both, *args[2:]] if both in self.commands else args
-        return _read(super().resolve_command, ctx, given)
+        """Find the verb."""
+        return _read(super().resolve_command, ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb, until somebody interrupts it."""
