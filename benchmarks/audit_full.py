@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from adaptive import adaptive
 from learnt import PLANS, WRONG, learnt
+from policies import by_the_best_order, policies
 
 import privote as pv
 from privote import audit
@@ -94,7 +96,7 @@ def one_run(task: tuple[str, int, int]) -> dict[str, Any]:
     mechanism = random_mechanism(kind, rng, voters)
     allowance = int(rng.integers(1, 4))
     queries = 3 if labels == 1 or mechanism.gate is None else 2
-    report = audit.adaptive(
+    report = adaptive(
         mechanism,
         voters,
         labels,
@@ -131,7 +133,7 @@ def one_learning(task: tuple[str, int, int]) -> dict[str, Any]:
 def one_policy(task: tuple[str, int, int]) -> dict[str, Any]:
     """Play some best policies against a ledger."""
     _, count, seed = task
-    report = audit.policies(count, seed=seed)
+    report = policies(count, seed=seed)
     return {
         "kind": "policies",
         "elections": count,
@@ -159,13 +161,13 @@ def broken_bounds() -> Iterator[tuple[str, bool]]:
         stated=lambda orders: 0.99 * binary.worst_case_rdp(6, 2, orders),
     )
     yield "Binary's worst case less one percent", not halved.ok
-    single = audit.adaptive(binary, 3, 2, allowance=2, queries=3, orders=ORDERS, runs=200, factor=1)
+    single = adaptive(binary, 3, 2, allowance=2, queries=3, orders=ORDERS, runs=200, factor=1)
     yield "an allowance charged V instead of 2V", not single.ok
     published = audit.exact(binary, 12, 2, ORDERS, elections=200, bound="pate2018")
     yield "Theorem 6 as a bound on both directions", not published.ok
     for plan in WRONG:
         yield f"allowance learnt, {plan}", not learnt(plan, 500).ok
-    steered = audit.policies(1, seed=34, admit=audit.by_the_best_order)
+    steered = policies(1, seed=34, admit=by_the_best_order)
     yield "a budget that settles at the best order of each history", not steered.ok
 
 

@@ -26,14 +26,12 @@ import numpy as np
 from comparison import peer, row
 
 from privote import BinaryVoting
-from privote.capc import service
-from privote.capc.models import SiteModel
+from privote.capc import site as service
+from privote.capc.coalition import Rehearsal, lay_out
+from privote.capc.engine import OTHER, OWN, engine
+from privote.capc.models import SiteModel, quantise_model, quantise_rows
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.quantise import quantise_model, quantise_rows
-from privote.capc.rehearsal import Rehearsal, lay_out
-from privote.capc.roles.batches import ballot_programs, decision_programs, sliced
-from privote.capc.secure import engine
-from privote.capc.secure.base import OTHER, OWN
+from privote.capc.roles import ballot_programs, decision_programs, sliced
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 

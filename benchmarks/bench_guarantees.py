@@ -24,10 +24,10 @@ from comparison import peer, row
 import privote as pv
 from privote.accounting import pld, ptr, sanitize
 from privote.accounting.renyi import divergence
-from privote.blocks import DenseBlock
 from privote.datasets import load_teacher_votes
 from privote.guardian.voter_bills import VoterLevels
 from privote.planning import allowance_for, queries_for
+from privote.votes.cube import DenseBlock
 
 LABELS, EPSILON, DELTA = 22, 20.0, 1e-5
 ORDERS = pv.DEFAULT_ORDERS

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.arrayfiles import ArrayFile
+from privote.votes.arrays import ArrayFile
 
 VOTERS, LABELS, STEP = 50, 20, 8192
 MECHANISM, BUDGET = pv.BinaryVoting(sigma=12.0), {"epsilon": 8.0, "delta": 1e-5}

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     ENOUGH,
     Learning,
     gaussian_delta,
@@ -30,7 +30,7 @@ from privote.accounting.learning import (
 )
 from privote.accounting.renyi import Floats
 from privote.errors import InputError, whole
-from privote.surprises import effective_votes
+from privote.votes.surprises import effective_votes
 
 Worlds = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 

@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+from scipy.optimize import brentq
+from scipy.special import erfc, erfcinv, log_ndtr
 
-from privote.accounting.pate2018 import local_sensitivity, theorem6
+from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import Floats, check_delta
 from privote.accounting.sanitize import largest_beta, published_cost_2018, release_cost
 from privote.datasets import load_teacher_votes
@@ -98,6 +99,91 @@ def _tries(changes: Floats, order: float) -> list[tuple[float, float, float, flo
         price = published_cost_2018(order, beta, sigma_s)
         made.append((price + 2 * sensitivity * sigma_s, price, beta, sigma_s, sensitivity))
     return made
+
+
+def _open_price(minus_log_q: float, sigma: float, order: float) -> float:
+    """Return Theorem 6's bound for one query, without its cap and conditions."""
+    mu2 = sigma * math.sqrt(minus_log_q)
+    cost1, cost2 = (mu2 + 1) / sigma**2, mu2 / sigma**2
+    log_1q = math.log1p(-math.exp(-minus_log_q))
+    log_a = log_1q - math.log1p(-math.exp((cost2 - minus_log_q) * (1 - 1 / mu2)))
+    log_b = cost1 + minus_log_q / mu2
+    return float(
+        np.logaddexp(log_1q + (order - 1) * log_a, (order - 1) * log_b - minus_log_q) / (order - 1)
+    )
+
+
+def crossover(sigma: float, order: float) -> float:
+    """Return -log q0: with less certainty than this Theorem 6 has no effect.
+
+    Raises ``ValueError`` where it never has any.
+    """
+    grid = np.geomspace(1e-2, 5e3, 4000)
+    cap = order / sigma**2
+    helps = theorem6(-grid, sigma, np.array([order]))[:, 0] < cap
+    if not helps.any():
+        raise ValueError(f"Theorem 6 never helps at sigma={sigma:g}, order={order:g}")
+    first = int(np.argmax(helps))
+    low, high = float(grid[max(first - 1, 0)]), float(grid[first])
+    for _ in range(60):
+        middle = (low + high) / 2
+        price = theorem6(np.array(-middle), sigma, np.array([order]))[0]
+        low, high = (low, middle) if price < cap else (middle, high)
+    return high
+
+
+def local_sensitivity(counts: npt.ArrayLike, voters: int, sigma: float, order: float) -> Floats:
+    """Return PATE 2018's bound on how much Theorem 6's cost can change, by distance: (voters,).
+
+    Appendix B.4, Algorithms 3 to 5: with q the chance of another outcome than the likeliest, one
+    vote moves q at most to B_U(q) or B_L(q); between B_L(q0) and q0 the sensitivity is at its
+    plateau, and d votes are spent on walking there.
+    """
+    tally = np.sort(np.asarray(counts, np.float64))[::-1]
+    others, cap = len(tally) - 1, order / sigma**2
+    # Where the bound is known to hold; then where it meets the cap.
+    certain = max((1 + 1 / sigma) ** 2, ((order - 0.99) / sigma) ** 2, 1 / sigma**2)
+    edge = certain
+    if _open_price(certain, sigma, order) > cap:
+        far = 2 * certain
+        while _open_price(far, sigma, order) > cap:
+            far *= 1.5
+        edge = float(brentq(lambda x: _open_price(x, sigma, order) - cap, certain, far))
+
+    def price(q: float) -> float:
+        # q0 itself, however rounded on the way back from B_L(q0), costs the cap.
+        at_cap = q >= math.exp(-edge) * (1 - 1e-9)
+        return cap if at_cap else _open_price(-math.log(q), sigma, order)
+
+    def moved(q: float, votes: int) -> float:
+        return float(min(1.0, others / 2 * erfc(erfcinv(2 * q / others) - votes / sigma)))
+
+    def failing(at: Floats) -> float:
+        return float(erfc((at[0] - at[1:]) / (2 * sigma)).sum() / 2)
+
+    top = math.exp(-edge)
+    plateau_from = moved(top, -1)
+
+    def change(q: float) -> float:
+        q = plateau_from if plateau_from <= q <= top else q
+        here = price(q)
+        return max(price(moved(q, 1)) - here, here - price(moved(q, -1)))
+
+    result = np.full(voters, change(plateau_from))
+    q = failing(tally)
+    if plateau_from <= q <= top:
+        return result
+    outwards = q > top  # towards more agreement; else towards less
+    result[0] = change(q)
+    for distance in range(1, voters):
+        if (q <= top or tally[1] <= 0) if outwards else q >= plateau_from:
+            break
+        step = 1 if outwards else -1
+        tally[0], tally[1] = tally[0] + step, tally[1] - step
+        tally[1:] = np.sort(tally[1:])[::-1]
+        q = failing(tally)
+        result[distance] = change(q)
+    return result
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from privote.entropy import Entropy
 from privote.errors import InputError
 from privote.links import GaussianLink
-from privote.mechanisms import TauVoting
+from privote.mechanisms import TallyVoting
 from privote.mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, PollMechanism
 from privote.planning.polls import plan_poll
@@ -57,7 +57,8 @@ def chance(mechanism: PollMechanism, ballots: PollBallots, outcome: PollOutcome)
     counts, tau = tally.counts.astype(float), getattr(mechanism, "tau", None)
     wanted = outcome.winners(tally.counts, voters)
     if tau is not None:
-        counts = tally.weighted(TauVoting(sigma=1.0, tau=tau).weights(tally.options))
+        clip = TallyVoting(sigma=1.0, tau=tau)
+        counts = tally.weighted(clip.weights(tally.options)) / clip.steps
     if tau is not None and isinstance(mechanism, NoisyBits):
         link = GaussianLink(sigma=mechanism.sigma, quota=mechanism.quota)
         log_p = link.log_probs(2 * counts - voters, voters)
@@ -74,16 +75,10 @@ def drawn(
 ) -> float:
     """Return the share among draws; a tie goes by place."""
     rng, right = np.random.default_rng(0), 0
-    x = np.arange(-math.ceil(12 * sigma), math.ceil(12 * sigma) + 1)
-    mass = np.cumsum(np.exp(-0.5 * (x / sigma) ** 2))
     step = 10_000 if len(counts) < 100 else 1_000
     for _ in range(0, DRAWS, step):
-        shape = (step, len(counts))
-        if whole:
-            noise = x[np.searchsorted(mass, rng.random(shape) * mass[-1])].astype(float)
-        else:
-            noise = sigma * rng.standard_normal(shape)
-        noisy = counts + noise
+        noise = sigma * rng.standard_normal((step, len(counts)))
+        noisy = counts + (np.rint(noise) if whole else noise)
         if isinstance(outcome, Greedy):
             won = spend(np.argsort(-noisy, axis=1, kind="stable"), outcome)
             right += int((won == wanted).all(axis=1).sum())
@@ -114,7 +109,7 @@ def covered(size: PollSize) -> tuple[int, float, float]:
     computed = float((1 - 2 * mechanism.noise.above(half)) ** size.options)
     entropy = Entropy()
     seen = [
-        bool((np.abs(entropy.discrete_gaussian(mechanism.sigma, size.options)) <= half).all())
+        bool((np.abs(entropy.rounded_gaussian(mechanism.sigma, size.options)) <= half).all())
         for _ in range(RUNS)
     ]
     return half, computed, float(np.mean(seen))

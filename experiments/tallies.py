@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     Learning,
     learning_epsilon,
     mu_at_order,
@@ -32,7 +32,7 @@ from privote.accounting.learning import (
 )
 from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
-from privote.surprises import effective_votes
+from privote.votes.surprises import effective_votes
 
 Votes = npt.NDArray[np.bool_]
 DELTA = 1e-5

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import privote as pv
-from privote import ballots as room
-from privote.ballots import Ballots, SparseBallots
 from privote.errors import BallotError, InputError
+from privote.votes import cube as room
+from privote.votes.cube import Ballots, SparseBallots
 
 
 def cube(seed: int = 0, shape: tuple[int, int, int] = (13, 5, 3)) -> np.ndarray:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote import bits as room
-from privote.bits import Bits
+from privote.votes import bits as room
+from privote.votes.bits import Bits
 
 sizes = st.tuples(st.integers(1, 20), st.integers(1, 19), st.integers(1, 17))
 

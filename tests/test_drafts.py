@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.drafts import Draft, beside, complete
 from privote.errors import BudgetError, ChargedError, InputError
+from privote.files import Draft, beside, complete
 from privote.guardian import Accounts, Guardian
 from privote.labelling import KeptReleases
 
@@ -70,7 +70,7 @@ def test_what_could_not_be_saved_can_be_resumed(
 def test_each_part_is_kept_before_the_next_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
     path, ledger, kept, real = tmp_path / "labels.npz", tmp_path / "a.ledger", [], KeptReleases.keep
 
     def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
@@ -128,7 +128,7 @@ def spending(ledger: Path) -> list[tuple[int, str]]:
 def test_what_a_worst_case_charged_is_all_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: int
 ) -> None:
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)
     path, ledger, real = tmp_path / "labels.npz", tmp_path / "a.ledger", KeptReleases.keep
     asked = {**ASKED, "guarantee": "worst-case", "ledger": ledger, "output": path}
 
@@ -364,7 +364,7 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
     guarantee: str, good: int, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
     cube = zarr.create_array(tmp_path / "v.zarr", shape=VOTES.shape, chunks=(8, 20, 4), dtype=bool)
     cube[:] = VOTES
     url, chunks = store.put(tmp_path / "v.zarr"), []
@@ -406,3 +406,24 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
         charges = [entry for entry in a.published() if entry["kind"] == "charge"]
         assert len(charges) == 1
     assert not beside(path).exists()
+
+
+@pytest.mark.parametrize("fails", ["unlink", "close"])
+def test_a_disk_that_fails_at_the_end_hides_no_error_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Where nothing was charged, what is wrong with the draft is nobody's concern."""
+    path, close = tmp_path / "labels.npz", os.close
+
+    def failing(*what: Any, **_: Any) -> None:
+        if fails == "close":
+            close(*what)
+        raise OSError(5, "Input/output error")
+
+    for votes, more in ((VOTES, {"epsilon": 1e-9}), ("no-such-file.npy", {})):
+        with monkeypatch.context() as patch:
+            patch.setattr(*((os, "close") if fails == "close" else (Path, "unlink")), failing)
+            with pytest.raises((BudgetError, InputError)):
+                pv.label(votes, **{**ASKED, **more}, guarantee="worst-case", output=path)
+        pv.label(VOTES, **ASKED, output=path)  # the next run begins anew
+        path.unlink()

@@ -117,31 +117,6 @@ def test_below_and_subset_are_uniform(seed: int | None) -> None:
     assert stats.chisquare(list(picked.values())).pvalue > 1e-5
 
 
-@pytest.mark.parametrize("sigma", [0.4, 2.5, 17.3])
-def test_discrete_gaussian_follows_its_probabilities(sigma: float) -> None:
-    draws = Entropy(7).discrete_gaussian(sigma, 4_000)
-    x = np.arange(-200, 201)
-    pmf = np.exp(-0.5 * (x / sigma) ** 2)
-    pmf /= pmf.sum()
-    seen = np.array([(draws == value).sum() for value in x])
-    likely = pmf * len(draws) >= 8
-    assert seen[pmf * len(draws) < 1e-6].sum() == 0
-    expected = np.append(pmf[likely], 1 - pmf[likely].sum()) * len(draws)
-    counted = np.append(seen[likely], len(draws) - seen[likely].sum())
-    statistic = ((counted - expected) ** 2 / np.maximum(expected, 1e-9))[expected > 1].sum()
-    assert statistic < stats.chi2.isf(1e-6, (expected > 1).sum() - 1)
-
-
-def test_discrete_gaussian_is_whole_numbers_of_any_size() -> None:
-    assert Entropy().discrete_gaussian(5.0, 3).dtype == np.int64
-    wide = Entropy(1).discrete_gaussian(1e12, 200)
-    assert 0.8e12 < wide.std() < 1.2e12
-    assert (Entropy(3).discrete_gaussian(4.0, 9) == Entropy(3).discrete_gaussian(4.0, 9)).all()
-    for sigma in (0.0, -1.0, float("nan"), 1e16):
-        with pytest.raises(InputError):
-            Entropy().discrete_gaussian(sigma, 1)
-
-
 @pytest.mark.parametrize("sigma", [0.2, 0.7, 2.5, 40.0])
 @pytest.mark.parametrize("seed", [None, 7])
 def test_rounded_gaussian_follows_its_probabilities(sigma: float, seed: int | None) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privote.errors import BallotError
-from privote.names import Names, folded, in_order, listed, twins
+from privote.votes.names import Names, folded, in_order, listed, twins
 
 
 def test_numbers_in_names_count_by_size() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privote.errors import InputError
-from privote.scratch import Scratch, sweep
+from privote.files import Scratch, sweep
 
 HOLDS = """
 import sys, time
@@ -43,7 +43,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-MAKES = "from privote.scratch import Scratch; s = Scratch(Path(sys.argv[1]), 'a-')"
+MAKES = "from privote.files import Scratch; s = Scratch(Path(sys.argv[1]), 'a-')"
 
 
 def test_a_folder_is_private_and_goes_with_its_work(tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_the_sockets_of_a_killed_program_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc")
-    from privote.capc.secure.base import engine
-    from privote.capc.transport.sessions import Sessions
+    from privote.capc.driver import Sessions
+    from privote.capc.engine import engine
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     work = (
-        "from privote.capc.transport.tunnel import Tunnel\n"
-        "from privote.capc.transport.streams import Outbox\n"
+        "from privote.capc.tunnel import Tunnel\n"
+        "from privote.capc.streams import Outbox\n"
         "channel = Tunnel(Outbox(9), iter(lambda: time.sleep(60), 0), first=True, patience=1.0)"
     )
     running = killed(work, kill=False)

@@ -12,7 +12,7 @@ import pytest
 import privote as pv
 from privote.datasets.tables import raw_table
 from privote.errors import InputError
-from privote.sheets import (
+from privote.votes.tables import (
     ODD,
     Sheet,
     YesNo,
@@ -38,7 +38,7 @@ def test_lines_are_those_of_the_file(
 ) -> None:
     text = 'a,b\n1,2\n\n"two\nlines",3\n , \n\n4,5'.replace(",", separator)
     (tmp_path / "t.csv").write_text(text)
-    monkeypatch.setattr("privote.sheets._ROWS", rows)
+    monkeypatch.setattr("privote.votes.tables._ROWS", rows)
     sheet = open_csv(tmp_path / "t.csv")
     assert sheet.header == ("a", "b")
     places, columns = whole(sheet)

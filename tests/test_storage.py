@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from privote.ballots import Ballots
 from privote.errors import InputError
-from privote.storage import Folder, as_place, is_url, name_of
+from privote.files import as_place, is_url, name_of
+from privote.votes.arrays import Folder
+from privote.votes.cube import Ballots
 
 pytest.importorskip("fsspec")
 

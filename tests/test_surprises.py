@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from privote.ballots import SparseBallots
-from privote.bits import Bits
-from privote.blocks import DenseBlock, PackedBlock
-from privote.surprises import effective, effective_votes, left_over
+from privote.votes.bits import Bits
+from privote.votes.cube import DenseBlock, PackedBlock, SparseBallots
+from privote.votes.surprises import effective, effective_votes, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])

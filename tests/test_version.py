@@ -19,7 +19,7 @@ from privote.capc.journal import GuardianJournal
 from privote.capc.models import SiteModel
 from privote.errors import PrivoteError
 from privote.learning.students.saving import load_student, save_student
-from privote.votefiles import read, write_packed
+from privote.votes.arrays import read, write_packed
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 BINARY = pv.BinaryVoting(sigma=5.0)

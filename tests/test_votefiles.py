@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from tests.refusals import refused
 
 import privote as pv
-from privote import votefiles
-from privote.arrayfiles import ArrayFile, StoredArray, open_npy
+from privote.votes import arrays as votefiles
+from privote.votes.arrays import ArrayFile, open_npy
+from privote.votes.cube import StoredArray
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_blocks_cut_anywhere_give_the_same_votes(
     kind: str, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(kind, tmp_path, votes)
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 15)
     ballots = votefiles.read(path)
     blocks = list(ballots.blocks())
     assert len(blocks) == 5
@@ -240,7 +242,7 @@ def test_pyarrow_opens_a_url(
 def test_a_store_is_read_block_by_block(
     store: Any, tmp_path: Path, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 8 * 15)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 15)
     ballots = pv.Ballots.of(store.put(write("zarr", tmp_path, votes)))
     read: list[str] = []
     store.fails = read.append
@@ -517,7 +519,7 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
     def broken(*_: Any) -> Any:
         raise OSError("the disk is gone")
 
-    rows._read = broken  # type: ignore[union-attr]
+    rows._held.read = broken  # type: ignore[union-attr]
     with pytest.raises(pv.InputError, match=r"a\.npy cannot be read at rows 2 to 4: the disk"):
         rows[2:5]
 
@@ -526,10 +528,10 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
 def test_the_first_wrong_vote_is_the_one_that_is_said(
     kind: str, votes: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(votefiles, "block_queries", lambda voters, labels: 5)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 1)  # eight queries a block
     wrong = votes.astype(np.int8)
     wrong[[31, 12, 33], 2, 1] = 2
-    with pytest.raises(pv.errors.BallotError, match="starts at query 10: ") as error:
+    with refused("votes[query 12, voter 2, label 1]", pv.BallotError) as error:
         votefiles.read(write(kind, tmp_path, wrong))
     assert error.value.sealed in ("it is 2", "it is 2.0")
 

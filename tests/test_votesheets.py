@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import privote as pv
-from privote import votefiles
 from privote.labelling import read_as
+from privote.votes import arrays as votefiles
 
 FORMS = {
     "a row a ballot": "query,voter,x,y\nq10,anna,yes,no\nq2,anna,1,\nq2,bob,0,TRUE\nq10,bob,,0\n",
@@ -95,7 +95,7 @@ def test_many_rows_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         f"{q},v{v},{','.join(map(str, votes[q, v]))}" for q in range(40) for v in range(7)
     ]  # fmt: skip
     np.random.default_rng(1).shuffle(rows)
-    monkeypatch.setattr("privote.sheets._ROWS", 64)
+    monkeypatch.setattr("privote.votes.tables._ROWS", 64)
     ballots = sheet(tmp_path, "query,voter,a,b,c\n" + "\n".join(rows))
     np.testing.assert_array_equal(ballots.to_array(), votes)
 

@@ -19,7 +19,8 @@ import pytest
 from joblib.parallel import get_active_backend
 
 from privote.errors import InputError
-from privote.workers import WorkerLostError, each, keep_memory, on_workers, one_thread
+from privote.learning.workers import WorkerLostError, each, on_workers, one_thread
+from privote.votes.cube import keep_memory
 
 
 def square(number: int) -> int:
@@ -167,7 +168,7 @@ def test_linear_algebra_is_held_to_one_thread() -> None:
 FAULTS = """
 import resource, sys
 import numpy as np
-from privote.workers import keep_memory
+from privote.votes.cube import keep_memory
 if sys.argv[1] == "kept":
     keep_memory()
 def faults():

@@ -44,7 +44,7 @@ def check_votes_and_releases_are_read() -> None:
     import numpy as np
 
     import privote as pv
-    from privote import votefiles
+    from privote.votes import arrays as votefiles
 
     votes = np.random.default_rng(0).random((9, 5, 3)) < 0.3
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def oldest_zarr_and_parquet_are_read() -> None:
     import pyarrow.parquet as pq
     import zarr
 
-    from privote import votefiles
+    from privote.votes import arrays as votefiles
 
     votes = np.random.default_rng(0).random((9, 5, 3)) < 0.3
     with tempfile.TemporaryDirectory() as folder:

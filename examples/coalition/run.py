@@ -21,10 +21,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
+from privote.capc.certs import make, pin
 from privote.capc.models import SiteModel
 from privote.capc.site import read_terms
-from privote.capc.transport.certs import make
-from privote.capc.transport.trust import pin
 from privote.datasets.scenes import load_scenes
 
 HERE = Path(__file__).resolve().parent

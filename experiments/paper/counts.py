@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import privote as pv
 from privote.accounting.renyi import largest_curve
-from privote.ballots import Ballots
+from privote.votes.cube import Ballots
 
 from .electorates import Electorate, Labels
 

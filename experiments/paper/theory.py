@@ -15,7 +15,7 @@ from scipy.stats import binom
 import privote as pv
 from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import divergence, two_sided
-from privote.mechanisms.argmax import Contest
+from privote.mechanisms.classes import Contest
 
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
 

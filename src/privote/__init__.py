@@ -12,19 +12,8 @@ from ._version import __version__
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import (
-        audit,
-        datasets,
-        dependencies,
-        learning,
-        metrics,
-        planning,
-        polls,
-        report,
-        votefiles,
-    )
+    from . import audit, datasets, dependencies, learning, metrics, planning, polls, report, votes
     from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
-    from .ballots import Ballots, SparseBallots
     from .electorate import Electorate
     from .errors import (
         BallotError,
@@ -57,6 +46,7 @@ if TYPE_CHECKING:
     from .planning import plan
     from .polls import poll
     from .release import Release, decide
+    from .votes.cube import Ballots, SparseBallots
 
 __all__ = [
     "ABSTAIN",
@@ -107,14 +97,13 @@ __all__ = [
     "poll",
     "polls",
     "report",
-    "votefiles",
+    "votes",
 ]
 
 # Which module each name comes from. It is loaded when somebody asks for the name: a command line
 # that only prints its help waits for no library.
 _NAMES = {
     "accounting.renyi": "DEFAULT_ORDERS epsilon epsilon_2017",
-    "ballots": "Ballots SparseBallots",
     "electorate": "Electorate",
     "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
     "PrivoteError PrivoteWarning UnavailableError",
@@ -128,6 +117,7 @@ _NAMES = {
     "planning": "plan",
     "polls": "poll",
     "release": "Release decide",
+    "votes.cube": "Ballots SparseBallots",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = (
@@ -139,7 +129,7 @@ _ROOMS = (
     "planning",
     "polls",
     "report",
-    "votefiles",
+    "votes",
 )
 
 

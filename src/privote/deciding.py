@@ -37,7 +37,7 @@ _HANDFUL = 5.0  # expected right ones that need evidence, or they come out of no
 
 @dataclass(frozen=True)
 class Posterior:
-    """How likely most voters want a label, by its released tally.
+    """How likely most voters want a label, and which share of them, by its released tally.
 
     Made by :func:`posterior`. All but the tables is public by itself.
 
@@ -68,18 +68,39 @@ class Posterior:
     def chances(self) -> Floats:
         """(labels, bins) The chance that more than half of the voters want the label."""
         if not self.fitted:
-            lowest = self.first + self.width * np.arange(self.counts.shape[1])
-            middle = lowest + (self.width - 1) / 2
-            flat = ndtr((middle / self.steps - self.voters / 2) / self.sigma)
+            flat = ndtr((self._middles - self.voters / 2) / self.sigma)
             return np.broadcast_to(flat, self.counts.shape).copy()
+        return self._mean(self._model[0] > self.voters / 2)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """(labels, bins) The expected share of the voters who want the label."""
+        if not self.fitted:
+            flat = np.clip(self._middles / self.voters, 0.0, 1.0)
+            return np.broadcast_to(flat, self.counts.shape).copy()
+        return self._mean(self._model[0] / self.voters)
+
+    @property
+    def _middles(self) -> Floats:
+        """(bins,) Each bin's middle, in votes."""
+        lowest = self.first + self.width * np.arange(self.counts.shape[1])
+        return np.asarray((lowest + (self.width - 1) / 2) / self.steps)
+
+    def _mean(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the mean of values (grid,) from 0 to 1, given the bin: (labels, bins)."""
+        weights, likelihood = self._weights, self._model[1]
+        mean = (weights * values) @ likelihood.T / (weights @ likelihood.T)
+        return np.asarray(np.clip(mean, 0.0, 1.0))
+
+    @cached_property
+    def _weights(self) -> Floats:
+        """How common each true tally is, by label: (labels, grid)."""
         grid, likelihood = self._model
         start = np.full((1, len(grid)), 0.1 / len(grid))
         start[0, 0] += 0.9  # most labels are rare
         pooled, _ = _fit(self.counts.sum(axis=0)[None], likelihood, start, 0.0, _ROUNDS)
         start = np.repeat(pooled, len(self.counts), axis=0)
-        weights, _ = _fit(self.counts, likelihood, start, _SHRINK * pooled, _ROUNDS)
-        above = weights * (grid > self.voters / 2)
-        return np.asarray(np.clip(above @ likelihood.T / (weights @ likelihood.T), 0.0, 1.0))
+        return _fit(self.counts, likelihood, start, _SHRINK * pooled, _ROUNDS)[0]
 
     @cached_property
     def evidence(self) -> tuple[float, Floats]:
@@ -121,6 +142,10 @@ class Posterior:
     def probabilities(self, tallies: npt.NDArray[Any]) -> Floats:
         """Return the chance of every cell: (queries, labels)."""
         return self._of_cells(self.chances, tallies)
+
+    def expected_shares(self, tallies: npt.NDArray[Any]) -> Floats:
+        """Return the expected share of the voters who want the label: (queries, labels)."""
+        return self._of_cells(self.shares, tallies)
 
     def labels(self, tallies: npt.NDArray[Any], by: str | float = "likely") -> Bools:
         """Return the labels: (queries, labels)."""

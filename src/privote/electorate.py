@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
-from .ballots import Ballots
 from .errors import InputError, PrivoteWarning
 from .forecast import Forecast
 from .guardian import Guardian, seats
@@ -27,7 +26,8 @@ from .mechanisms import Mechanism
 from .mechanisms.base import check_electorate
 from .planning import with_forecast
 from .release import Release, Sealed
-from .surprises import effective_votes
+from .votes.cube import Ballots
+from .votes.surprises import effective_votes
 
 __all__ = ["Electorate", "effective_votes"]
 

@@ -27,7 +27,6 @@ Chances = tuple[Floats, Floats, Index | None]  # log-probabilities of 1 and of 0
 _WORD = 62  # bits of a first draw: fits an int64 and converts to float64 without overflow
 _MANTISSA = 53
 _RUN = 1 << 16  # draws that are worked out at a time; even, as a seeded word has bits for two
-_WIDEST = 1e15  # standard deviations of integer noise: sums with counts stay within an int64
 WIDEST_ROUNDED = 1e9  # beyond, too many draws of rounded noise need more digits than a float has
 _DOUBT = 2.0**-40  # by so much of itself a float of a tail probability may be off
 
@@ -177,41 +176,6 @@ class Entropy:
             lost = scale * (best - scores[place])
             if self._exp_minus(lost.numerator, lost.denominator):
                 return place
-
-    def discrete_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
-        """Draw integers x with probability proportional to exp(-x^2 / (2 sigma^2)), exactly.
-
-        Canonne, Kamath and Steinke 2020, Algorithms 1 to 3: rejection from a discrete Laplace, in
-        whole numbers throughout. ``sigma`` counts as the rational number that the float is.
-        """
-        if not 0 < sigma < _WIDEST:
-            raise InputError("sigma", f"must lie between 0 and {_WIDEST:g}", sigma)
-        numerator, denominator = (part**2 for part in Fraction(sigma).as_integer_ratio())
-        draws = [self._one_gaussian(numerator, denominator) for _ in range(count)]
-        return np.array(draws, np.int64)
-
-    def _one_gaussian(self, numerator: int, denominator: int) -> int:
-        """Draw once, with the variance as a fraction."""
-        scale = math.isqrt(numerator // denominator) + 1
-        below = 2 * numerator * denominator * scale**2
-        while True:
-            draw = self._laplace(scale)
-            off = abs(draw) * denominator * scale - numerator
-            if self._exp_minus(off * off, below):
-                return draw
-
-    def _laplace(self, scale: int) -> int:
-        """Draw x with probability proportional to exp(-|x| / scale)."""
-        while True:
-            part = self.below(scale)
-            if not self._exp_minus(part, scale):
-                continue
-            size = part
-            while self._exp_below_one(1, 1):
-                size += scale
-            negative = self.below(2) == 1
-            if size or not negative:  # else 0 would be drawn twice as often
-                return -size if negative else size
 
     def _exp_minus(self, numerator: int, denominator: int) -> bool:
         """Return True with probability exp(-numerator / denominator), by rational coins only."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ballots import Ballots, BallotSource, Threshold, check_head
-from .drafts import Draft, beside, complete, drafted
 from .errors import InputError, PrivoteWarning
+from .files import Draft, beside, check_here, complete, drafted
 from .guardian import AUTO, Guardian, record_kept, seats
 from .ledger import Budget, Ledger
 from .ledger.records import digest_of
-from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.tally import PERCENT
 from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
-from .sheets import is_frame
-from .storage import check_here
+from .votes.cube import Ballots, BallotSource, Threshold, check_head
 
 ALL_THERE = b"all"  # the note after the last part
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -35,6 +34,26 @@ Rows = npt.NDArray[np.int64]
 _SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 _NO_FURTHER = "the run that is finished here got no further"
 _NEXT = "the next query would not fit the budget, in the worst case"
+
+
+@dataclass(frozen=True)
+class Output:
+    """Files that a release goes into.
+
+    Attributes
+    ----------
+    path
+        The first of them: the draft lies beside it until all are written.
+    write
+        Writes them, and returns the release as it is written. If it fails, what was drawn stays in
+        the draft.
+    asked
+        What else whoever resumes must ask for again, as plain values.
+    """
+
+    path: Path
+    write: Callable[[Release], Release]
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def label(
@@ -52,7 +71,7 @@ def label(
     dataset: str = "default",
     consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
-    output: str | os.PathLike[str] | Draft | None = None,
+    output: str | os.PathLike[str] | Output | None = None,
     resume: bool = False,
     force: bool = False,
     seed: int | None = None,
@@ -68,8 +87,9 @@ def label(
     ----------
     votes
         (queries, voters, labels): bool or 0/1/-1 array, probabilities, ballots, a data frame, or
-        the path or URL of a votes file. An array of floats holds probabilities, which are rounded
-        to percents, unless a mechanism is named or a ``threshold`` given; -1 is a missing vote.
+        the path or URL of a votes file. An array of floats, also in a file, holds probabilities,
+        which are rounded to percents, unless a mechanism is named or a ``threshold`` given; -1 is
+        a missing vote.
         Names of queries and labels, where there are any, go into the release; names of voters serve
         as ``voter_ids``.
     epsilon, delta
@@ -106,8 +126,8 @@ def label(
     output
         A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
         what is drawn is on disk as soon as it is drawn: if anything fails after that,
-        :class:`privote.errors.ChargedError` says where it is. A draft instead of a path: whoever
-        opened it writes what is to be made of it.
+        :class:`privote.errors.ChargedError` says where it is. An :class:`Output` writes other
+        files.
     resume
         Finish what an earlier call with the same arguments left behind in ``output``. What was
         released stays as it is, what was charged is not charged again, and the queries that are
@@ -120,16 +140,17 @@ def label(
 
     Bad input raises before anything is charged or drawn.
     """
-    path = draft = None
-    if isinstance(output, Draft):
-        draft = output
-    elif output is not None:
+    if output is not None and not isinstance(output, Output):
         path = check_output(output, ".npz", replaced=force or resume)
+        output = Output(path, partial(_save, path, force=force))
     _check(mechanism, guarantee)
+    if plan_for is not None and ledger is None:
+        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
-    claimed = draft if path is None else beside(path)
+    asked |= {} if output is None else output.asked
+    claimed = None if output is None else beside(output.path)
     with drafted(claimed, asked, resume=resume, force=force) as draft:
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
@@ -148,7 +169,8 @@ def label(
                 guarantee = json.loads(note)["guarantee"]
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
-                guarantee = "allowance" if only else _guarantee(mechanism, budget, ballots, wanted)
+                size = ballots.voters, ballots.labels, wanted
+                guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
             if parts is not None and draft is not None:
@@ -183,11 +205,16 @@ def label(
             earlier = getattr(release.sealed, "earlier", None)
             given: dict[str, Any] = {"baseline": guess, "near": near, "earlier": earlier}
             release = with_forecast(release, made_by, **given)
-        if path is not None and draft is not None:
-            with complete(path, force=force) as part:
-                release.save(part)
+        if output is not None and draft is not None:
+            release = output.write(release)
             draft.finish()
     warn_of_quality(release)
+    return release
+
+
+def _save(path: Path, release: Release, *, force: bool) -> Release:
+    with complete(path, force=force) as part:
+        release.save(part)
     return release
 
 
@@ -205,28 +232,25 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+def ballots_of(
+    votes: Any,
+    mechanism: Mechanism | str,
+    threshold: Threshold = None,
+    empty_chunks: str | None = None,
+) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
-    Whether they are probabilities is told by the type of an array, never by what it holds.
+    Whether they are probabilities is told by the type of an array, or by a mechanism that was named
+    with a grid, never by what the votes are.
     """
-    tallies: Any = mechanism
-    if isinstance(mechanism, str):
-        tallies = TallyVoting(sigma=1.0, grid=PERCENT)
-    soft = tallies.vote_steps > 1
-    given = isinstance(votes, BallotSource | str | os.PathLike) or is_frame(votes)
-    if soft and threshold is None and not given and not isinstance(votes, np.ma.MaskedArray):
-        try:
-            array = np.asarray(votes)
-        except ValueError:  # ragged: told below
-            array = np.zeros(0, np.int8)
-        if array.dtype.kind == "f" or (array.size and not isinstance(mechanism, str)):
-            return tallies.ballots(array)  # type: ignore[no-any-return]
-    return Ballots.of(votes, threshold=threshold)
+    how: dict[str, Any] = {"threshold": threshold, "empty_chunks": empty_chunks}
+    if isinstance(mechanism, Mechanism):
+        return Ballots.of(votes, steps=mechanism.vote_steps, soft=True, **how)
+    return Ballots.of(votes, steps=PERCENT, **how)
 
 
-def _guarantee(
-    mechanism: Mechanism | str, budget: Budget, ballots: BallotSource, wanted: int
+def guarantee_of(
+    mechanism: Mechanism | str, budget: Budget, voters: int, labels: int, queries: int
 ) -> str:
     """Return under which guarantee a call without a ledger answers all queries: by public numbers.
 
@@ -234,9 +258,8 @@ def _guarantee(
     """
     if isinstance(mechanism, str):
         return "allowance"
-    size = ballots.voters, ballots.labels
-    fit = queries_for(mechanism, *size, budget.epsilon, budget.delta)
-    return "worst-case" if fit >= wanted else "allowance"
+    fit = queries_for(mechanism, voters, labels, budget.epsilon, budget.delta)
+    return "worst-case" if fit >= queries else "allowance"
 
 
 def warn_of_quality(release: Release) -> None:

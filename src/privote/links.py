@@ -84,6 +84,13 @@ class OptimalLink:
     ``order`` allows in both directions. The step map is monotone, so no symmetric link with that
     cost is more decisive at any margin. Odd margins start from the symmetric pair at -1, +1; the
     two chains interleave, so a half step (a vote that goes missing) costs no more than a whole one.
+
+    Parameters
+    ----------
+    cost
+        The most that a vote costs, as a Rényi divergence; instead of ``sigma``.
+    order
+        The Rényi order of that cost.
     """
 
     cost: float

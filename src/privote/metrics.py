@@ -8,7 +8,6 @@ about what it answered, and must be read together with the coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -133,13 +132,16 @@ def _check(
     Y_true: npt.ArrayLike, Y_score: npt.ArrayLike | None, Y_pred: npt.ArrayLike | None
 ) -> tuple[Cells, Cells, Floats | None]:
     """Return truth, answers and scores as arrays of one shape."""
-    truth = _check_cells("Y_true", Y_true, "unknown")
-    scores = None if Y_score is None else _check_scores(Y_score)
+    truth = _cells("Y_true", Y_true, "unknown")
+    scores = None if Y_score is None else _table("Y_score", Y_score).astype(np.float64)
+    answers = None if Y_pred is None else _cells("Y_pred", Y_pred, "ABSTAIN")
+    for name, array in (("Y_score", scores), ("Y_pred", answers)):
+        if array is not None and array.shape != truth.shape:
+            rule = f"must have the shape of `Y_true`, {truth.shape}, got {array.shape}"
+            raise InputError(name, rule)
     if scores is not None:
-        _check_same_shape("Y_score", scores.shape, truth.shape)
-    if Y_pred is not None:
-        answers = _check_cells("Y_pred", Y_pred, "ABSTAIN")
-        _check_same_shape("Y_pred", answers.shape, truth.shape)
+        _refuse("Y_score", scores, np.isfinite(scores), "must be finite")
+    if answers is not None:
         return truth, answers, scores
     if scores is None:
         raise InputError("Y_pred", "must be given if Y_score is None, got None for both")
@@ -152,30 +154,13 @@ def _check(
     return truth, (scores >= 0.5).astype(np.int8), scores
 
 
-def _check_cells(name: str, values: npt.ArrayLike, minus_one: str) -> Cells:
-    array = _check_table(name, values)
-    good = np.isin(array, (-1, 0, 1))
-    if not good.all():
-        query, label = np.argwhere(~good)[0]
-        raise InputError(
-            name,
-            f"must hold 0, 1 or -1 ({minus_one}), got {array[query, label]!s} at query "
-            f"{query}, label {label}",
-        )
+def _cells(name: str, values: npt.ArrayLike, minus_one: str) -> Cells:
+    array = _table(name, values)
+    _refuse(name, array, np.isin(array, (-1, 0, 1)), f"must hold 0, 1 or -1 ({minus_one})")
     return array.astype(np.int8)
 
 
-def _check_scores(values: npt.ArrayLike) -> Floats:
-    array = _check_table("Y_score", values).astype(np.float64)
-    if not np.isfinite(array).all():
-        query, label = np.argwhere(~np.isfinite(array))[0]
-        raise InputError(
-            f"Y_score must be finite, got {array[query, label]!s} at query {query}, label {label}"
-        )
-    return array
-
-
-def _check_table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+def _table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -187,6 +172,8 @@ def _check_table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     return array
 
 
-def _check_same_shape(name: str, shape: Iterable[int], truth: Iterable[int]) -> None:
-    if tuple(shape) != tuple(truth):
-        raise InputError(name, f"must have the shape of `Y_true`, {truth}, got {shape}")
+def _refuse(name: str, array: npt.NDArray[Any], good: Counted, rule: str) -> None:
+    """Refuse a table with a bad cell, and name the first."""
+    for query, label in np.argwhere(~good)[:1]:
+        where = f"got {array[query, label]!s} at query {query}, label {label}"
+        raise InputError(name, f"{rule}, {where}")

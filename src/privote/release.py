@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
-from .arrayfiles import ArrayFile
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .forecast import LASTS, SPENT, Forecast
 from .ledger.records import digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
+from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
 
@@ -683,6 +683,17 @@ class Release:
             return self.chances
         assert self.tallies is not None
         return self.posterior.probabilities(self.tallies)
+
+    @property
+    def shares(self) -> Floats | None:
+        """(answered, labels): the expected share of voters who want a label, given all tallies.
+
+        What a student learns from; None for mechanisms that release labels.
+        """
+        if self.posterior is None:
+            return None
+        assert self.tallies is not None
+        return self.posterior.expected_shares(self.tallies)
 
     @cached_property
     def quality(self) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     ENOUGH,
     Learning,
     gaussian_delta,

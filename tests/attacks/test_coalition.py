@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import privote as pv
 from privote.capc.charges import Prices
 from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
-from privote.capc.roles.base import Compute
+from privote.capc.roles import Compute
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 
@@ -70,7 +69,7 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
             message = decode(letter.data)
             if not isinstance(message, Masks) or letter.sender[0] != "p0":
                 return [letter]
-            wrong = replace(message, masks=message.masks + off)
+            wrong = Masks(message.batch, message.masks + off)
             return [Letter(letter.sender, letter.to, encode(wrong))]
 
         run = simulation(terms, np.full((1, 3, 1), vote), post=post)

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import privote as pv
 from privote.cli import app
-from privote.drafts import Draft
 from privote.errors import ChargedError, DrawnError
+from privote.files import Draft
 from privote.learning import PrivateClassifier, save_student
 from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
 
@@ -120,7 +120,7 @@ def _die_at(kind: str) -> Callable[..., Any]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep often: a few queries a block, and every noisy step."""
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 20 * 3 * 4)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 3 * 4)
     monkeypatch.setattr("privote.learning.direct.base._PAUSE", 0.0)
     monkeypatch.setattr("privote.learning.direct.base._SELDOM", 0.0)
 

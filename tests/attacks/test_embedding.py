@@ -16,7 +16,7 @@ from privote.errors import InputError
 from privote.learning.direct.base import PrivateLinear
 from privote.learning.direct.gradients import DPLinear, clipped_sum
 from privote.learning.direct.moments import DPMoments
-from privote.learning.embedding import embed, fit_embedding
+from privote.learning.embedding import Embedding, embed, fit_embedding
 from privote.learning.neighbours.ballots import NeighbourBallots
 from privote.learning.tables import TableEncoder
 
@@ -162,6 +162,12 @@ def test_one_more_row_changes_no_bit_of_the_others(outcome: Outcome) -> None:
         through += moved(lambda part, mapping=mapping: embed(mapping, part), rows)
         tried += len(list(sizes()))
     outcome("rows that another row moves in an embedding", tried, through)
+
+
+def test_rows_go_one_by_one_where_places_in_a_block_round_differently() -> None:
+    places = Embedding(lambda rows: rows + 1e-9 * np.arange(len(rows))[:, None] % 7, apart=False)
+    found = embed(places, ROWS[:50])
+    assert np.array_equal(found, ROWS[:50])
 
 
 def test_nor_of_their_design(outcome: Outcome) -> None:

@@ -27,12 +27,12 @@ import zarr
 from tests.attacks.conftest import Outcome, scaled
 
 import privote as pv
-from privote import votefiles
 from privote.capc.models import SiteModel
 from privote.capc.site import read_toml
 from privote.cli.files import read_array, read_names
 from privote.datasets.tables import table
 from privote.errors import PrivoteError
+from privote.votes import arrays as votefiles
 
 VOTES = np.random.default_rng(0).random((40, 5, 3)) < 0.3
 Make = Callable[[Path], Path]
@@ -633,12 +633,12 @@ def test_a_file_that_changes_after_it_was_checked(
 CUT_OFF = """
 import os, sys
 from pathlib import Path
-import privote.ballots
+import privote.votes.cube
 from privote import ledger, mechanisms
 from privote.cli import main
 
 votes, when = sys.argv.pop(1), sys.argv.pop(1)
-privote.ballots._BLOCK_CELLS = 8192
+privote.votes.cube._BLOCK_CELLS = 8192
 kind, name = (mechanisms.BinaryVoting, "draw") if when == "charged" else (ledger.Ledger, "open")
 before = getattr(kind, name)
 

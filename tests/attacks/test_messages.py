@@ -10,7 +10,7 @@ import json
 import random
 import tracemalloc
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -155,7 +155,7 @@ class Hostile:
         if chance.random() < 0.2:
             return m.encode(m.Hello(self.terms.digest(), "clear", role))
         self.learn()
-        kind = chance.choice(list(m.MESSAGES.values()))
+        kind = chance.choice(get_args(m.AnyMessage))
         batch = chance.choice([*self.batches[-4:], "0" * 32, f"{chance.getrandbits(128):032x}"])
         fields: dict[str, list[Any]] = {
             "coalition": [self.terms.digest()],
@@ -177,11 +177,12 @@ class Hostile:
             "masks": [[Q, 2], [1, 1]],
             "noise": [None, [Q, 2], [1, 1]],
         }
-        head = {"kind": kind.kind} | {f: chance.choice(fields[f]) for f in kind.checks}
+        tag, known = kind.__struct_config__.tag, kind.__struct_fields__
+        head = {"kind": tag} | {field: chance.choice(fields[field]) for field in known}
         table = head.get("masks") or head.get("noise")
         tail = b"" if table is None else bytes(8 * table[0] * table[1])
         if chance.random() < 0.15:
-            head[chance.choice(list(kind.checks))] = chance.choice(EXTREMES)
+            head[chance.choice(known)] = chance.choice(EXTREMES)
         return framed(head, tail)
 
 

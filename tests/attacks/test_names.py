@@ -25,8 +25,8 @@ from privote.datasets.tables import table
 from privote.errors import printable
 from privote.learning.direct.gradients import DPLinear
 from privote.learning.direct.moments import DPMoments
-from privote.names import folded
-from privote.sheets import cell_of, name_in
+from privote.votes.names import folded
+from privote.votes.tables import cell_of, name_in
 
 FORMULAS = (
     "=1+1",

@@ -23,13 +23,13 @@ import privote as pv
 from privote import planning
 from privote.accounting import ptr, sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS
-from privote.ballots import SparseBallots, check_threshold
 from privote.capc.site import read_toml
 from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
 from privote.guardian.registry import check_allowance
 from privote.learning.direct.noise import TrainingPlan
+from privote.votes.cube import SparseBallots, check_threshold
 
 _LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 

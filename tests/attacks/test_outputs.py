@@ -34,8 +34,8 @@ from privote.ledger import Ledger
 DRIVER = """
 import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
-import privote.cli.files, privote.cli.progress, privote.learning.jobs, privote.report.results
-import privote.votefiles, typer._adapters
+import privote.cli.files, privote.cli.output, privote.learning.jobs, privote.report.results
+import privote.votes.arrays, typer._adapters
 import privote.ledger.book, privote.learning.direct.base, privote.polls, privote.report.polls
 from privote.ledger import Ledger
 

@@ -14,9 +14,9 @@ from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_files import got_through, time_limit
 from tests.polls.test_reading import CAT
 
-from privote.ballots import MOST
 from privote.errors import PrivoteError
 from privote.polls import read
+from privote.votes.cube import MOST
 
 _MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
 OPTIONS = ["Ada", "Bo", "Cy"]

@@ -31,14 +31,12 @@ from tests.capc.test_messages import framed
 from tests.capc.test_transport_coalition import small_models, small_terms
 
 from privote.capc import messages as m
-from privote.capc.rehearsal import Rehearsal, lay_out
+from privote.capc.certs import Own, Trust, make
+from privote.capc.coalition import Rehearsal, lay_out
 from privote.capc.site import Site
+from privote.capc.streams import Client, Outbox
 from privote.capc.terms import Terms
-from privote.capc.transport.certs import make
-from privote.capc.transport.client import Client
-from privote.capc.transport.streams import Outbox
-from privote.capc.transport.trust import Own, Trust
-from privote.capc.transport.tunnel import FRAME, Tunnel
+from privote.capc.tunnel import FRAME, Tunnel
 from privote.errors import PeerError
 
 SERVERS = ("guardian", "north")

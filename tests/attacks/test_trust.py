@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import privote as pv
 from privote.cli import app
-from privote.drafts import Draft, write_statement
 from privote.errors import DrawnError
+from privote.files import Draft, write_statement
 from privote.guardian import record_kept
 from privote.labelling import KeptReleases
 from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of

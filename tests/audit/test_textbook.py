@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 import privote as pv
-from privote.audit.textbook import Textbook, effective_ballots, renyi, win_log_probs
-from privote.surprises import effective_votes, left_over
+from privote.audit.textbook import Textbook, renyi, win_log_probs
 
 
 def test_two_classes_win_as_one_difference_of_noises() -> None:
@@ -72,32 +68,3 @@ def test_renyi_by_hand() -> None:
     sure = np.array([0.0, -np.inf])
     assert renyi(sure, q, np.array([3.0]))[0] == pytest.approx(math.log(2))
     assert renyi(sure, sure, np.array([3.0]))[0] == 0
-
-
-@given(seed=st.integers(0, 2**32 - 1), unit=st.sampled_from(["vote", "ballot"]))
-def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
-    rng = np.random.default_rng(seed)
-    queries, voters, labels = 5, 4, 3
-    votes = rng.choice([-1, 0, 1], size=(queries, voters, labels), p=[0.3, 0.4, 0.3])
-    votes[rng.random((queries, voters)) < 0.2] = -1
-    baseline = rng.random((queries, labels)) < 0.4
-    left = rng.integers(0, 6, size=voters)
-    real, *spent = effective_votes(votes.astype(np.int8), baseline, left, unit)
-    after = left_over(left, *spent)
-    for query in range(queries):
-        plain, left = effective_ballots(votes[query], baseline[query], left, unit=unit)
-        assert np.array_equal(real[query], plain)
-    assert (left == after).all()
-
-
-def test_no_voter_departs_more_often_than_allowed() -> None:
-    """All 4^4 ballots of one voter on four queries of two labels, allowance 2."""
-    ballots = list(itertools.product((0, 1), repeat=2))
-    baseline = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], bool)
-    for cast in itertools.product(ballots, repeat=4):
-        votes = np.array(cast, bool)[:, None]
-        for unit in ("vote", "ballot"):
-            counted, spent, _ = effective_votes(votes, baseline, np.array([2]), unit)
-            departs = counted[:, 0] != baseline
-            used = departs.sum() if unit == "vote" else departs.any(axis=1).sum()
-            assert used == spent[0] <= 2

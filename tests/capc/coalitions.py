@@ -13,11 +13,11 @@ from tests.capc.sessions import both_sides
 
 import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
+from privote.capc.engine import CLEAR
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.models import SiteModel
 from privote.capc.programs import QUERIER
-from privote.capc.roles.base import Action, Complain, Compute, Event, Lost, Tick
-from privote.capc.secure.base import CLEAR
+from privote.capc.roles import Action, Complain, Compute, Event, Lost, Tick
 from privote.capc.terms import Terms
 from privote.errors import PrivoteError
 

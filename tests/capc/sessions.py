@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from privote.capc.engine import OTHER, OWN, engine
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.secure import engine
-from privote.capc.secure.base import OTHER, OWN
 from privote.errors import PeerError
 
 Inputs = Sequence[Mapping[str, Any]]

@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from privote.capc.roles.base import Action, Event, Finish, Tick
-from privote.capc.secure.base import engine
-from privote.capc.transport.certs import make
-from privote.capc.transport.client import Client
-from privote.capc.transport.driver import Driver
-from privote.capc.transport.server import Settings
-from privote.capc.transport.trust import Own, Trust, pin
+from privote.capc.certs import Own, Trust, make, pin
+from privote.capc.driver import Driver
+from privote.capc.engine import engine
+from privote.capc.roles import Action, Event, Finish, Tick
+from privote.capc.streams import Client, Settings
 
 
 def free_port() -> int:

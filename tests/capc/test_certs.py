@@ -11,16 +11,20 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from privote.capc.transport.certs import (
+from privote.capc.certs import (
     Certificate,
+    Own,
+    Trust,
     fingerprint_of,
     make,
+    pin,
     read_all,
     read_one,
     renew,
+    revoke,
+    revoked,
     switch,
 )
-from privote.capc.transport.trust import Own, Trust, pin, revoke, revoked
 from privote.errors import InputError
 
 
@@ -110,7 +114,7 @@ def make_when(later: timedelta, folder: Path, days: int) -> Certificate:
         def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + later
 
-    with mock.patch("privote.capc.transport.certs.datetime", Then):
+    with mock.patch("privote.capc.certs.datetime", Then):
         return make(folder, "north", days=days)
 
 

@@ -13,13 +13,13 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 import privote as pv
 from privote.accounting.allowance import largest_count
 from privote.accounting.renyi import DEFAULT_ORDERS
+from privote.capc import guardian as guardian_role
 from privote.capc.charges import Prices
 from privote.capc.coalition import Letter, Simulation
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
 from privote.capc.models import SiteModel
 from privote.capc.programs import AllowanceProgram
-from privote.capc.roles import guardian as guardian_role
-from privote.capc.roles.base import Compute, Computed, Received
+from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
 from privote.links import GaussianLink
 from privote.mechanisms.base import Counted

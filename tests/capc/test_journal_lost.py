@@ -15,7 +15,7 @@ import privote as pv
 from privote.capc.charges import Charges, Prices
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import GUARDIAN, QUERYING
-from privote.capc.roles.base import Computed
+from privote.capc.roles import Computed
 from privote.capc.terms import Terms
 from privote.errors import LedgerError, PeerError
 

@@ -14,16 +14,16 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 
 import privote as pv
 from privote.accounting.renyi import divergence
-from privote.ballots import Ballots
 from privote.capc.charges import Charges, Prices
 from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
-from privote.capc.roles.base import Received
+from privote.capc.roles import Received
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.entropy import Entropy
 from privote.links import skellam
+from privote.votes.cube import Ballots
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
 MECHANISMS: dict[str, pv.BinaryVoting] = {
@@ -246,7 +246,7 @@ def test_pricing_keeps_no_long_tables() -> None:
 
 
 def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_much() -> None:
-    """What docs/coalition.md says of prices: any bar counts here, and only a tally's there."""
+    """Any bar counts with noise from the sites, and with the guardian's only what tallies meet."""
     orders = pv.DEFAULT_ORDERS
     for voters, gate, factor in ((2, None, 1.4), (50, pv.Gate(threshold=35.0, sigma=2.0), 3.2)):
         mechanism = pv.BinaryVoting(sigma=2.0, gate=gate)

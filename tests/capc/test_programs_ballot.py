@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.capc.programs import BallotProgram, ballot
-from privote.capc.programs.ballot import SLOTS, responses, single_response, single_response_rows
+from privote.capc import programs as ballot
+from privote.capc.programs import (
+    SLOTS,
+    BallotProgram,
+    responses,
+    single_response,
+    single_response_rows,
+)
 from privote.errors import InputError
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.capc.models import SiteModel
+from privote.capc.models import LIMIT, SiteModel, _reach, quantise_model, quantise_rows
 from privote.capc.programs import BallotProgram
-from privote.capc.quantise import LIMIT, _reach, quantise_model, quantise_rows
 from privote.errors import InputError
 
 BOUND = 4.0

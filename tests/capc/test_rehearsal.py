@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("cryptography")
 
 from privote import BinaryVoting, Gate, TauVoting
-from privote.capc import rehearsal, simulation
+from privote.capc import coalition
+from privote.capc.coalition import lay_out, to_toml
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import lay_out, to_toml
 from privote.capc.site import Site, read_terms
 from privote.capc.terms import Terms
 from privote.mechanisms import Mechanism
@@ -39,22 +39,22 @@ def agreed(mechanism: Mechanism) -> Terms:
 def test_whoever_waits_is_told_how_many_sites_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = simulation.terms_of(
+    terms = coalition.terms_of(
         BinaryVoting(sigma=2.0), 3, 5, guarantee="allowance", epsilon=20.0, delta=1e-5
     )
-    sites = {name: tmp_path / name / "site.toml" for name in (*terms.parties, simulation.QUERIER)}
+    sites = {name: tmp_path / name / "site.toml" for name in (*terms.parties, coalition.ASKS)}
     for place in sites.values():
         place.parent.mkdir()
-    made = rehearsal.Rehearsal(sites, terms)
+    made = coalition.Rehearsal(sites, terms)
     assert made.done() == 0
     for name in ("site-1", "site-3"):
         log = f"09:00 opened 5ca1e\n09:01 session 5ca1e:{name} with querier: 6.4 s, 20 bytes\n"
         (tmp_path / name / "log.txt").write_text(log)
     assert made.done() == 2
 
-    monkeypatch.setattr(rehearsal, "COMMAND", (sys.executable, "-c", PROGRAM))
+    monkeypatch.setattr(coalition, "COMMAND", (sys.executable, "-c", PROGRAM))
     told: list[int] = []
-    done = made.query(simulation.QUERIER, tmp_path, tmp_path, tick=told.append)
+    done = made.query(coalition.ASKS, tmp_path, tmp_path, tick=told.append)
     assert (done.returncode, done.stdout, done.stderr) == (0, "said\n", "logged\n")
     assert told
     assert set(told) == {2}

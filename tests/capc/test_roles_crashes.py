@@ -14,7 +14,7 @@ from privote.capc.charges import Charges, Prices
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Ready, decode
 from privote.capc.programs import AllowanceProgram
-from privote.capc.roles.base import Compute
+from privote.capc.roles import Compute
 from privote.capc.terms import Terms
 
 PG, QP = ("pg", GUARDIAN), ("q0", QUERYING)

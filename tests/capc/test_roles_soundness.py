@@ -18,7 +18,7 @@ from tests.capc.coalitions import terms_of
 import privote as pv
 from privote.audit.textbook import renyi
 from privote.capc.programs import AllowanceProgram, DecisionProgram
-from privote.capc.roles.batches import decision_programs, offsets
+from privote.capc.roles import decision_programs, offsets
 from privote.capc.terms import Terms
 
 ORDERS = np.array([1.1, 2.0, 5.0, 30.0])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
-from privote.capc.secure.compiled import (
+from privote.capc.cheetah import (
     check_code,
     compile_program,
     digest,
     runtime_config,
 )
+from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
 from privote.errors import InputError
 
 SECRET = "tensor<4x3x!pphlo.secret<i64>>"

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from tests.capc.sessions import LocalChannel
 
-from privote.capc.secure.base import OTHER, OWN
-from privote.capc.secure.cheetah import Ended, Frame, receive, send
+from privote.capc.engine import OTHER, OWN, Ended, Frame, receive, send
 from privote.errors import PeerError
 
 

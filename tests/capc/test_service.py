@@ -7,14 +7,14 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from privote.capc.service import Log
+from privote.capc.site import Log
 
 
 def test_strangers_do_not_fill_the_log(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("privote.capc.service.time.monotonic", lambda: now)
+    monkeypatch.setattr("privote.capc.site.time.monotonic", lambda: now)
     log = Log()
     line = "E0000 00:00:00.0 1 s.cc:1] Handshake failed with error x: {}: why"
     for _ in range(500):

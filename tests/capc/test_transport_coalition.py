@@ -27,15 +27,13 @@ pytest.importorskip("cryptography")
 from tests.capc.sites import InThread, until
 
 from privote import BinaryVoting
-from privote.capc import service
-from privote.capc.coalition import Simulation
+from privote.capc import site as service
+from privote.capc.certs import revoke
+from privote.capc.coalition import Rehearsal, Simulation, lay_out, made, to_toml
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import Rehearsal, lay_out, to_toml
-from privote.capc.roles.querying import QueryingParty
-from privote.capc.simulation import made
+from privote.capc.querying import QueryingParty
 from privote.capc.site import Site
 from privote.capc.terms import Terms
-from privote.capc.transport.trust import revoke
 from privote.errors import BudgetError, InputError, PeerError
 
 SEED = 11

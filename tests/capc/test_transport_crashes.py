@@ -19,9 +19,9 @@ pytest.importorskip("cryptography")
 from tests.capc.sites import until
 
 from privote import BinaryVoting
+from privote.capc.coalition import COMMAND, Rehearsal, lay_out
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import COMMAND, Rehearsal, lay_out
-from privote.capc.service import LISTENING
+from privote.capc.site import LISTENING
 from privote.capc.terms import Terms
 
 pytestmark = [

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.capc.sites import until
 
-from privote.capc.transport.streams import Outbox
-from privote.capc.transport.tunnel import BYE, DATA, EXCHANGE, OPEN, PIECE, Tunnel
+from privote.capc.streams import Outbox
+from privote.capc.tunnel import BYE, DATA, EXCHANGE, OPEN, PIECE, Tunnel
 from privote.errors import PeerError
 
 

@@ -12,10 +12,9 @@ from unittest import mock
 
 import numpy as np
 
+from privote.capc import cheetah as compiled
+from privote.capc.cheetah import Runner, runtime_config
 from privote.capc.programs import BallotProgram
-from privote.capc.secure import compiled
-from privote.capc.secure.compiled import runtime_config
-from privote.capc.secure.worker import Runner
 
 
 def main(side: str, folder: str, rows: int, features: int, labels: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tests.capc.sessions import LocalChannel
 
-from privote.capc.secure.base import OTHER, OWN
+from privote.capc.engine import OTHER, OWN
 
 _SEALED = b"\x5e\xa1\x10\x04\x01\x02"  # how the engine marks what it packs: by zstd
 

@@ -25,7 +25,7 @@ def test_json_and_sampled(run: Run) -> None:
     found = json.loads(run(*call, "--sampled", "--draws", 2000, "--json").stdout)
     assert found["ok"] is True
     kinds = {row["audit"] for row in found["audits"]}
-    assert kinds == {"exact", "missing", "adaptive", "sampled"}
+    assert kinds == {"exact", "missing", "sampled"}
     assert all(row["ratio"] <= 1 + 1e-7 for row in found["audits"])
 
 

@@ -19,13 +19,11 @@ from tests.capc.sites import client_of, until
 from tests.cli.conftest import Run
 
 from privote import BinaryVoting
+from privote.capc.certs import Own, Trust, make, read_one
+from privote.capc.coalition import Rehearsal, lay_out
 from privote.capc.models import SiteModel
-from privote.capc.rehearsal import Rehearsal, lay_out
-from privote.capc.service import begin
-from privote.capc.site import Site
+from privote.capc.site import Site, begin
 from privote.capc.terms import Terms
-from privote.capc.transport.certs import make, read_one
-from privote.capc.transport.trust import Own, Trust
 
 
 def test_help_teaches(run: Run) -> None:

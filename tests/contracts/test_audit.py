@@ -26,16 +26,6 @@ def test_no_missing_neighbour_costs_more_than_stated(name: str, voters: int, lab
     assert report.ok, report.summary()
 
 
-@every_mechanism
-@pytest.mark.parametrize("allowance", [1, 2])
-def test_no_adaptive_run_costs_more_than_two_allowances(name: str, allowance: int) -> None:
-    mech = MECHANISMS[name]
-    report = audit.adaptive(
-        mech, 3, 1 if mech.gate else 2, allowance=allowance, queries=3, runs=12, seed=100
-    )
-    assert report.ok, report.summary()
-
-
 @pytest.mark.parametrize("name", ["binary", "binary gate", "tau l2", "plurality gate", "powerset"])
 def test_samples_do_not_contradict_what_is_stated(name: str) -> None:
     mech = MECHANISMS[name]

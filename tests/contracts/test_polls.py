@@ -15,7 +15,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from privote.accounting.counts import DiscreteGaussian
+from privote.accounting.counts import RoundedGaussian
 from privote.entropy import Entropy
 from privote.links import GaussianLink
 from privote.mechanisms import TauVoting
@@ -50,7 +50,7 @@ def outcome_probabilities(mechanism: PollMechanism, counted: PollTally) -> np.nd
     if isinstance(mechanism, NoisyBits):
         counts = counted.counts.astype(float)
         if mechanism.tau is not None:
-            weights = TauVoting(sigma=1.0, tau=mechanism.tau).weights(counted.options)
+            weights = TauVoting(sigma=1.0, tau=mechanism.tau, grid=1000).weights(counted.options)
             counts = counted.weighted(weights)
         link = GaussianLink(sigma=mechanism.sigma, quota=mechanism.quota)
         p = np.exp(link.log_probs(2 * counts - counted.voters, counted.voters))
@@ -112,47 +112,47 @@ def test_bits_and_rounds_keep_their_promise(
     assert worst_delta(plan.mechanism, size, plan.epsilon) <= DELTA
 
 
-def counts_delta(sigma: float, moves: tuple[int, ...], epsilon: float) -> float:
-    """Return the hockey-stick divergence of discrete Gaussian counts that move by this much."""
-    noise = DiscreteGaussian(sigma)
-    reach = noise.reach + 1
-    x = np.arange(-reach, reach + 1)
-    log_p = -0.5 * (x / sigma) ** 2
-    log_p -= np.logaddexp.reduce(log_p)
+def counts_delta(noise: RoundedGaussian, moves: tuple[int, ...], epsilon: float) -> float:
+    """Return the hockey-stick divergence of noisy counts that move by this much."""
+    x = np.arange(-noise.reach, noise.reach + 1)
+    log_p = noise.log_pmf(x)
     # Counts that do not move tell nothing; the others' log-ratios add up.
     ratio, log_mass = np.zeros(1), np.zeros(1)
     for move in moves:
         if move:
-            step = ((x - move) ** 2 - x**2) / (2 * sigma**2)
-            ratio = (ratio[:, None] + step[None]).ravel()
+            ratio = (ratio[:, None] + (log_p - noise.log_pmf(x - move))[None]).ravel()
             log_mass = (log_mass[:, None] + log_p[None]).ravel()
     return float((np.exp(log_mass) * np.maximum(-np.expm1(epsilon - ratio), 0.0)).sum())
 
 
 @pytest.mark.parametrize(("voters", "options", "most"), SIZES)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_counts_keep_their_promise(voters: int, options: int, most: int, epsilon: float) -> None:
-    size = PollSize(voters=voters, options=options, most=most)
-    plan = plan_poll(size, Quota(share=0.5), epsilon=epsilon, delta=DELTA, mechanism="counts")
+@pytest.mark.parametrize("each", [1, 2])
+def test_counts_keep_their_promise(
+    voters: int, options: int, most: int, epsilon: float, each: int
+) -> None:
+    size = PollSize(voters=voters, options=options, most=most, each=each)
+    plan = plan_poll(size, Seats(number=1), epsilon=epsilon, delta=DELTA, mechanism="counts")
     assert isinstance(plan.mechanism, NoisyCounts)
-    every = ballots(options, most)
+    every = [b for b in product(range(each + 1), repeat=options) if sum(b) <= most]
     moves = {
         tuple(sorted(y - x for x, y in zip(one, two, strict=True)))
         for one in every
         for two in every
     }
-    worst = max(counts_delta(plan.mechanism.sigma, move, plan.epsilon) for move in moves)
-    assert worst <= DELTA
-    half = max(counts_delta(plan.mechanism.sigma, move, plan.epsilon / 2) for move in moves)
-    assert half > DELTA, "the audit would not see a promise that is twice too good"
+    noise = plan.mechanism.noise
+    assert max(counts_delta(noise, move, plan.epsilon) for move in moves) <= DELTA
+    less = max(counts_delta(noise, move, 0.9 * plan.epsilon) for move in moves)
+    assert less > DELTA, "the audit would not see a promise that is a tenth too good"
 
 
 @pytest.mark.parametrize("tau", [1.0, 1.3])
 @pytest.mark.parametrize("options", [2, 3])
-def test_clipped_counts_keep_their_promise(tau: float, options: int) -> None:
+@pytest.mark.parametrize("shared", [True, False])
+def test_clipped_counts_keep_their_promise(tau: float, options: int, shared: bool) -> None:
     size = PollSize(voters=4, options=options, most=options)
     plan = plan_poll(
-        size, Seats(number=1), epsilon=1.0, delta=DELTA, mechanism="tau", tau=tau, shared=True
+        size, Seats(number=1), epsilon=1.0, delta=DELTA, mechanism="tau", tau=tau, shared=shared
     )
     assert isinstance(plan.mechanism, NoisyCounts)
     steps = TauVoting(sigma=1.0, tau=tau, grid=1000).grid_weights(options) / 1000
@@ -164,6 +164,20 @@ def test_clipped_counts_keep_their_promise(tau: float, options: int) -> None:
     assert longest**2 == pytest.approx(
         2 * plan.mechanism.sigma**2 * float(plan.mechanism.rdp(size, np.array([2.0]))[0]) / 2
     )
+
+
+def test_counts_that_are_drawn_are_what_is_priced() -> None:
+    counted = tally(((1, 1, 0), (1, 0, 0), (0, 0, 1), (1, 1, 1)))
+    mechanism, entropy, draws = NoisyCounts(sigma=1.3), Entropy(5), 4_000
+    seen = np.array(
+        [mechanism.draw(counted, Seats(number=1), entropy).counts for _ in range(draws)]
+    )
+    x = np.arange(-3, 4)
+    inner = np.exp(mechanism.noise.log_pmf(x))
+    expected = draws * np.array([mechanism.noise.above(3), *inner, mechanism.noise.above(3)])
+    for option, count in enumerate(counted.counts):
+        observed = np.bincount(np.clip(seen[:, option] - count, -4, 4) + 4, minlength=9)
+        assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 8)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from scipy.stats import chisquare
 from tests.capc.sessions import LocalChannel, any_inputs, both_sides
 from tests.capc.wiretap import Wiretap, ciphertexts, repeated
 
+from privote.capc.engine import _Worker, engine
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -28,10 +29,8 @@ from privote.capc.programs import (
     BallotProgram,
     DecisionProgram,
     Program,
+    responses,
 )
-from privote.capc.programs.ballot import responses
-from privote.capc.secure import engine
-from privote.capc.secure.cheetah import _Worker
 from privote.errors import InputError, MissingExtraError, PeerError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -67,7 +66,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for one in psutil.Process().children(recursive=True):
         try:
-            if "privote.capc.secure.worker" in one.cmdline():
+            if "privote.capc.cheetah" in one.cmdline():
                 found.append(one)
         except psutil.Error:  # it ended in the meantime
             continue
@@ -364,7 +363,7 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
         import sys
         import numpy as np
         from privote.capc.programs import DecisionProgram
-        from privote.capc.secure import engine
+        from privote.capc.engine import engine
         from tests.capc.sessions import LocalChannel
         channel, _ = LocalChannel.pair({str(tmp_path)!r})
         share = {{"shares": np.zeros((2, 2), np.int64)}}

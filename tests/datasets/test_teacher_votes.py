@@ -28,7 +28,7 @@ def test_they_are_votes_of_real_teachers(
     assert (real.votes == real.truth[:, None]).mean() == pytest.approx(right, abs=1e-4)
     with pytest.raises(ValueError, match="read-only"):
         real.votes[0, 0, 0] = True
-    read = pv.votefiles.read(TEACHER_VOTES[name])
+    read = pv.votes.read(TEACHER_VOTES[name])
     np.testing.assert_array_equal(read.to_array(), real.votes)
     assert read.label_names == real.label_names
     assert read.query_names == real.query_names

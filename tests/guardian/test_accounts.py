@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.blocks import DenseBlock
 from privote.guardian import Accounts
-from privote.surprises import effective
+from privote.votes.cube import DenseBlock
+from privote.votes.surprises import effective
 
 ORDERS = pv.DEFAULT_ORDERS
 SURPRISE = 0.001 * ORDERS

@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privote as pv
-from privote import ballots as room
-from privote import blocks
-from privote.ballots import Ballots, SparseBallots
-from privote.blocks import MISSING, DenseBlock
 from privote.errors import BallotError
 from privote.guardian.allowance import _paced
 from privote.guardian.registry import registered_blocks
-from privote.surprises import effective_votes
-from privote.votefiles import write_packed
+from privote.votes import cube as blocks
+from privote.votes import cube as room
+from privote.votes.arrays import write_packed
+from privote.votes.cube import MISSING, Ballots, DenseBlock, SparseBallots
+from privote.votes.surprises import effective_votes
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 

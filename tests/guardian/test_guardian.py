@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote import ballots as room
 from privote.errors import MissingExtraError
 from privote.ledger.chain import canonical
+from privote.votes import cube as room
 
 NAMES = ["north", "east", "south", "west"]
 MECHANISM = pv.BinaryVoting(sigma=5.0)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.accounting.learning import Learning, learnt_delta, settled
+from privote.accounting.allowance import Learning, learnt_delta, settled
 from privote.entropy import Entropy
 from privote.errors import ChargedError
 from privote.guardian import Accounts, Allowance, allowance, learnt
-from privote.surprises import effective
+from privote.votes.surprises import effective
 
 BUDGET: dict[str, float] = {"epsilon": 8.0, "delta": 1e-5}
 
@@ -348,7 +348,7 @@ def test_a_run_that_died_is_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place, output = tmp_path / "l.db" if ledger else None, tmp_path / "out.npz"
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)  # four blocks
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 40 * 5 * 16)  # four blocks
     given: dict[str, Any] = {**BUDGET, "ledger": place, "output": output}
     kill(owner, name, after=after)
     with pytest.raises((Killed, ChargedError)):
@@ -368,7 +368,7 @@ def test_what_was_kept_is_gone_on_with(
 ) -> None:
     """After some blocks: the same allowance and noise, and what is kept stays as it is."""
     place, output = tmp_path / "l.db" if ledger else None, tmp_path / "out.npz"
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 40 * 5 * 16)
     given: dict[str, Any] = {**BUDGET, "ledger": place, "output": output}
     drawn: list[Any] = []
     right = pv.TallyVoting.draw
@@ -396,7 +396,7 @@ def test_only_what_was_released_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out.npz"
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 40 * 5 * 16)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 40 * 5 * 16)
     right, times = pv.TallyVoting.draw, iter(range(9))
 
     def draw(*given: Any) -> Any:
@@ -434,7 +434,7 @@ def test_ballots_of_every_kind_give_the_same(tmp_path: Path) -> None:
     query, voter = (each.reshape(-1) for each in np.indices((60, 40)))
     sparse = pv.SparseBallots(query, voter, VOTES.reshape(-1, 5), queries=60, voters=40)
     packed = tmp_path / "votes.npz"
-    pv.votefiles.write_packed(packed, VOTES)
+    pv.votes.write_packed(packed, VOTES)
     want = pv.label(VOTES, **BUDGET, seed=0)
     for votes in (VOTES.astype(np.uint8), VOTES.astype(np.int8), sparse, packed):
         release = pv.label(votes, **BUDGET, seed=0)

@@ -19,8 +19,8 @@ from sklearn.ensemble import RandomForestClassifier
 import privote as pv
 from privote.learning import collect as collect_room
 from privote.learning.collect import Grid
-from privote.storage import Folder
-from privote.workers import WorkerLostError
+from privote.learning.workers import WorkerLostError
+from privote.votes.arrays import Folder
 
 pytest.importorskip("zarr")
 

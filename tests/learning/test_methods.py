@@ -94,7 +94,7 @@ def test_a_hopeless_model_is_not_promised_what_others_lost(method):
     assert expected(few, method) == choose(method, few).doubts
 
 
-@pytest.mark.parametrize(("records", "teachers"), [(90, 10), (3000, 200), (20_000, 500)])
+@pytest.mark.parametrize(("records", "teachers"), [(30, 10), (300, 75), (20_000, 250)])
 def test_there_are_many_teachers_of_few_records(records, teachers):
     found = plan_teachers(numbers(records=records, public=2000), {})
     assert found.voters == teachers

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import column_or_1d
+from tests.refusals import refused
 
 import privote as pv
 from privote.learning import PATEClassifier
@@ -90,7 +91,28 @@ def test_the_student_learns_and_the_promise_holds(fitted):
     assert fitted.privacy_["guarantee"] == "allowance"
     assert fitted.predict(X_TEST).shape == (400, LABELS)
     assert 0 < fitted.score(X_TEST, Y_TEST) <= 1
-    assert len(fitted.public_rows_) == fitted.release_.answered
+    assert len(fitted.public_rows_) == fitted.release_.answered == len(X_PUBLIC)
+    # It says yes as often as teachers do, as far as released tallies tell.
+    said, share = fitted.predict(X_PUBLIC).mean(axis=0), fitted.release_.shares.mean(axis=0)
+    assert said == pytest.approx(share, abs=0.02)
+    assert share == pytest.approx(Y.mean(axis=0), abs=0.05)
+
+
+def test_a_student_of_tallies_learns_from_shares(monkeypatch):
+    """Shares, and not labels at one half: released numbers only, also for the thresholds."""
+    import privote.learning.rounds as room
+
+    taught, train = [], room.train_student
+    monkeypatch.setattr(
+        room, "train_student", lambda *given: taught.append(given[2]) or train(*given)
+    )
+    model = pate().fit(X, Y, X_PUBLIC, seed=0)
+    assert np.array_equal(taught[0], model.release_.shares)
+    assert model.release_.guarantee == "allowance"
+    bits = pate(mechanism=pv.BinaryVoting(sigma=8.0), queries=20).fit(X, Y, X_PUBLIC, seed=0)
+    assert np.array_equal(taught[1], bits.release_.labels)
+    assert bits.thresholds_ == 0.5
+    assert bits.release_.guarantee == "worst-case"  # so few queries fit
 
 
 def test_noise_and_parts_are_fresh_unless_a_seed_is_given_and_training_is_not():
@@ -135,12 +157,20 @@ def test_a_ledger_holds_the_budget_over_fits(tmp_path):
     assert again.release_.allowance == first.release_.allowance
     assert again.release_.so_far == 20
     assert again.release_.sealed.spent.sum() > first.release_.sealed.spent.sum()
-    # Without a number, as many more as released labels say that the rest of it lasts for.
     rest = pate(mechanism=setting["mechanism"]).fit(X, Y, X_PUBLIC, **common).release_
-    assert 60 < rest.so_far == 20 + rest.answered < 120
-    assert rest.sealed.spent.mean() > 0.7 * rest.allowance
-    with pytest.raises(pv.BudgetError, match="nothing more was answered"):
-        pate(mechanism=setting["mechanism"]).fit(X, Y, X_PUBLIC, **common)
+    assert rest.so_far == 320  # all that was asked, though voters have run out
+    assert rest.sealed.exhausted.all()
+    assert rest.epsilon == first.release_.epsilon
+
+
+def test_a_learnt_allowance_is_for_the_public_rows_of_the_first_fit(tmp_path):
+    common = {"ledger": tmp_path / "a.ledger", "electorate": "ward 7"}
+    first = pate(queries=200).fit(X, Y, X_PUBLIC, **common).release_
+    rest = pate(queries=100).fit(X, Y, X_PUBLIC, **common).release_
+    assert rest.so_far == 300
+    assert (rest.epsilon, rest.mechanism) == (first.epsilon, first.mechanism)
+    with refused(None, pv.BudgetError):
+        pate(queries=1).fit(X, Y, X_PUBLIC, **common)
 
 
 @pytest.mark.parametrize("voters", ["teachers", "neighbours"])
@@ -250,6 +280,8 @@ def test_sparse_rows_and_unknown_labels():
         {"teacher": RandomForestClassifier(5), "n_teachers": 6, "epsilon": 20.0},
         {"student": RandomForestClassifier(10)},
         {"rounds": 3, "choose": "uncertainty"},
+        {"guarantee": "worst-case", "n_teachers": 100},
+        {"mechanism": pv.TallyVoting(sigma=20.0)},
         {"threshold": [0.4, 0.5, 0.6]},
     ],
     ids=str,
@@ -312,7 +344,8 @@ def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
         ({"n_teachers": N + 1}, "at most the records"),
         ({"guarantee": "maybe"}, "guarantee must be one of"),
         ({"mechanism": "binary"}, "mechanism must be"),
-        ({"guarantee": "ptr"}, "queries must be given"),
+        ({"guarantee": "ptr"}, "guarantee must be"),
+        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, "queries must be given"),
     ],
 )
 def test_bad_settings_are_refused_when_fitting(tmp_path, settings, words):

@@ -205,8 +205,12 @@ def test_few_records_are_said_before_spending(arrays, tmp_path):
 def test_many_teachers_of_few_records_vote(arrays):
     X, Y, X_public, *_ = arrays
     model = PrivateClassifier("teachers", 1.0, 1e-5).fit(X, Y, X_public, seed=1)
-    assert model.release_.voters == len(X) // 15
-    assert f"{len(X) // 15} teachers vote" in " ".join(model.reasons_)
+    assert model.release_.voters == 200
+    assert "200 teachers vote" in " ".join(model.reasons_)
+    # As often as voters do, by released tallies: thresholds come from them and public rows alone.
+    share = model.release_.shares.mean(axis=0)
+    assert model.shares_ == pytest.approx(share)
+    assert model.predict(X_public).mean(axis=0) == pytest.approx(share, abs=0.02)
 
 
 def test_it_is_charged_to_a_ledger(arrays, tmp_path):

@@ -11,8 +11,7 @@ import pytest
 
 import privote as pv
 from privote.errors import LedgerError
-from privote.ledger.chain import START
-from privote.ledger.store import Row, SQLiteStore, Store
+from privote.ledger.store import START, Row, SQLiteStore, Store
 
 Opener = Callable[[], Store]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.blocks import Block
 from privote.mechanisms.base import check_electorate
+from privote.votes.cube import Block
 
 GATE = pv.Gate(threshold=3, sigma=1)
 

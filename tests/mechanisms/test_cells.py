@@ -11,10 +11,10 @@ import pytest
 from scipy.special import log_ndtr
 
 import privote as pv
-from privote.blocks import DenseBlock, PackedBlock
 from privote.entropy import Entropy
 from privote.mechanisms import cells as cells_room
 from privote.mechanisms.cells import CellTally, Ladder
+from privote.votes.cube import DenseBlock, PackedBlock
 
 ORDERS = np.array([1.5, 4.0, 32.0])
 GATE = pv.Gate(threshold=7, sigma=2.0)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 import privote as pv
-from privote.mechanisms.argmax import Contest
+from privote.mechanisms.classes import Contest
 
 ORDERS = np.array([1.5, 2.0, 32.0])
 

@@ -10,19 +10,17 @@ import pytest
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.entropy import Entropy
 from privote.errors import InputError, UnavailableError
-from privote.mechanisms import BinaryVoting
+from privote.mechanisms import BinaryVoting, TallyVoting
 from privote.mechanisms.outcomes import Greedy, PollSize, PollTally, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
+from privote.votes.cube import Ballots
 
 COUNTS = np.array([60, 55, 50, 40, 40, 30, 10, 0])
 ONCE = np.ones(8, np.int64)
 
 
 def noise(sigma: float, *shape: int) -> np.ndarray:
-    """Return discrete Gaussian noise, by its probabilities: quicker than exact draws of a seed."""
-    x = np.arange(-int(12 * sigma) - 1, int(12 * sigma) + 2)
-    p = np.exp(-0.5 * (x / sigma) ** 2)
-    return np.random.default_rng(3).choice(x, p=p / p.sum(), size=shape)
+    return np.rint(sigma * np.random.default_rng(3).standard_normal(shape))
 
 
 def test_outcomes_by_counts() -> None:
@@ -35,6 +33,16 @@ def test_outcomes_by_counts() -> None:
     # 5 for the first; 6 is too dear, so on to 4.5; then 1 is too dear, too.
     spent = Greedy(costs=costs, money=Fraction(10)).winners(counts, 14)
     assert spent.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("share", "voters", "bar"), [(0.29, 200, 58), (0.07, 100, 7), (0.57, 100, 57)]
+)
+def test_a_quota_is_the_decimal_that_was_typed(share: float, voters: int, bar: int) -> None:
+    assert share * voters != bar  # as floats
+    for kind in (np.int64, np.float64):
+        won = Quota(share=share).winners(np.array([bar - 1, bar, bar + 1], kind), voters)
+        assert won.tolist() == [False, False, True]
 
 
 def test_outcomes_refuse_what_they_cannot_decide() -> None:
@@ -103,6 +111,29 @@ def test_prices_follow_the_rule_and_not_the_ballots() -> None:
             mechanism.rdp(points, orders)
     rounds = Peeling(rate=0.05, seats=18)  # two losers are drawn instead
     assert np.allclose(rounds.rdp(many, orders), Peeling(rate=0.05, seats=2).rdp(many, orders))
+
+
+def test_counts_are_a_tally_on_one_query() -> None:
+    size = PollSize(voters=7, options=5, most=2)
+    for tau in (None, 1.2):
+        counts, voting = NoisyCounts(sigma=3.0, tau=tau), TallyVoting(sigma=3.0, tau=tau)
+        assert counts.noise == voting.noise
+        labels = size.changes if tau is None else size.options
+        assert np.array_equal(
+            counts.rdp(size, DEFAULT_ORDERS), voting.worst_case_rdp(7, labels, DEFAULT_ORDERS)
+        )
+    votes = np.random.default_rng(0).random((1, 7, 5)) < 0.4
+    sizes = votes[0].sum(axis=1)
+    tally = PollTally(7, {int(s): votes[0][sizes == s].sum(axis=0) for s in set(sizes)}, 5)
+    entropy = Entropy(4)
+    released = NoisyCounts(sigma=3.0).draw(tally, Seats(number=1), entropy).counts
+    again = Entropy(4)
+    for place in range(4, 0, -1):  # ties go by lot
+        again.below(place + 1)
+    assert released is not None
+    voting = TallyVoting(sigma=3.0)
+    block = next(iter(Ballots.of(votes).blocks()))
+    assert released.tolist() == voting.draw(voting.tally(block), again)[0].tolist()
 
 
 def test_clipped_tallies_weigh_by_size() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote import bits
 from privote.accounting.renyi import two_sided
-from privote.blocks import DenseBlock
+from privote.votes import bits
+from privote.votes.cube import DenseBlock
 
 ORDERS = np.array([1.5, 5.0, 32.0])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.accounting import pate2018, renyi
+from privote.accounting import renyi
 from privote.accounting.renyi import divergence
 
 ORDERS = pv.DEFAULT_ORDERS
@@ -31,53 +31,6 @@ def test_gaussian_of_known_epsilon() -> None:
 
 
 # -- Papernot et al. 2018, Scalable Private Learning with PATE -------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("counts", "voters", "sigma", "order", "expected"),
-    [
-        # The public analysis of PATE 2018, test of local sensitivity: towards less agreement ...
-        (
-            [10, 0, 0],
-            10,
-            0.5,
-            1.5,
-            [3.13503646e-17, 1.60178280e-08, 5.90681786e-03] + [5.99981308] * 7,
-        ),
-        # ... and towards more.
-        (
-            [1000, 500, 300, 200, 0],
-            2000,
-            250.0,
-            10.0,
-            [0.0] * 298 + [2.77693450548e-7, 2.10853979548e-6] + [2.73113623988e-6] * 1700,
-        ),
-    ],
-)
-def test_local_sensitivity_of_gnmax(
-    counts: list[int], voters: int, sigma: float, order: float, expected: list[float]
-) -> None:
-    np.testing.assert_allclose(
-        pate2018.local_sensitivity(counts, voters, sigma, order), expected, rtol=1e-7, atol=1e-22
-    )
-
-
-CROSSOVERS = {  # -log q0 by sigma, at orders 1.1, 2.5, 32, 250; given to two digits
-    1.5: (2.8, 2.6, 427, None),
-    15.0: (4.8, 4.0, 4.7, 275),
-    1500.0: (9.6, 8.8, 6.0, 4),
-    15000.0: (12, 11.2, 8.6, 6.4),
-}
-
-
-@pytest.mark.parametrize("sigma", CROSSOVERS)
-def test_crossover_of_theorem_6(sigma: float) -> None:
-    for order, expected in zip((1.1, 2.5, 32.0, 250.0), CROSSOVERS[sigma], strict=True):
-        if expected is None:
-            with pytest.raises(ValueError, match="never helps"):
-                pate2018.crossover(sigma, order)
-        else:
-            assert expected <= pate2018.crossover(sigma, order) <= 1.06 * expected
 
 
 def test_theorem_6_bounds_one_direction_only() -> None:

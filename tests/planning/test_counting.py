@@ -16,10 +16,10 @@ import privote as pv
 from privote import planning
 from privote.accounting import ptr
 from privote.accounting.renyi import check_orders
-from privote.ballots import Ballots, SparseBallots
 from privote.guardian.consensus import Levels
 from privote.planning.counting import _last, surprises
 from privote.planning.solve import FewOrders
+from privote.votes.cube import Ballots, SparseBallots
 
 DELTA = 1e-5
 GATE = pv.Gate(threshold=12, sigma=4)
@@ -244,7 +244,7 @@ def test_sparse_ballots_count_as_dense_ones(name: str) -> None:
 def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     votes, mechanism = votes_of(60), MECHANISMS["binary"]
     whole = planning.queries_that_fit(mechanism, votes, 4.0, DELTA)
-    monkeypatch.setattr("privote.ballots._BLOCK_CELLS", 1)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 1)
     assert len(list(Ballots.of(votes).blocks())) > 1
     assert planning.queries_that_fit(mechanism, votes, 4.0, DELTA) == whole
 

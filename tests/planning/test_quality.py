@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import privote as pv
 from privote import planning
-from privote.ballots import Ballots, SparseBallots
 from privote.errors import InputError
 from privote.planning.counting import counted
 from privote.planning.quality import check_truth
+from privote.votes.cube import Ballots, SparseBallots
 
 GATE = pv.Gate(threshold=5, sigma=2.0)
 CELLS = [
@@ -156,7 +156,7 @@ def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for mechanism in (*CELLS, pv.PowersetVoting(sigma=1.0)):
         whole = measured(mechanism, votes, wanted)
         with monkeypatch.context() as small:
-            small.setattr("privote.ballots._BLOCK_CELLS", 1)
+            small.setattr("privote.votes.cube._BLOCK_CELLS", 1)
             assert len(list(Ballots.of(votes).blocks())) == 5
             assert measured(mechanism, votes, wanted) == pytest.approx(whole)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.accounting.learning import (
+from privote.accounting.allowance import (
     Learning,
     gaussian_delta,
     learning_epsilon,

@@ -13,10 +13,10 @@ import pytest
 
 import privote as pv
 from privote import planning
-from privote.ballots import Ballots
 from privote.errors import InputError
 from privote.mechanisms import MECHANISMS as REGISTRY
 from privote.planning.tuning import best_per_label
+from privote.votes.cube import Ballots
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}

@@ -106,9 +106,6 @@ def test_what_a_ledger_takes_from_a_poll_is_said(ballots: Path, tmp_path: Path) 
     assert counted.plan.gap > alone.plan.gap
     assert "with a ledger" not in alone.brief()
     assert "without a ledger, epsilon 1 takes less noise" in counted.brief()["with a ledger"]
-    shares = {"seats": 1, "shares": True, "people": "club"}
-    same = pv.poll(ballots, **BUDGET, **shares, ledger=tmp_path / "b.db")
-    assert "with a ledger" not in same.brief()
 
 
 def test_intervals_and_calls_hold_as_often_as_promised(ballots: Path) -> None:

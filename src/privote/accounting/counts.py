@@ -1,17 +1,15 @@
 """Counts: how far one ballot moves them, what noise on them costs, how far it reaches.
 
 Neighbours are two elections of as many voters in which one ballot differs. Counts are integers, so
-is their noise. A poll's is the discrete Gaussian of Canonne, Kamath and Steinke (2020, Definition
-1), whose Rényi divergence under a shift of integers is that of the Gaussian or less (their
-Proposition 5). A released tally's is the rounded Gaussian: the Gaussian, then post-processing, so
-that all that holds for the Gaussian holds for it, also its own (epsilon, delta) curve.
+is their noise, the rounded Gaussian: the Gaussian, then post-processing, so that all that holds for
+the Gaussian holds for it, also its own (epsilon, delta) curve.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +18,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from ..errors import positive
 from .renyi import Floats
 
-_REACH = 12.0  # standard deviations of a table: beyond lies less than e^-72
-_TABLED = 20_000.0  # sigmas above have the normal's own sums, right to 1 / (24 sigma^2)
+_REACH = 12.0  # standard deviations: beyond lies less than e^-72
 _STEPS = 513
 _WIDE = 30.0  # sigmas above have the Gaussian's line for a price
 _NARROW = 1e-3  # ranges below: the cap is exact to the digits that the search would keep
@@ -83,31 +80,33 @@ def _two_point(top: Floats, width: float, orders: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian:
-    """Integer noise N with Pr[N = x] proportional to exp(-x^2 / (2 sigma^2))."""
+class RoundedGaussian:
+    """Integer noise round(sigma Z) with Pr[N = x] = Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma)."""
 
     sigma: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
 
+    def log_pmf(self, x: npt.ArrayLike) -> Floats:
+        """Return log Pr[N = x] for integers x, however far out."""
+        size = np.abs(np.asarray(x, np.float64))
+        near, far = log_ndtr((0.5 - size) / self.sigma), log_ndtr((-0.5 - size) / self.sigma)
+        with np.errstate(divide="ignore"):
+            return np.asarray(near + np.log(-np.expm1(far - near)))
+
     @property
     def reach(self) -> int:
         """Beyond this the noise is never seen: the probability is below e^-72."""
         return math.ceil(_REACH * self.sigma) + 1
 
-    def at_most(self, x: npt.ArrayLike) -> Floats:
-        """Return Pr[N <= x] for integers x."""
-        at = np.asarray(x, np.float64)
-        if self.sigma > _TABLED:
-            return np.asarray(ndtr((at + 0.5) / self.sigma))
-        table = _table(self.sigma)
-        place = np.clip(at + self.reach, -1, 2 * self.reach).astype(np.int64)
-        return np.asarray(np.where(place < 0, 0.0, table[np.maximum(place, 0)]))
-
     def above(self, x: npt.ArrayLike) -> Floats:
-        """Return Pr[N > x], by symmetry: exact also where it is small."""
-        return self.at_most(-np.asarray(x, np.float64) - 1)
+        """Return Pr[N > x] for real x."""
+        return np.asarray(ndtr(-(np.floor(np.asarray(x, np.float64)) + 0.5) / self.sigma))
+
+    def at_most(self, x: npt.ArrayLike) -> Floats:
+        """Return Pr[N <= x] for real x: exact also where it is small."""
+        return np.asarray(ndtr((np.floor(np.asarray(x, np.float64)) + 0.5) / self.sigma))
 
     def within(self, options: int, confidence: float) -> int:
         """Return the least h such that all of so many noises lie in -h..h with this chance."""
@@ -128,34 +127,12 @@ class DiscreteGaussian:
 
         return self._least(chance, confidence)
 
-    def _least(self, chance: object, confidence: float) -> int:
-        assert callable(chance)
+    def _least(self, chance: Callable[[int], float], confidence: float) -> int:
         low, high = -1, 2 * self.reach
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if chance(middle) >= confidence else (middle, high)
         return high
-
-
-@dataclass(frozen=True)
-class RoundedGaussian:
-    """Integer noise round(sigma Z) with Pr[N = x] = Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma)."""
-
-    sigma: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
-
-    def log_pmf(self, x: npt.ArrayLike) -> Floats:
-        """Return log Pr[N = x] for integers x, however far out."""
-        size = np.abs(np.asarray(x, np.float64))
-        near, far = log_ndtr((0.5 - size) / self.sigma), log_ndtr((-0.5 - size) / self.sigma)
-        with np.errstate(divide="ignore"):
-            return np.asarray(near + np.log(-np.expm1(far - near)))
-
-    def above(self, x: npt.ArrayLike) -> Floats:
-        """Return Pr[N > x] for real x."""
-        return np.asarray(ndtr(-(np.floor(np.asarray(x, np.float64)) + 0.5) / self.sigma))
 
     def gaussian_rdp(self, squared_shift: float, orders: Floats) -> Floats:
         """Return what counts that move by this squared length cost at most: (orders,).
@@ -179,12 +156,3 @@ class RoundedGaussian:
         terms = orders[:, None] * here - (orders[:, None] - 1) * there
         cost = np.maximum(logsumexp(terms, axis=1), 0.0) / (orders - 1)
         return np.minimum(cost, line)
-
-
-@lru_cache(maxsize=16)
-def _table(sigma: float) -> Floats:
-    end = math.ceil(_REACH * sigma) + 1
-    weights = np.exp(-0.5 * (np.arange(-end, end + 1) / sigma) ** 2)
-    table = np.cumsum(weights) / weights.sum()
-    table.setflags(write=False)
-    return np.asarray(table)

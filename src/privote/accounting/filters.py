@@ -105,17 +105,6 @@ class RenyiFilter:
         at = self._places()
         return epsilon_at(total[at], self.orders[at], self.delta / len(at))[0]
 
-    def left(self) -> float:
-        """Return the epsilon of a fresh budget that would admit what this one still does.
-
-        For advice, which asks with a number: what fits is what :meth:`fitting` says.
-        """
-        if self._unit is None:
-            return self.budget
-        if self.pinned is None:
-            return max(0.0, self.budget - self.epsilon())
-        return epsilon_at(self.slope() * self.orders, self.orders, self.delta)[0]
-
     def slope(self) -> float:
         """Return the largest rho so that a Gaussian-like curve, rho times the order, still fits."""
         at = slice(None) if self.pinned is None else self._places()

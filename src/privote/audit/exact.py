@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,77 +13,153 @@ from ..accounting.renyi import Orders, check_orders
 from ..errors import whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from .elections import random_elections
-from .findings import BACKWARD, FORWARD, AuditReport, Findings
 from .textbook import Floats, Ints, Textbook
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
-
+RELATIVE, ABSOLUTE = 1e-7, 1e-12  # what rounding may put between two right answers
+TIGHT = 1e-6
+_KEPT = 20  # violations kept with their election
+FORWARD, BACKWARD = "here||neighbour", "neighbour||here"
 _APART = 1e-10  # how far two right probabilities may lie apart
 _BATCH = 16  # queries billed together
 _PAIRS = 1 << 20  # log-probabilities compared at a time
 
 
 @dataclass(frozen=True)
-class Enumeration:
-    """Every neighbour of every election.
+class Violation:
+    """A stated cost that an election exceeds, with all it takes to see it again."""
+
+    quantity: str
+    direction: str
+    order: float
+    stated: float
+    enumerated: float
+    mechanism: str
+    votes: list[Any]
+    neighbour: list[Any] | None
+
+    def __str__(self) -> str:
+        change = "" if self.neighbour is None else f", neighbour {self.neighbour}"
+        return (
+            f"{self.quantity}: stated {self.stated:.9g}, enumerated {self.enumerated:.9g} at order "
+            f"{self.order:g}, {self.direction}; {self.mechanism}, votes {self.votes}{change}"
+        )
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an exact audit saw.
 
     Attributes
     ----------
-    election, own, other
-        (neighbours,) which election, which ballot is withdrawn, which one replaces it.
-    costs
-        (neighbours, 2, orders): D(here || neighbour), D(neighbour || here).
+    elections, neighbours
+        How many were enumerated.
+    ratios
+        For each stated quantity the largest enumerated / stated; above 1 the guarantee is broken.
+    tightness
+        The smallest enumerated / stated of each voter's own bill; 1 means it is exact.
+    exceeded
+        For each quantity and direction, in how many elections it was too small.
+    violations
+        The first of them, each reproducible.
+    independent
+        Whether the true probabilities are a textbook's; or the mechanism's own, one from outside.
     """
 
-    election: Ints
-    own: Ints
-    other: Ints
-    costs: Floats
+    mechanism: str
+    voters: int
+    labels: int
+    orders: tuple[float, ...]
+    elections: int
+    neighbours: int
+    ratios: dict[str, float]
+    tightness: float
+    exceeded: dict[tuple[str, str], int]
+    violations: tuple[Violation, ...]
+    independent: bool = True
 
-    def largest(self, elections: int) -> Floats:
-        """Return the largest cost of each election: (elections, 2, orders)."""
-        out = np.zeros((elections, *self.costs.shape[1:]))
-        np.maximum.at(out, self.election, self.costs)
-        return out
+    @property
+    def ok(self) -> bool:
+        """True if nothing was found."""
+        return not self.exceeded
 
-    def by_voter(self, cast: Ints, ballots: int) -> Floats:
-        """Return the largest cost for each voter: (elections, voters, 2, orders)."""
-        out = np.zeros((len(cast), ballots, *self.costs.shape[1:]))
-        np.maximum.at(out, (self.election, self.own), self.costs)
-        return np.asarray(out[np.arange(len(cast))[:, None], cast])
+    @property
+    def tight(self) -> bool:
+        """True if every voter's own bill is its enumerated cost, and not only an upper bound."""
+        return self.tightness >= 1 - TIGHT
+
+    def summary(self) -> str:
+        """Return the findings in a few lines."""
+        lines = [
+            f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}, {self.voters} voters, "
+            f"{self.labels} labels: {self.elections} elections, {self.neighbours} neighbours",
+            *(
+                f"  {name}: largest enumerated/stated {ratio:.9f}"
+                for name, ratio in self.ratios.items()
+            ),
+            *(
+                []
+                if self.independent
+                else ["  probabilities: the mechanism's own, no textbook has it"]
+            ),
+            f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
+            *(
+                f"  {name} is too small in {count} elections, direction {direction}"
+                for (name, direction), count in self.exceeded.items()
+            ),
+            *(f"  {violation}" for violation in self.violations[:3]),
+        ]
+        return "\n".join(lines)
 
 
-def enumerate_neighbours(book: Textbook, cast: Ints, orders: Floats) -> Enumeration:
-    """Price every neighbour of every election: (elections, voters) places among the ballots."""
-    parts = [_enumerate(book, cast[rows], rows, orders) for rows in _chunks(book, cast)]
-    return Enumeration(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+@dataclass
+class Findings:
+    """Collects comparisons; becomes the report."""
 
+    mechanism: str
+    orders: Floats
+    ratios: dict[str, float] = field(default_factory=dict)
+    exceeded: dict[tuple[str, str], int] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
 
-def _chunks(book: Textbook, cast: Ints) -> Iterator[Ints]:
-    kinds = len(book.ballots)
-    pairs = min(cast.shape[1], kinds) * kinds * (1 if book.whole_line else len(book.outcomes))
-    step = max(1, _PAIRS // pairs)
-    for start in range(0, len(cast), step):
-        yield np.arange(start, min(start + step, len(cast)))
-
-
-def _enumerate(
-    book: Textbook, cast: Ints, rows: Ints, orders: Floats
-) -> tuple[Ints, Ints, Ints, Floats]:
-    census = book.census(cast)
-    kinds = len(book.ballots)
-    election, own = np.nonzero(census)  # voters with equal ballots have equal neighbours
-    election, own = np.repeat(election, kinds), np.repeat(own, kinds)
-    other = np.tile(np.arange(kinds), len(own) // kinds)
-    change = own != other
-    election, own, other = election[change], own[change], other[change]
-    every = np.arange(len(election))
-    moved = census[election]
-    moved[every, own] -= 1
-    moved[every, other] += 1
-    return rows[election], own, other, book.costs(census[election], moved, orders)
+    def compare(
+        self,
+        quantity: str,
+        direction: str,
+        enumerated: Floats,
+        stated: Floats,
+        show: Callable[[int], tuple[list[Any], list[Any] | None]],
+    ) -> None:
+        """Compare (cases, ..., orders) with what was stated; ``show`` names a case's election."""
+        stated = np.broadcast_to(stated, enumerated.shape)
+        above = np.maximum(enumerated - ABSOLUTE, 0.0)
+        ratio = np.divide(above, stated, out=np.where(above > 0, np.inf, 0.0), where=stated > 0)
+        self.ratios[quantity] = max(self.ratios.get(quantity, 0.0), float(ratio.max(initial=0.0)))
+        # Written so that a NaN on either side is a violation too.
+        bad = ~(enumerated <= stated * (1 + RELATIVE) + ABSOLUTE)
+        if not bad.any():
+            return
+        cases = np.unique(np.nonzero(bad)[0])
+        key = (quantity, direction)
+        self.exceeded[key] = self.exceeded.get(key, 0) + len(cases)
+        for case in cases[: max(0, _KEPT - len(self.violations))]:
+            at = np.unravel_index(
+                np.argmax(np.where(bad[case], ratio[case], -1.0)), bad[case].shape
+            )
+            votes, neighbour = show(int(case))
+            self.violations.append(
+                Violation(
+                    quantity,
+                    direction,
+                    float(self.orders[at[-1]]),
+                    float(stated[case][at]),
+                    float(enumerated[case][at]),
+                    self.mechanism,
+                    votes,
+                    neighbour,
+                )
+            )
 
 
 def exact(
@@ -230,3 +306,124 @@ def _audit_probabilities(
         np.full((1, 1), _APART),
         show,
     )
+
+
+# -- every neighbour ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Every neighbour of every election.
+
+    Attributes
+    ----------
+    election, own, other
+        (neighbours,) which election, which ballot is withdrawn, which one replaces it.
+    costs
+        (neighbours, 2, orders): D(here || neighbour), D(neighbour || here).
+    """
+
+    election: Ints
+    own: Ints
+    other: Ints
+    costs: Floats
+
+    def largest(self, elections: int) -> Floats:
+        """Return the largest cost of each election: (elections, 2, orders)."""
+        out = np.zeros((elections, *self.costs.shape[1:]))
+        np.maximum.at(out, self.election, self.costs)
+        return out
+
+    def by_voter(self, cast: Ints, ballots: int) -> Floats:
+        """Return the largest cost for each voter: (elections, voters, 2, orders)."""
+        out = np.zeros((len(cast), ballots, *self.costs.shape[1:]))
+        np.maximum.at(out, (self.election, self.own), self.costs)
+        return np.asarray(out[np.arange(len(cast))[:, None], cast])
+
+
+def enumerate_neighbours(book: Textbook, cast: Ints, orders: Floats) -> Enumeration:
+    """Price every neighbour of every election: (elections, voters) places among the ballots."""
+    parts = [_enumerate(book, cast[rows], rows, orders) for rows in _chunks(book, cast)]
+    return Enumeration(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _chunks(book: Textbook, cast: Ints) -> Iterator[Ints]:
+    kinds = len(book.ballots)
+    pairs = min(cast.shape[1], kinds) * kinds * (1 if book.whole_line else len(book.outcomes))
+    step = max(1, _PAIRS // pairs)
+    for start in range(0, len(cast), step):
+        yield np.arange(start, min(start + step, len(cast)))
+
+
+def _enumerate(
+    book: Textbook, cast: Ints, rows: Ints, orders: Floats
+) -> tuple[Ints, Ints, Ints, Floats]:
+    census = book.census(cast)
+    kinds = len(book.ballots)
+    election, own = np.nonzero(census)  # voters with equal ballots have equal neighbours
+    election, own = np.repeat(election, kinds), np.repeat(own, kinds)
+    other = np.tile(np.arange(kinds), len(own) // kinds)
+    change = own != other
+    election, own, other = election[change], own[change], other[change]
+    every = np.arange(len(election))
+    moved = census[election]
+    moved[every, own] -= 1
+    moved[every, other] += 1
+    return rows[election], own, other, book.costs(census[election], moved, orders)
+
+
+# -- random elections of many kinds ----------------------------------------------------------------
+
+
+def random_elections(book: Textbook, elections: int, rng: np.random.Generator) -> Ints:
+    """Return which ballot each voter casts: (elections, voters) places in ``book.ballots``."""
+    styles = (_arbitrary, _unanimous, _one_against_all, _tied, _correlated, _leaning, _few_kinds)
+    return np.stack([styles[i % len(styles)](book, rng) for i in range(elections)])
+
+
+def _any(book: Textbook, rng: np.random.Generator, size: int) -> Ints:
+    return rng.integers(len(book.ballots), size=size)
+
+
+def _arbitrary(book: Textbook, rng: np.random.Generator) -> Ints:
+    return _any(book, rng, book.voters)
+
+
+def _unanimous(book: Textbook, rng: np.random.Generator) -> Ints:
+    return np.repeat(_any(book, rng, 1), book.voters)
+
+
+def _one_against_all(book: Textbook, rng: np.random.Generator) -> Ints:
+    cast = _unanimous(book, rng)
+    cast[rng.integers(book.voters)] = _any(book, rng, 1)[0]
+    return cast
+
+
+def _tied(book: Textbook, rng: np.random.Generator) -> Ints:
+    """Two ballots share the voters evenly: often one and its opposite, so every label ties."""
+    one = int(_any(book, rng, 1)[0])
+    opposite = np.where(book.ballots[one] == -1, -1, 1 - book.ballots[one])
+    match = np.flatnonzero((book.ballots == opposite).all(axis=1))
+    two = int(match[0]) if len(match) else int(_any(book, rng, 1)[0])
+    return np.array([one, two] * book.voters, np.int64)[: book.voters]
+
+
+def _correlated(book: Textbook, rng: np.random.Generator) -> Ints:
+    """Most repeat one ballot, the rest vote as they like."""
+    leader = rng.random(book.voters) < rng.choice([0.5, 0.7, 0.9])
+    return np.where(leader, _unanimous(book, rng), _arbitrary(book, rng))
+
+
+def _leaning(book: Textbook, rng: np.random.Generator) -> Ints:
+    """Sparse, dense or largely missing ballots: each yes and each gap is that much likelier."""
+    yes, gap = ((book.ballots == vote).sum(axis=1) for vote in (1, -1))
+    lean: npt.NDArray[np.float64] = rng.choice([0.05, 0.3, 3.0, 20.0]) ** yes * (
+        rng.choice([0.1, 1.0, 10.0]) ** gap
+    )
+    return rng.choice(len(book.ballots), size=book.voters, p=lean / lean.sum())
+
+
+def _few_kinds(book: Textbook, rng: np.random.Generator) -> Ints:
+    """Three ballots only: many ties in counts, many unvoted classes."""
+    kinds = _any(book, rng, 3)
+    return np.asarray(kinds[rng.integers(3, size=book.voters)])

@@ -2,5 +2,5 @@
 
 A querying party has unlabelled inputs, answering parties have models, the privacy guardian has the
 ledger. What they compute together is in :mod:`privote.capc.programs`, run by an engine of
-:mod:`privote.capc.secure`.
+:mod:`privote.capc.engine`.
 """

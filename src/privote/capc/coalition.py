@@ -1,45 +1,55 @@
-"""A coalition in one process: all its roles, and the world around them.
+"""A whole coalition on one machine: in one process and in clear, or as real processes.
 
-The simulation drives the same roles with the same messages as the network does, each message
-through its encoding. In clear text it is fast and hides nothing, and says so.
+`Simulation` drives the same roles with the same messages as the network does, each message through
+its encoding; in clear text it is fast and hides nothing, and says so. `lay_out` writes for every
+site the folder that its administrator would have, so that what a rehearsal leaves behind is also
+an example to copy from; `Rehearsal` starts guardian and answering parties as programs of their own.
+`simulate` has a batch labelled either way, on scenes that come with privote: only there is the
+truth known, so only there are labels judged.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from .._version import written
+from ..datasets.scenes import load_scenes
 from ..entropy import Entropy
-from ..errors import InputError, PeerError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
 from ..ledger import Ledger
+from ..mechanisms import Mechanism
+from ..metrics import multilabel
+from ..votes.arrays import ArrayFile
+from . import roles as r
+from .answering import AnsweringParty
+from .certs import make, pin
+from .engine import CLEAR
+from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
 from .models import SiteModel
 from .programs import PEER, QUERIER, IntArray
-from .roles.answering import AnsweringParty
-from .roles.base import (
-    Action,
-    Broken,
-    Compute,
-    Computed,
-    Event,
-    Fail,
-    Finish,
-    Garbled,
-    Lost,
-    Received,
-    Role,
-    Send,
-    Tick,
-)
-from .roles.batches import LabelledBatch, batch_rows
-from .roles.guardian import PrivacyGuardian
-from .roles.querying import QueryingParty
-from .secure.base import CLEAR
+from .querying import QueryingParty
+from .roles import LabelledBatch, Role, batch_rows
+from .site import LISTENING, stamp_of
+from .statements import facts_of, write
 from .terms import Terms
 
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
@@ -87,10 +97,10 @@ class Simulation:
         self.ledger = Ledger.in_memory() if ledger is None else ledger
         self.roles: dict[Seat, Role] = {}
         self._journals: dict[str, Any] = {}
-        self._queue: deque[tuple[Seat, Event]] = deque()
-        self._sessions: dict[str, dict[Seat, Compute]] = {}
+        self._queue: deque[tuple[Seat, r.Event]] = deque()
+        self._sessions: dict[str, dict[Seat, r.Compute]] = {}
         self._now = 0.0
-        self._end: Finish | Fail | None = None
+        self._end: r.Finish | r.Fail | None = None
         self.start((terms.guardian, GUARDIAN))
         for party in terms.parties:
             self.start((party, ANSWERING))
@@ -113,7 +123,7 @@ class Simulation:
         self._run(seat)
         self.roles.pop(seat, None)  # one program, one batch
         end = self._end
-        if isinstance(end, Finish):
+        if isinstance(end, r.Finish):
             labelled: LabelledBatch = end.result
             return labelled
         raise end.error if end is not None else PeerError(f"{querier} stopped before its batch did")
@@ -151,41 +161,41 @@ class Simulation:
                 idle += 1
                 self._now += self.terms.timeout + 1
                 self._break_sessions()
-                self._queue.extend((seat, Tick(self._now)) for seat in self.roles)
+                self._queue.extend((seat, r.Tick(self._now)) for seat in self.roles)
                 continue
             seat, event = self._queue.popleft()
-            if not isinstance(event, Tick):
+            if not isinstance(event, r.Tick):
                 idle = 0
             self._give(seat, event)
 
-    def _give(self, seat: Seat, event: Event) -> None:
+    def _give(self, seat: Seat, event: r.Event) -> None:
         if seat in self.roles:
             self._do(seat, self.roles[seat].on(event))
 
-    def _do(self, seat: Seat, actions: list[Action]) -> None:
+    def _do(self, seat: Seat, actions: list[r.Action]) -> None:
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, r.Send):
                 self._deliver(Letter(seat, (action.to, action.role), encode(action.message)))
-            elif isinstance(action, Compute):
+            elif isinstance(action, r.Compute):
                 self._join(seat, action)
-            elif isinstance(action, Finish | Fail):
+            elif isinstance(action, r.Finish | r.Fail):
                 self._end = action
 
     def _deliver(self, letter: Letter) -> None:
         if letter.to not in self.roles:
-            self._queue.append((letter.sender, Lost(*letter.to)))
+            self._queue.append((letter.sender, r.Lost(*letter.to)))
             return
-        name, role = letter.sender
-        event: Event
         try:
-            event = Received(name, decode(letter.data, self.terms.most_bytes))
-        except PeerError as error:
-            event = Garbled(name, role, str(error))
-        self._queue.append((letter.to, event))
+            message = decode(letter.data, self.terms.most_bytes)
+        except PeerError:  # the stream between the two ends
+            self._queue.append((letter.to, r.Lost(*letter.sender)))
+            self._queue.append((letter.sender, r.Lost(*letter.to)))
+            return
+        self._queue.append((letter.to, r.Received(letter.sender[0], message)))
 
     # -- sessions ----------------------------------------------------------------------------------
 
-    def _join(self, seat: Seat, compute: Compute) -> None:
+    def _join(self, seat: Seat, compute: r.Compute) -> None:
         sides = self._sessions.setdefault(compute.session, {})
         sides[seat] = compute
         if len(sides) < 2:
@@ -203,9 +213,9 @@ class Simulation:
             return
         for side, work in sides.items():
             given = outputs if work is ours else None
-            self._queue.append((side, Computed(compute.session, given)))
+            self._queue.append((side, r.Computed(compute.session, given)))
 
-    def _computed(self, ours: Compute, theirs: Compute) -> list[dict[str, IntArray]]:
+    def _computed(self, ours: r.Compute, theirs: r.Compute) -> list[dict[str, IntArray]]:
         """Return what the querier gets of a session."""
         if list(ours.programs) != list(theirs.programs):
             raise PeerError("the two sides run different programs; nothing was computed")
@@ -215,10 +225,362 @@ class Simulation:
             outputs.append(program.in_clear(querier, program.checked(PEER, other)))
         return outputs
 
-    def _broken(self, sides: Mapping[Seat, Compute], name: str, why: str) -> None:
-        self._queue.extend((seat, Broken(name, why)) for seat in sides)
+    def _broken(self, sides: Mapping[Seat, r.Compute], name: str, why: str) -> None:
+        self._queue.extend((seat, r.Broken(name, why)) for seat in sides)
 
     def _break_sessions(self) -> None:
         for name, sides in self._sessions.items():
             self._broken(sides, name, "the other side did not come in time")
         self._sessions = {}
+
+
+COMMAND = (sys.executable, "-m", "privote", "capc")
+_PATIENCE = 120.0  # seconds for a program to come up on a busy machine
+
+
+def lay_out(
+    folder: Path,
+    terms: Terms,
+    models: Mapping[str, SiteModel],
+    *,
+    engine: str = "spu",
+    insecure: bool = False,
+    seed: int | None = None,
+    sessions: int = 2,
+) -> dict[str, Path]:
+    """Write a coalition's files for this machine; returns each site's ``site.toml``.
+
+    Every site gets its own key and certificate, everybody else's pinned, and a free port.
+    """
+    names = terms.sites
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "coalition.toml").write_text(to_toml(terms.to_dict()), encoding="utf-8")
+    for name in names:
+        make(folder / name, name)
+    servers = [terms.guardian, *terms.parties]
+    addresses = dict(zip(servers, _free_addresses(len(servers)), strict=True))
+    written = {}
+    for index, name in enumerate(names):
+        home = folder / name
+        for other in names:
+            if other != name:
+                pin(home / "trust", folder / other / f"{other}.pem")
+        plain: dict[str, Any] = {
+            "name": name,
+            "coalition": "../coalition.toml",
+            "certificate": f"{name}.pem",
+            "key": f"{name}.key",
+            "trust": "trust",
+            "engine": engine,
+            "sessions": sessions,
+            "insecure": insecure or None,
+            "seed": None if seed is None else seed + index,  # sites draw apart from each other
+            "listen": addresses.get(name),
+            "ledger": "ledger.db" if name == terms.guardian else None,
+            "state": "state" if name in terms.queriers else None,
+            "model": "model.npz" if name in terms.parties else None,
+        }
+        if name != terms.guardian:
+            plain["addresses"] = {other: at for other, at in addresses.items() if other != name}
+        if name in terms.parties:
+            models[name].save(home / "model.npz")
+        written[name] = home / "site.toml"
+        written[name].write_text(to_toml(plain), encoding="utf-8")
+    return written
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Return addresses on loopback that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+
+
+def to_toml(plain: Mapping[str, Any]) -> str:
+    """Return texts, numbers, flags, lists and tables as TOML; what is None is left out."""
+    import tomli_w
+
+    return tomli_w.dumps({key: value for key, value in plain.items() if value is not None})
+
+
+class Rehearsal:
+    """Guardian and answering parties as processes; use it as a context.
+
+    Parameters
+    ----------
+    sites
+        What `lay_out` returned.
+    terms
+        The coalition's.
+    """
+
+    def __init__(self, sites: Mapping[str, Path], terms: Terms) -> None:
+        self.sites, self.terms = dict(sites), terms
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Rehearsal:
+        try:
+            for name in (self.terms.guardian, *self.terms.parties):
+                self.start(name)
+            for name in self.processes:
+                self._await(name)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def log(self, name: str) -> str:
+        """Return what a site's program has logged so far."""
+        path = self.sites[name].with_name("log.txt")
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def start(self, name: str) -> None:
+        """Start a site's program."""
+        verb = "guardian" if name == self.terms.guardian else "answer"
+        with self.sites[name].with_name("log.txt").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [*COMMAND, verb, self.sites[name]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,  # a Ctrl-C is for us to pass on, in order
+            )
+
+    def _await(self, name: str) -> None:
+        end = time.monotonic() + _PATIENCE
+        while LISTENING not in self.log(name):
+            if self.processes[name].poll() is not None:
+                said = self.log(name).strip().splitlines() or ["it said nothing"]
+                raise PeerError(f"{name} did not start: {said[-1]}")
+            if time.monotonic() > end:
+                raise PeerError(f"{name} did not start within {_PATIENCE:g} s")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End all programs as an administrator would."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def query(
+        self,
+        name: str,
+        rows: Path,
+        output: Path,
+        *arguments: str,
+        seconds: float = 900.0,
+        tick: Callable[[int], None] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a querying party to its end; ``tick`` is told how many sites are done by then."""
+        end = time.monotonic() + seconds
+        with subprocess.Popen(
+            [*COMMAND, "query", self.sites[name], rows, "--output", output, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+        ) as process:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=1.0)
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        process.kill()
+                        raise
+                    if tick is not None:
+                        tick(self.done())
+                except BaseException:
+                    process.kill()
+                    raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def done(self) -> int:
+        """Return how many answering sites have ended a secure session, by what they logged."""
+        return sum(f":{party} with " in self.log(party) for party in self.terms.parties)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+ASKS, KEEPS = "querier", "guardian"  # names of the two sites beside those that answer
+_SCENES = 300  # private scenes of each site
+_GRID = 1 << 16  # steps of a whole vote where ballots are clipped
+_ERRORS: dict[int, type[PrivoteError]] = {
+    error.exit_code: error for error in (InputError, BudgetError, LedgerError, PeerError)
+}
+# Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
+Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
+
+
+def terms_of(
+    mechanism: Mechanism,
+    parties: int,
+    queries: int,
+    *,
+    guarantee: str,
+    epsilon: float,
+    delta: float,
+) -> Terms:
+    """Return the terms of a simulated coalition: more than half of its sites must take part."""
+    whole("parties", parties, 2)
+    whole("queries", queries)
+    counted, labels = mechanism.with_grid(_GRID), tuple(f"digit {d}" for d in range(10))
+    shareable = counted.counted(len(labels)).shares is not None
+    return Terms(
+        name="rehearsal",
+        labels=labels,
+        features=256,
+        bound=1.0,
+        bits=16,
+        mechanism=counted,
+        guarantee=guarantee,
+        epsilon=epsilon,
+        delta=delta,
+        guardian=KEEPS,
+        parties={f"site-{n}": None for n in range(1, parties + 1)},
+        queriers=(ASKS,),
+        minimum=max(2, parties // 2 + 1),
+        most_queries=queries,
+        noise="sites" if shareable else "guardian",
+        timeout=300.0,
+    )
+
+
+def simulate(
+    folder: Path, terms: Terms, *, clear: bool, seed: int | None, telling: Telling
+) -> dict[str, Any]:
+    """Run a batch of a whole coalition; returns its facts, with figures against the truth.
+
+    Everything goes into the folder: answers, a summary and, unless ``clear``, each site's files.
+    ``telling`` says what comes next while it lasts.
+    """
+    if not clear:  # say what is missing before anything is trained
+        from .engine import engine
+        from .streams import grpc_module
+
+        grpc_module()
+        engine("spu")
+    with telling("training the sites' models", None):
+        scenes = made(terms, len(terms.parties), terms.most_queries, _SCENES, seed or 0)
+    run = _in_clear if clear else _in_processes
+    facts = run(folder, terms, scenes, seed, telling)
+    labels = ArrayFile(folder / "answers" / "labels.npz")["labels"]
+    facts = {**facts, "figures": scenes.figures(labels)}
+    summary = json.dumps({**written(1), **facts}, indent=2, allow_nan=False)
+    (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
+    return facts
+
+
+def _in_processes(
+    folder: Path, terms: Terms, scenes: Scenery, seed: int | None, telling: Telling
+) -> dict[str, Any]:
+    """Run every site as a process; returns what the querying site's statement says."""
+    from .coalition import Rehearsal, lay_out
+
+    sites = lay_out(folder, terms, scenes.models, insecure=seed is not None, seed=seed)
+    rows = folder / ASKS / "rows.npz"
+    np.savez(rows, X=scenes.X)
+    began = time.monotonic()
+    many = len(terms.parties)
+    with ExitStack() as stack:
+        with telling(f"starting {many + 1} programs", None):
+            rehearsal = stack.enter_context(Rehearsal(sites, terms))
+        started = time.monotonic()
+        with telling(f"asking {many} sites in secure sessions, some seconds each", many) as tick:
+            done = rehearsal.query(ASKS, rows, folder / "answers", "--json", tick=tick)
+        seconds = time.monotonic() - started
+    (folder / ASKS / "log.txt").write_text(done.stderr, encoding="utf-8")
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        why = said[-1].removeprefix("error: ") if said else f"exit {done.returncode}"
+        raise _ERRORS.get(done.returncode, PeerError)(
+            f"the querying site failed: {why}; every site's log is in {str(folder)!r}"
+        )
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return {**facts, "start_seconds": round(started - began, 2), "seconds": round(seconds, 2)}
+
+
+def _in_clear(
+    folder: Path, terms: Terms, scenes: Scenery, seed: int | None, telling: Telling
+) -> dict[str, Any]:
+    """Run all roles in this process, in clear text."""
+    began = time.monotonic()
+    with telling(f"asking {len(terms.parties)} sites", None):
+        answers = Simulation(terms, scenes.models, seed=seed).ask(ASKS, scenes.X)
+    facts = facts_of(terms, ASKS, answers, stamp=stamp_of("clear", seed))
+    facts["seconds"] = round(time.monotonic() - began, 2)
+    (folder / "answers").mkdir()
+    write(folder / "answers", facts, terms, answers)
+    return facts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scenery:
+    """What a simulation knows and a real coalition does not.
+
+    Attributes
+    ----------
+    X, Y
+        Rows to ask, and their true labels.
+    models
+        Each answering site's.
+    """
+
+    X: npt.NDArray[np.float64]
+    Y: npt.NDArray[np.int8]
+    models: dict[str, SiteModel]
+
+    def figures(self, labels: npt.NDArray[np.int8]) -> list[dict[str, Any]]:
+        """Return how good released labels are, beside the majority and a site alone."""
+        votes = np.stack([model.votes(self.X) for model in self.models.values()], axis=1)
+        alone = [self._row("", votes[:, site]) for site in range(votes.shape[1])]
+        majority = (2 * votes.sum(axis=1) >= votes.shape[1]).astype(np.int8)
+        mean = {key: float(np.mean([row[key] for row in alone])) for key in ("ACC", "BAC")}
+        return [
+            {**self._row("released", labels), "answered": float((labels >= 0).mean())},
+            {**self._row("majority, no noise", majority), "answered": 1.0},
+            {"labels": "one site alone, mean", **mean, "answered": 1.0},
+        ]
+
+    def _row(self, name: str, labels: npt.NDArray[np.int8]) -> dict[str, Any]:
+        said = np.maximum(labels, 0)
+        found = multilabel(self.Y, said.astype(float), said)
+        return {"labels": name, "ACC": float(found["ACC"]), "BAC": float(found["BAC"])}
+
+
+def made(terms: Terms, parties: int, queries: int, scenes: int, seed: int) -> Scenery:
+    """Train a model for each site on scenes of its own, and compose scenes to ask."""
+    data = load_scenes(private=parties * scenes, public=queries, test=1, seed=seed)
+    parts = np.array_split(np.arange(len(data.X_private)), parties)
+    models = {
+        party: SiteModel.of(
+            _trained(data.X_private[part], data.Y_private[part]), labels=terms.labels
+        )
+        for party, part in zip(terms.parties, parts, strict=True)
+    }
+    return Scenery(X=data.X_public.astype(np.float64), Y=data.Y_public, models=models)
+
+
+def _trained(X: Any, Y: Any) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough model votes too
+        return OneVsRestClassifier(LogisticRegression(C=0.1)).fit(X, Y)

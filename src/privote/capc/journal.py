@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from .._version import __version__
 from ..errors import InputError, PeerError, PrivoteError
-from ..sqlite import Format, SQLiteFile
-from .messages import IntArray
+from ..ledger.sqlite import Format, SQLiteFile
+from .programs import IntArray
 
 CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"
 _WORD = 1 << 64

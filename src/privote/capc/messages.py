@@ -1,23 +1,25 @@
 """What the parties say to each other: small, schema-checked messages; never pickle.
 
-On the wire a message is a length, a JSON head and, for masks, raw little-endian int64. Everything
-that a peer may send is checked here for type, range and size before a role sees it.
+On the wire a message is a length, a JSON head and, for masks and noise, raw little-endian int64 in
+the shape that the head has in their place. Everything that a peer may send is checked here for
+type, range and size before a role sees it; a field that is not known is refused.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, missing_extra
+from .programs import IntArray
 
-IntArray = npt.NDArray[np.int64]
+try:
+    import msgspec
+    from msgspec import Meta
+except ImportError:
+    raise missing_extra("capc", "a coalition") from None
 
 QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
 ROLES = (QUERYING, ANSWERING, GUARDIAN)
@@ -39,33 +41,14 @@ HEAD_BYTES = 1 << 16  # of the JSON head: names of a few thousand parties
 MOST_BYTES = 1 << 28  # of any message, where the terms do not set a smaller bound
 DECISION = "decision"  # where a session's name has an answering party's otherwise
 _WHY = 500
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST = 1 << 31
-# A decision gets a version above the one that was asked with: there must be room for it.
-_ASKED = _MOST // 2
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"  # \Z: a $ would let a line break pass
 
-Check = Callable[[Any], bool]
-
-
-def _matches(pattern: str) -> Check:
-    known = re.compile(pattern)
-    return lambda value: isinstance(value, str) and known.fullmatch(value) is not None
-
-
-def _int(least: int, most: int = _MOST) -> Check:
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _one_of(*known: str) -> Check:
-    return lambda value: isinstance(value, str) and value in known
-
-
-def _flag(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _WHY and value.isprintable()
+BatchId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Name = Annotated[str, Meta(pattern=_NAME)]
+Count = Annotated[int, Meta(ge=1, le=_MOST)]
+Version = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 def printable(text: str) -> str:
@@ -75,68 +58,31 @@ def printable(text: str) -> str:
 
 def is_name(value: Any) -> bool:
     """Return whether this can name a site: letters, digits, dots and dashes, at most 64."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    return isinstance(value, str) and re.match(_NAME, value) is not None
 
 
-def _names(value: Any) -> bool:
-    return isinstance(value, tuple) and all(map(is_name, value)) and len({*value}) == len(value)
-
-
-def _table(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 2
-
-
-#: By kind: how a message is told apart on the wire.
-MESSAGES: dict[str, type[Message]] = {}
-
-# What a field may be: its type, and what is checked of it.
-BatchId = Annotated[str, _matches("[0-9a-f]{32}")]
-Digest = Annotated[str, _matches("[0-9a-f]{64}")]
-Name = Annotated[str, is_name]
-Names = Annotated[tuple[str, ...], _names]
-Flag = Annotated[bool, _flag]
-Count = Annotated[int, _int(1)]
-Version = Annotated[int, _int(0)]
-Table = Annotated[IntArray, _table]
-
-
-@dataclass(frozen=True)
-class Message:
+class Message(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=lambda name: re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(),
+):
     """Something one party says to another; annotations of its fields say what they may be.
 
-    ``sender`` is the role it comes from; None if several roles say it.
+    ``sender`` is the role it comes from; None if several roles say it. Defaults are for our own
+    code: on the wire every field is there.
     """
 
-    kind: ClassVar[str]
-    sender: ClassVar[str | None]
-    checks: ClassVar[dict[str, Check]]
+    sender: ClassVar[str | None] = None
 
-    def __init_subclass__(cls, sender: str | None = None) -> None:
-        hints = get_type_hints(cls, include_extras=True)
-        cls.checks = {name: _check_of(hints[name]) for name in cls.__annotations__}
-        cls.kind = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-        cls.sender = sender
-        MESSAGES[cls.kind] = cls
-
-    def __post_init__(self) -> None:
-        for name, check in self.checks.items():
-            value = getattr(self, name)
-            if not check(value):
-                shown = f"{value!r:.60}" if not isinstance(value, np.ndarray) else value.dtype
-                raise PeerError(f"{self.kind}: {name} is not what it must be, got {shown}")
+    @property
+    def kind(self) -> str:
+        """How it is told apart on the wire."""
+        return str(self.__struct_config__.tag)
 
 
-def _check_of(hint: Any) -> Check:
-    """Return the check in an annotation; where None is also allowed, it is not looked at."""
-    if hasattr(hint, "__metadata__"):
-        check: Check = hint.__metadata__[0]
-        return check
-    inner = _check_of(get_args(hint)[0])  # X | None
-    return lambda value: value is None or inner(value)
-
-
-@dataclass(frozen=True)
-class Hello(Message):
+class Hello(Message, frozen=True):
     """First in both directions: which coalition, which engine, and who is speaking.
 
     ``simulated`` says that the speaker's randomness has a seed, so that it protects nobody.
@@ -144,42 +90,46 @@ class Hello(Message):
 
     coalition: Digest
     engine: Name
-    role: Annotated[str, _one_of(*ROLES)]
-    simulated: Flag = False
+    role: Annotated[str, Meta(pattern=rf"^({'|'.join(ROLES)})\Z")]
+    simulated: bool = False
 
 
-@dataclass(frozen=True)
-class Ask(Message, sender=QUERYING):
+class Ask(Message, frozen=True):
     """Querying party to guardian: a batch of so many queries is wanted.
 
     ``version`` is the last decision whose outcome the querying party stored; ``resume`` an earlier
     batch that was charged but not decided; ``nonce`` makes a repeated message known as such.
     """
 
+    sender = QUERYING
     queries: Count
-    version: Annotated[int, _int(0, _ASKED)]
+    # A decision gets a version above this one: there must be room for it.
+    version: Annotated[int, Meta(ge=0, le=_MOST // 2)]
     nonce: BatchId
-    baseline: Flag = False
+    baseline: bool = False
     resume: BatchId | None = None
 
 
-@dataclass(frozen=True)
-class Grant(Message, sender=GUARDIAN):
+class Grant(Message, frozen=True):
     """Guardian to querying party: charged; ``resumed`` if with an earlier batch's charge."""
 
+    sender = GUARDIAN
     batch: BatchId
     nonce: BatchId
     queries: Count
-    resumed: Flag = False
+    resumed: bool = False
 
 
-@dataclass(frozen=True)
-class Refused(Message):
+class Refused(Message, frozen=True):
     """To whoever asked for what it cannot have: why, in words, and which kind of error."""
 
     batch: BatchId | None
-    why: Annotated[str, _text]
-    code: Annotated[str, _one_of(*CODES)] = "peer"
+    why: Annotated[str, Meta(max_length=_WHY)]
+    code: Annotated[str, Meta(pattern=rf"^({'|'.join(CODES)})\Z")] = "peer"
+
+    def __post_init__(self) -> None:
+        if not self.why.isprintable():
+            raise ValueError("why must be one printable line")
 
     @classmethod
     def of(cls, batch: str | None, error: PrivoteError) -> Refused:
@@ -193,108 +143,118 @@ class Refused(Message):
         return CODES[self.code](f"{sender} refused: {self.why}")
 
 
-@dataclass(frozen=True)
-class Answer(Message, sender=QUERYING):
+class Answer(Message, frozen=True):
     """Querying party to answering party: please answer this batch."""
 
+    sender = QUERYING
     batch: BatchId
     queries: Count
 
 
-@dataclass(frozen=True)
-class Confirm(Message, sender=ANSWERING):
+class Confirm(Message, frozen=True):
     """Answering party to guardian: tell me whether this batch was charged, and for whom."""
 
+    sender = ANSWERING
     batch: BatchId
     querier: Name
     queries: Count
 
 
-@dataclass(frozen=True)
-class Confirmed(Message, sender=GUARDIAN):
+class Confirmed(Message, frozen=True):
     """Guardian to answering party: it is; said once per batch and party."""
 
+    sender = GUARDIAN
     batch: BatchId
     querier: Name
     queries: Count
 
 
-@dataclass(frozen=True)
-class Willing(Message, sender=ANSWERING):
+class Willing(Message, frozen=True):
     """Answering party to querying party: ready to compute; ``hidden`` units of its model.
 
     ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
     the sites draw it.
     """
 
+    sender = ANSWERING
     batch: BatchId
-    hidden: Annotated[int, _int(1, 1 << 20)] | None = None
-    noise: Table | None = None
+    hidden: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
+    noise: IntArray | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Masks(Message, sender=ANSWERING):
+class Masks(Message, frozen=True, eq=False):
     """Answering party to guardian: the masks (queries, labels) of its ballots.
 
     Where the sites draw the noise, the guardian's half of this party's follows to the right.
     """
 
+    sender = ANSWERING
     batch: BatchId
-    masks: Table
+    masks: IntArray
 
 
-@dataclass(frozen=True)
-class MasksTaken(Message, sender=GUARDIAN):
+class MasksTaken(Message, frozen=True):
     """Guardian to answering party: there is nothing more to do for this batch."""
 
+    sender = GUARDIAN
     batch: BatchId
 
 
-@dataclass(frozen=True)
-class Decide(Message, sender=QUERYING):
+class _Parties(Message, frozen=True):
+    batch: BatchId
+    parties: tuple[Name, ...]
+    version: Version
+
+    def __post_init__(self) -> None:
+        if len({*self.parties}) < len(self.parties):
+            raise ValueError("parties must differ")
+
+
+class Decide(_Parties, frozen=True):
     """Querying party to guardian: I have shares of these parties' ballots."""
 
-    batch: BatchId
-    parties: Names
-    version: Version
+    sender = QUERYING
 
 
-@dataclass(frozen=True)
-class Ready(Message, sender=GUARDIAN):
+class Ready(_Parties, frozen=True):
     """Guardian to querying party: these parties count; what we compute has this version."""
 
-    batch: BatchId
-    parties: Names
-    version: Version
+    sender = GUARDIAN
 
 
-@dataclass(frozen=True)
-class Done(Message, sender=QUERYING):
+class Done(Message, frozen=True):
     """Querying party to guardian: the outcome of this version is stored."""
 
+    sender = QUERYING
     batch: BatchId
     version: Version
 
 
-@dataclass(frozen=True)
-class Closed(Message, sender=GUARDIAN):
+class Closed(Message, frozen=True):
     """Guardian to querying party: the batch is over on both sides."""
 
+    sender = GUARDIAN
     batch: BatchId
+
+
+AnyMessage = (
+    Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks | MasksTaken
+) | (Decide | Ready | Done | Closed)
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as bytes."""
-    head: dict[str, Any] = {"kind": message.kind}
+    """Return a message as bytes; PeerError if a peer would refuse it."""
     tail = b""
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if isinstance(value, np.ndarray):
-            head[field.name], tail = list(value.shape), value.astype("<i8").tobytes()
-        else:
-            head[field.name] = value
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return len(text).to_bytes(4, "big") + text + tail
+
+    def shape(table: IntArray) -> list[int]:
+        nonlocal tail
+        tail = table.astype("<i8").tobytes()
+        return list(table.shape)
+
+    head = msgspec.json.encode(message, enc_hook=shape)
+    data = len(head).to_bytes(4, "big") + head + tail
+    decode(data)
+    return data
 
 
 def decode(data: bytes, limit: int = MOST_BYTES) -> Message:
@@ -304,35 +264,23 @@ def decode(data: bytes, limit: int = MOST_BYTES) -> Message:
     size = int.from_bytes(data[:4], "big")
     if len(data) < 4 or not 0 < size <= min(HEAD_BYTES, len(data) - 4):
         raise PeerError("a message must begin with its head, got something else")
-    head, tail = _head(data[4 : 4 + size]), data[4 + size :]
-    kind = MESSAGES.get(head.pop("kind", None) or "")
-    if kind is None:
-        raise PeerError("a message must be of a known kind, got another")
-    names = {field.name for field in fields(kind)}
-    if set(head) != names:
-        raise PeerError(f"{kind.kind}: its fields must be {sorted(names)}, got others")
-    array = next((name for name in ("masks", "noise") if head.get(name) is not None), None)
-    if array is not None:
-        head[array] = _words(array, head[array], tail)
-    elif tail:
-        raise PeerError(f"{kind.kind}: ends with {len(tail)} bytes that do not belong to it")
-    if isinstance(head.get("parties"), list):
-        head["parties"] = tuple(head["parties"])
-    return kind(**head)
+    rest = [data[4 + size :]]
 
+    def table(_: Any, shape: Any) -> IntArray:
+        rows, columns = msgspec.convert(shape, tuple[Count, Count])
+        tail = rest.pop()
+        if rows * columns * 8 != len(tail):
+            raise ValueError("the shape does not fit the bytes that follow")
+        return np.frombuffer(tail, "<i8").astype(np.int64).reshape(rows, columns)
 
-def _head(text: bytes) -> dict[str, Any]:
+    head = data[4 : 4 + size]
     try:
-        head = json.loads(text.decode("ascii"))
-    except (ValueError, RecursionError):
-        raise PeerError("a message's head must be JSON, got something else") from None
-    if not isinstance(head, dict) or not isinstance(head.get("kind"), str):
-        raise PeerError("a message's head must be an object with a kind, got something else")
-    return head
-
-
-def _words(name: str, shape: Any, tail: bytes) -> IntArray:
-    whole = isinstance(shape, list) and len(shape) == 2 and all(map(_int(1), shape))
-    if not whole or shape[0] * shape[1] * 8 != len(tail):
-        raise PeerError(f"{name}: the shape does not fit the bytes that follow")
-    return np.frombuffer(tail, "<i8").astype(np.int64).reshape(shape)
+        message: Message = msgspec.json.decode(head, type=AnyMessage, dec_hook=table)
+        if msgspec.json.decode(head).keys() != {"kind", *message.__struct_fields__}:
+            raise ValueError("fields are missing")
+    except (ValueError, RecursionError) as error:
+        why = printable(str(error))[:200]
+        raise PeerError(f"a message must be one of those known here: {why}") from None
+    if rest and rest[0]:
+        raise PeerError(f"{message.kind}: ends with {len(rest[0])} bytes that do not belong to it")
+    return message

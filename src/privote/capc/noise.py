@@ -36,7 +36,7 @@ from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, SkellamLink, skellam, skellam_table
 from ..mechanisms import Gate, Mechanism
-from .messages import IntArray
+from .programs import IntArray
 
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from .._version import written
 from ..accounting.renyi import rounded_up
-from ..drafts import complete, write_statement
 from ..errors import PrivoteWarning
+from ..files import complete, write_statement
 from ..forecast import Forecast
 from ..ledger import Budget
 from ..planning import YES, forecast
 from .charges import Prices
-from .roles.batches import LabelledBatch
+from .roles import LabelledBatch
 from .terms import Terms
 
 
@@ -113,7 +113,7 @@ def _noise(facts: dict[str, Any]) -> list[str]:
     lines = [
         f"Noise: drawn by the {voters} answering sites, a share each; nobody knows the sum. Any "
         f"{voters - 1} shares carry the sigma above: the epsilon holds towards every single site, "
-        "which knows its own share, and towards the guardian, if it knows no more than one.",
+        "which knows its own share, and towards the guardian, if it knows no more than one."
     ]
     if missing:
         lines.append(f"The guardian drew the shares of who was missing, and knows them: {missing}.")

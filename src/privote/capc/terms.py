@@ -20,7 +20,7 @@ from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError, positive, whole
 from ..mechanisms import Mechanism, mechanism_of
 from ..mechanisms.base import Counted
-from ..names import folded
+from ..votes.names import folded
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
 from .noise import SharedNoise
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from . import options
-from .mechanism import kind_of
+from .options import kind_of
 from .output import say
 
 if TYPE_CHECKING:
@@ -17,24 +16,15 @@ if TYPE_CHECKING:
 
 
 def audit(
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mechanism",
-            metavar="NAME",
-            help="Audit this one only (may be repeated): binary, tau, powerset, plurality, or "
-            "package.module:Class, which is imported.",
-        ),
-    ] = None,
-    elections: Annotated[int, typer.Option(help="How many random elections each.")] = 100,
-    voters: options.Voters = 5,
-    labels: options.Labels = 3,
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="Also draw real releases and count.")
-    ] = False,
-    draws: Annotated[int, typer.Option(help="With --sampled: releases for each side.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="For the elections; noise is never seeded.")] = 0,
-    json: options.Json = False,
+    *,
+    mechanism: list[str] | None = None,
+    elections: int = 100,
+    voters: int = 5,
+    labels: int = 3,
+    sampled: bool = False,
+    draws: int = 100_000,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
@@ -43,12 +33,24 @@ def audit(
         privote audit --mechanism binary --elections 500
 
     "exact" lists every neighbour of random small elections and compares the true divergence, by
-    the definition, with every stated cost; "missing" does so where votes are missing. "adaptive"
-    lists every transcript of small runs with an allowance, where each query depends on past
-    answers. "policies" lists every history of charges to one ledger that are chosen from past
-    answers, and compares deltas. "sampled" counts what real releases do and bounds epsilon from
-    below. Each number is the largest true cost over the stated one: 1 is exact, less is safe, above
-    1 the guarantee is broken. No private votes are involved.
+    the definition, with every stated cost; "missing" does so where votes are missing. "sampled"
+    counts what real releases do and bounds epsilon from below. Each number is the largest true
+    cost over the stated one: 1 is exact, less is safe, above 1 the guarantee is broken. No private
+    votes are involved.
+
+    Parameters
+    ----------
+    mechanism : NAME
+        Audit this one only (may be repeated): binary, tau, powerset, plurality, or
+        package.module:Class, which is imported.
+    elections
+        How many random elections each.
+    sampled
+        Also draw real releases and count.
+    draws
+        With ``sampled``: releases for each side.
+    seed
+        For the elections; noise is never seeded.
     """
     from privote.mechanisms import MECHANISMS
 
@@ -58,8 +60,6 @@ def audit(
         subjects += [] if kind in MECHANISMS.values() else kind.variants(2.0, 4.0)
     size = _Size(voters=voters, labels=labels, elections=elections, seed=seed)
     findings = _run(subjects, size, draws if sampled else None)
-    if not mechanism:
-        findings.append(_ledger(size))
     broken = [row for row in findings if not row["ok"]]
     if json:
         from .output import print_json
@@ -110,7 +110,7 @@ def _subjects(voters: int) -> list[Mechanism]:
 
 def _run(subjects: list[Mechanism], size: _Size, draws: int | None) -> list[dict[str, Any]]:
     """Return what each audit of each mechanism found."""
-    from .progress import working
+    from .output import working
 
     findings = []
     with working("auditing", len(subjects)) as tick:
@@ -130,21 +130,6 @@ def _run(subjects: list[Mechanism], size: _Size, draws: int | None) -> list[dict
     return findings
 
 
-def _ledger(size: _Size) -> dict[str, Any]:
-    """Return what adversaries reach whose charges to one ledger follow released labels."""
-    from privote import audit
-
-    report = audit.policies(max(1, size.elections // 10), seed=size.seed)
-    return {
-        "mechanism": "any, charged to one ledger",
-        "audit": "policies",
-        "cases": report.histories,
-        "ratio": report.ratio,
-        "ok": report.ok,
-        "summary": report.summary(),
-    }
-
-
 def _audits(
     mechanism: Mechanism, size: _Size, draws: int | None
 ) -> Iterator[tuple[str, int, float, Any]]:
@@ -161,8 +146,6 @@ def _audits(
             seed=size.seed,
         )
         yield kind, exact.neighbours, max(exact.ratios.values()), exact
-    adaptive = audit.adaptive(mechanism, runs=size.elections, seed=size.seed)
-    yield "adaptive", adaptive.transcripts, adaptive.ratio, adaptive
     if draws is not None:
         votes, neighbour = _closest(mechanism, size.voters, size.labels)
         sampled = audit.sampled(mechanism, votes, neighbour, draws=draws)

@@ -11,8 +11,7 @@ from privote.errors import InputError
 
 from . import options
 from .capc_certs import app as certs
-from .groups import Group, grouped
-from .mechanism import MechanismFlags
+from .options import Group, MechanismFlags, derived
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,10 +43,9 @@ def guardian(site: SiteFile, json: LogJson = False) -> None:
     never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
     stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
     """
-    from privote.capc import service
-    from privote.capc.site import Site
+    from privote.capc import site as sites
 
-    service.serve(service.guardian, Site.read(site), json=json)
+    sites.serve(sites.guardian, sites.Site.read(site), json=json)
 
 
 @app.command()
@@ -62,10 +60,9 @@ def answer(site: SiteFile, json: LogJson = False) -> None:
     asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
     guardian's address in SITE.toml.
     """
-    from privote.capc import service
-    from privote.capc.site import Site
+    from privote.capc import site as sites
 
-    service.serve(service.answering, Site.read(site), json=json)
+    sites.serve(sites.answering, sites.Site.read(site), json=json)
 
 
 @app.command()
@@ -108,8 +105,7 @@ def query(
     labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
     in plain words what was promised to whom.
     """
-    from privote.capc.service import ask
-    from privote.capc.site import Site
+    from privote.capc.site import Site, ask
     from privote.capc.statements import allowance_said, warn_of_quality, write
     from privote.datasets.tables import table
 
@@ -198,9 +194,9 @@ def retrain(
     Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
     answer` to answer with the new model. Thresholds follow the site's own records.
     """
-    from privote.arrayfiles import ArrayFile
     from privote.capc.retrain import Records, retrain_site
     from privote.datasets.tables import table
+    from privote.votes.arrays import ArrayFile
 
     from .files import claimed
     from .output import print_result
@@ -236,7 +232,7 @@ _COALITION, _BUDGET = "Coalition", "Budget"
 
 
 @app.command()
-@grouped(
+@derived(
     mechanism=Group(
         of=MechanismFlags,
         without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
@@ -288,20 +284,19 @@ def simulate(
 
     With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
     """
-    from privote.capc import simulation
+    from privote.capc import coalition
     from privote.capc.statements import warn_of_quality
 
     from .files import claimed_folder
-    from .output import print_json
-    from .progress import telling
+    from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
     built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
-    terms = simulation.terms_of(built, parties, queries, **budget)
+    terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):
-        warn_of_quality(terms, simulation.QUERIER, queries)
-        facts = simulation.simulate(output, terms, clear=clear, seed=seed, telling=telling)
+        warn_of_quality(terms, coalition.ASKS, queries)
+        facts = coalition.simulate(output, terms, clear=clear, seed=seed, telling=telling)
     if json:
         print_json(facts)
     else:

@@ -11,7 +11,7 @@ from . import options
 from .output import say
 
 if TYPE_CHECKING:
-    from privote.capc.transport.certs import Certificate
+    from privote.capc.certs import Certificate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +43,7 @@ def make(
     Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
     pins it. Nobody can make a certificate in this site's name.
     """
-    from privote.capc.transport import certs
+    from privote.capc import certs
 
     made = certs.make(folder, name, days=days)
     _show(
@@ -74,7 +74,7 @@ def renew(
     NAME.next.pem, beside the old one; then renew --switch here. The others revoke the old
     fingerprint when they like.
     """
-    from privote.capc.transport import certs
+    from privote.capc import certs
 
     if switch:
         made = certs.switch(folder, name)
@@ -113,9 +113,9 @@ def pin(
     Compare the fingerprint with its administrator first, over a channel you trust. A second
     certificate of the same site is accepted beside the first, unless --alone.
     """
-    from privote.capc.transport import trust as trusting
+    from privote.capc import certs
 
-    pinned = trusting.pin(trust, file, name=name, alone=alone)
+    pinned = certs.pin(trust, file, name=name, alone=alone)
     said = "Compare the fingerprint with that site's administrator if you have not."
     _show(pinned, f"Pinned {pinned.name} in {trust}", said, json)
 
@@ -139,15 +139,15 @@ def revoke(
 
         privote capc certs revoke south --trust /etc/privote/trust
     """
-    from privote.capc.transport import trust as trusting
+    from privote.capc import certs
 
     from .output import print_json
 
     if fingerprint is not None and len(fingerprint) == _SHOWN:
-        held = [each for each in trusting.Trust(trust).all() if each.name == name]
+        held = [each for each in certs.Trust(trust).all() if each.name == name]
         same = [each.fingerprint for each in held if each.fingerprint.startswith(fingerprint)]
         fingerprint = same[0] if len(same) == 1 else fingerprint
-    gone = trusting.revoke(trust, name, fingerprint=fingerprint)
+    gone = certs.revoke(trust, name, fingerprint=fingerprint)
     if json:
         print_json({"revoked": [each.fingerprint for each in gone], "name": name})
         return
@@ -169,16 +169,15 @@ def list_them(
 
         privote capc certs list --trust /etc/privote/trust --folder /etc/privote
     """
-    from privote.capc.transport import certs
-    from privote.capc.transport import trust as trusting
+    from privote.capc import certs
 
     from .output import print_json, print_table
 
-    rows = [_row(each, "pinned") for each in trusting.Trust(trust).all()]
+    rows = [_row(each, "pinned") for each in certs.Trust(trust).all()]
     if folder is not None:
         files = sorted(folder.glob("*.pem"))
         rows = [_row(each, "own") for file in files for each in certs.read_all(file)] + rows
-    gone = sorted(trusting.revoked(trust))
+    gone = sorted(certs.revoked(trust))
     if json:
         print_json({"certificates": rows, "revoked": gone})
         return

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.arrayfiles import ArrayFile, check_file, read_npy
-from privote.drafts import complete
 from privote.errors import InputError
+from privote.files import check_file, check_here, complete
 from privote.ledger.records import digest_of
 from privote.release import (
     Release,
@@ -27,8 +26,8 @@ from privote.release import (
     rows_of,
     statement_of,
 )
-from privote.sheets import name_in, open_csv
-from privote.storage import check_here
+from privote.votes.arrays import ArrayFile, read_npy
+from privote.votes.tables import name_in, open_csv
 
 Array = npt.NDArray[Any]
 
@@ -121,7 +120,7 @@ def claimed(
         yield part
 
 
-def write_labels(release: Release, path: Path) -> None:
+def write_labels(path: Path, release: Release) -> None:
     """Write a release: ``.npz`` with its facts, ``.csv`` with the labels alone."""
     from privote.report.tables import write_label_csv
 
@@ -137,7 +136,7 @@ def write_labels(release: Release, path: Path) -> None:
         )
 
 
-def write_probabilities(release: Release, path: Path) -> None:
+def write_probabilities(path: Path, release: Release) -> None:
     """Write how likely most voters want each label: (queries, labels); a ``.csv`` has names."""
     from privote.report.tables import write_label_csv
 
@@ -229,15 +228,6 @@ def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Pat
         if file.absolute() == output.absolute():
             raise InputError("statement", f"and `output` must differ, both are {str(file)!r}")
         check_new("statement", file, force=force, keep=keep)
-
-
-def read_baseline(path: Path, queries: Sequence[str] | None = None) -> npt.NDArray[Any]:
-    """Read a public guess (queries, labels): an array file, or ``.csv`` as labels are written.
-
-    A CSV file without a header has one column a label; one that names the queries of the votes is
-    brought into their order.
-    """
-    return read_array(path, "baseline", "baseline", queries=queries)
 
 
 def read_names(path: Path) -> list[str]:

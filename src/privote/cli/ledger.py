@@ -6,14 +6,13 @@ import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from privote._version import written
 from privote.errors import InputError, LedgerError
 
-from . import options
 from .output import print_facts, print_json, print_result, print_table, say
 
 app = typer.Typer(
@@ -22,15 +21,6 @@ app = typer.Typer(
     help="Look at a ledger of charges, check that nobody edited it, copy it. "
     "Only the published view is ever shown: nothing that depends on votes.",
 )
-LedgerPlace = Annotated[
-    str,
-    typer.Argument(
-        metavar="LEDGER",
-        show_default=False,
-        help="The ledger's file, or a postgresql:// address with --beside.",
-    ),
-]
-Beside = Annotated[Path | None, typer.Option(metavar="NAME", help=options.BESIDE)]
 
 
 @contextmanager
@@ -65,7 +55,7 @@ def _claimed(
 
 
 @app.command()
-def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
+def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
     """Show every entry and what each data set has left.
 
     Example:
@@ -80,9 +70,9 @@ def show(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -
     """
     from privote.mechanisms.base import describe
 
-    with _opened(path, beside) as (ledger, name):
-        entries, budgets, twins = ledger.published(), ledger.standing(), ledger.twins()
-        restored, allowances = ledger.restored, ledger.allowances()
+    with _opened(ledger, beside) as (book, name):
+        entries, budgets, twins = book.published(), book.standing(), book.twins()
+        restored, allowances = book.restored, book.allowances()
     if json:
         facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
         print_json({**facts, "allowances": allowances})
@@ -134,7 +124,7 @@ def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
 
 
 @app.command()
-def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False) -> None:
+def verify(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
     Example:
@@ -146,8 +136,8 @@ def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False)
     files were replaced by older ones.
     """
     try:
-        with _opened(path, beside) as (ledger, name):
-            found = ledger.verify()
+        with _opened(ledger, beside) as (book, name):
+            found = book.verify()
             facts = {"entries": found.entries, "head": found.head}
     except LedgerError as error:
         facts, problems = {}, [str(error)]
@@ -164,25 +154,11 @@ def verify(path: LedgerPlace, beside: Beside = None, json: options.Json = False)
 
 @app.command()
 def check(
-    statement: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STATEMENT|RELEASE|STUDENT",
-            show_default=False,
-            help="A privacy statement, with its .json beside it; that .json, also of a poll; a "
-            "release, .npz; or a student.",
-        ),
-    ],
-    ledger: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|ADDRESS",
-            show_default=False,
-            help="The ledger: a file, or a postgresql:// address with --beside.",
-        ),
-    ],
-    beside: Beside = None,
-    json: options.Json = False,
+    statement: Path,
+    *,
+    ledger: str,
+    beside: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Say whether this ledger charged and released exactly what a statement says.
 
@@ -198,6 +174,12 @@ def check(
     recorded what was drawn, right after it was drawn. It does not record what was decided
     afterwards: names, forecasts and reasons, and labels that say that they were made of what was
     drawn.
+
+    Parameters
+    ----------
+    statement : STATEMENT|RELEASE|STUDENT
+        A privacy statement, with its .json beside it; that .json, also of a poll; a release, .npz;
+        or a student.
     """
     from privote.ledger.records import DIFFERS, RELEASED
 
@@ -245,25 +227,31 @@ def check(
 
 @app.command()
 def export(
-    path: LedgerPlace,
-    output: Annotated[Path, typer.Option(show_default=False, help="A .json file to write.")],
-    beside: Beside = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    ledger: str,
+    *,
+    output: Path,
+    beside: Path | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Write the published view as JSON: for auditors, without anything that is sealed.
 
     Example:
 
         privote ledger export ledger.db --output ledger.json
+
+    Parameters
+    ----------
+    output
+        A .json file to write.
     """
-    with _claimed(path, beside, output, force=force) as (ledger, draft):
-        found = ledger.verify()
+    with _claimed(ledger, beside, output, force=force) as (book, draft):
+        found = book.verify()
         payload = {
             **written(1),
-            "entries": ledger.published(),
-            "budgets": ledger.standing(),
-            "restored": ledger.restored,
+            "entries": book.published(),
+            "budgets": book.standing(),
+            "restored": book.restored,
             "verified": found.ok,
             "head": found.head,
         }
@@ -274,11 +262,12 @@ def export(
 
 @app.command()
 def backup(
-    path: LedgerPlace,
-    output: Annotated[Path, typer.Option(show_default=False, help="A file to write.")],
-    beside: Beside = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    ledger: str,
+    *,
+    output: Path,
+    beside: Path | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Write entries, key and anchor to one file, while the ledger is in use.
 
@@ -288,23 +277,23 @@ def backup(
 
     The file is readable by its owner only, and secret: it holds the key. A ledger that is broken
     is not copied (exit code 4).
+
+    Parameters
+    ----------
+    output
+        A file to write.
     """
-    with _claimed(path, beside, output, force=force, owner_only=True) as (ledger, draft):
+    with _claimed(ledger, beside, output, force=force, owner_only=True) as (book, draft):
         draft.unlink()  # a backup is a file of its own making
-        own_key = ledger.backup(draft)
-        entries = ledger.verify().entries
+        own_key = book.backup(draft)
+        entries = book.verify().entries
     key = "inside: keep this file secret" if own_key else "not inside: the environment has it"
     facts = {"output": str(output), "entries": entries, "key": key}
     print_result(facts, json=json, title="Written")
 
 
 @app.command()
-def restore(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", show_default=False, help="The file.")],
-    path: LedgerPlace,
-    beside: Beside = None,
-    json: options.Json = False,
-) -> None:
+def restore(backup: Path, ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
     """Put a backup back where no ledger is, verify it, and enter that it was restored.
 
     Example:
@@ -313,10 +302,15 @@ def restore(
 
     Nothing is replaced. Refused (exit code 4) where the anchor of a lost ledger knows of charges
     that the backup lacks.
+
+    Parameters
+    ----------
+    backup
+        The file that `privote ledger backup` wrote.
     """
     from privote.ledger import Ledger, Location
 
-    place = Location.of(path, beside)
+    place = Location.of(ledger, beside)
     found = Ledger.restore(backup, place)
     if not found.ok:
         raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(found.problems)}")

@@ -1,168 +1,110 @@
-"""Options that several verbs share, each with its help."""
+"""Options of a verb, made from signatures and NumPy docstrings: a parameter is added in one file.
+
+A verb is a function. Its positional parameters are arguments, its keyword-only ones options, each
+with the type and default of the signature. A :class:`Group` adds all parameters of a function, or
+the fields of a dataclass. What an option means is said by the docstring ("Parameters" or
+"Attributes") of the verb, else of :class:`Shared`, else of the group. Docstrings and signatures of
+the library are read from its source: nothing heavy is loaded to show help.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache, wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from privote.errors import InputError
+from privote.errors import BudgetError, InputError
 
-_MECHANISM, _BUDGET = "Mechanism", "Budget"
-_SIGMA = (
-    "Noise: every count is moved by about sigma votes, by its own N(0, sigma^2), as PATE's "
-    "sigma_GNMax."
-)
+if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
 
-VotesFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="VOTES",
-        show_default=False,
-        help="Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; the last "
-        "two also by a URL such as s3://bucket/votes.zarr.",
-    ),
-]
-EmptyChunks = Annotated[
-    str | None,
-    typer.Option(
-        metavar="no",
-        help="A Zarr array lacks chunks because these hold votes of no. Without it an array that "
-        "lacks one is refused, unless its attribute privote_empty is no: a chunk that was lost "
-        "would count as votes of no.",
-    ),
-]
-Threshold = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P[,P...]",
-        help="The file holds probabilities: a yes is one at or above P; or one P per label.",
-    ),
-]
-Name = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        metavar="NAME",
-        show_default=False,
-        help="How a tally becomes labels: binary, tau, powerset, plurality; or "
-        "package.module:Class, a class of your own, which is imported and so runs.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-Sigma = Annotated[
-    float | None,
-    typer.Option(help=_SIGMA, rich_help_panel=_MECHANISM),
-]
-RequiredSigma = Annotated[float, typer.Option(show_default=False, help=_SIGMA)]
-Tau = Annotated[
-    float | None,
-    typer.Option(help="tau: the bound on a ballot's norm.", rich_help_panel=_MECHANISM),
-]
-Norm = Annotated[
-    int | None,
-    typer.Option(
-        metavar="1|2",
-        help="tau: which norm; 2 unless told, 1 is the Private-kNN baseline.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-MaxPositives = Annotated[
-    int | None,
-    typer.Option(
-        help="powerset: only sets with at most this many labels can win.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-Quota = Annotated[
-    float | None,
-    typer.Option(
-        help="binary: the bar, as a share of the voters; one half unless told.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-FalseAlarm = Annotated[
-    float | None,
-    typer.Option(
-        help="binary: the bar, such that a label without a yes is released as 1 this often.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-LinkCost = Annotated[
-    float | None,
-    typer.Option(
-        help="binary, instead of --sigma: what a vote costs at most with the optimal link.",
-        rich_help_panel=_MECHANISM,
-    ),
-]
-LinkOrder = Annotated[
-    float | None,
-    typer.Option(help="The Rényi order of --link-cost.", rich_help_panel=_MECHANISM),
-]
-GateThreshold = Annotated[
-    float | None,
-    typer.Option(
-        help="Answer only where about this many voters agree.", rich_help_panel=_MECHANISM
-    ),
-]
-GateSigma = Annotated[
-    float | None,
-    typer.Option(help="Noise on the gate's count.", rich_help_panel=_MECHANISM),
-]
-Epsilon = Annotated[
-    float,
-    typer.Option(
-        show_default=False,
-        help="The budget: for replacing all of one voter's ballots; in train, one record or "
-        "person; in a poll, one ballot. Smaller protects more: what comes out is at most e^epsilon "
-        "times as likely as without the replacement.",
-        rich_help_panel=_BUDGET,
-    ),
-]
-Delta = Annotated[
-    float,
-    typer.Option(
-        show_default=False,
-        help="The probability that is left out of the promise: well below one over the number of "
-        "voters or persons, e.g. 1e-5.",
-        rich_help_panel=_BUDGET,
-    ),
-]
-BESIDE = "For a ledger in PostgreSQL: its key and anchor lie here, as NAME.key and NAME.head."
-Beside = Annotated[Path | None, typer.Option(metavar="NAME", help=BESIDE, rich_help_panel=_BUDGET)]
-Guarantee = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="What the budget promises: allowance, worst-case, ptr or data-dependent.",
-        rich_help_panel=_BUDGET,
-    ),
-]
-Dataset = Annotated[
-    str, typer.Option(help="The data set's name in the ledger.", rich_help_panel=_BUDGET)
-]
-Consumer = Annotated[
-    str | None, typer.Option(help="For whom, by name in the ledger.", rich_help_panel=_BUDGET)
-]
-Voters = Annotated[int, typer.Option(help="How many voters.")]
-Labels = Annotated[int, typer.Option(help="How many labels a ballot has.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is written if it exists.")]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Finish a run that was charged and then broke off, from what it released: the same "
-        "command again, with this. What was charged is not charged again.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        help="Makes a simulation that can be repeated, marked as such. It protects nobody."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout instead of tables.")]
+Verb = Callable[..., None]
+Class = TypeVar("Class", bound=type[Any])
+Words = Mapping[str, tuple[str, str | None]]  # by parameter: its help, its metavar
+REQUIRED: Any = inspect.Parameter.empty
+_LIBRARY = Path(__file__).parents[1]
+_PANELS = {
+    "Options": "method output seed force resume",
+    "Mechanism": "clip",
+    "Budget": "epsilon delta guarantee queries plan_for baseline voter_ids ledger beside dataset "
+    "consumer electorate",
+    "Where it runs": "backend workers address chunk group",
+}
+_PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
+_SPELLED = {"n_teachers": "--teachers", "n_jobs": "--jobs"}
+
+
+class Shared:
+    """Options that mean the same wherever they are.
+
+    Attributes
+    ----------
+    epsilon
+        The privacy budget: an outcome is at most e^epsilon times as likely as if one voter's
+        ballots were replaced (in train: one record or person; in a poll: one ballot). A smaller
+        epsilon protects better.
+    delta
+        The probability that this does not hold: well below 1 / the number of voters or persons,
+        e.g. 1e-5.
+    sigma
+        Noise: the standard deviation, in votes. PATE's sigma_GNMax; for tally, that of the noise on
+        a tally.
+    votes : VOTES
+        Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; the last two
+        also at a URL such as s3://bucket/votes.zarr.
+    threshold : P[,P...]
+        The file holds probabilities: a yes is one at or above P; or one P per label.
+    empty_chunks : no
+        Missing chunks of a Zarr array are votes of no. Without this option, an array that lacks a
+        chunk is refused unless its attribute privote_empty is no: a lost chunk would count as no.
+    ledger
+        The ledger of charges: a file, or a postgresql:// address with ``beside``.
+    beside : NAME
+        For a ledger in PostgreSQL: its key and anchor are here, as NAME.key and NAME.head.
+    voters
+        How many voters.
+    labels
+        How many labels a ballot has.
+    force
+        Replace output that exists.
+    resume
+        Finish a run that was charged and then failed: the same command again, with this option. It
+        costs nothing more.
+    seed
+        Make a simulation that can be repeated. It is marked as such and protects nobody.
+    show_sealed
+        Also show the numbers that must not be published.
+    json
+        Write JSON to stdout instead of tables.
+    """
+
+
+# For verbs that do not derive their options; the help is found by the parameter's name.
+_OPTION = typer.Option()
+VotesFile = Annotated[str, typer.Argument()]
+Epsilon = Annotated[float, _OPTION]
+Delta = Epsilon
+Voters = Annotated[int, _OPTION]
+Labels = Voters
+Threshold = Annotated[str | None, _OPTION]
+EmptyChunks = Threshold
+Seed = Annotated[int | None, _OPTION]
+Beside = Annotated[Path | None, _OPTION]
+Force = Annotated[bool, _OPTION]
+Resume = Force
+Json = Force
+Name = Annotated[str, typer.Option("--mechanism", metavar="NAME", rich_help_panel="Mechanism")]
 
 
 def parse_threshold(text: str | None) -> float | list[float] | None:
@@ -181,28 +123,505 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
-_WHERE = "Where it runs"
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        help="How many work at once; one, or all of a cluster, unless told. What comes out is the "
-        "same for any number.",
-        rich_help_panel=_WHERE,
-    ),
-]
-Backend = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="loky (processes here, unless told), dask or ray.",
-        rich_help_panel=_WHERE,
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        help="The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray). "
-        "Without it dask and ray are started here.",
-        rich_help_panel=_WHERE,
-    ),
-]
+def _labels(text: str | None) -> int | tuple[str, ...] | None:
+    return int(text) if text is not None and text.isdecimal() else names(text)
+
+
+# By annotation in the library, less "| None": the type here, its metavar, and what reads it.
+_TYPES: dict[str, tuple[Any, str | None, Callable[[Any], Any] | None]] = {
+    **{kind.__name__: (kind, None, None) for kind in (bool, int, float, str, Path)},
+    "Any": (str, None, None),
+    "Network": (str, None, None),
+    "str | os.PathLike[str]": (str, None, None),
+    "Threshold": (str, "P[,P...]", parse_threshold),
+    "Sequence[str]": (str, "A,B,...", names),
+    "tuple[str, ...]": (str, "A,B,...", names),
+    "int | Sequence[str]": (str, "A,B,...|K", _labels),
+}
+
+
+# -- docstrings and signatures ---------------------------------------------------------------------
+
+
+def words_of(doc: str | None) -> Words:
+    """Return what a NumPy docstring says of each parameter or attribute."""
+    words: dict[str, tuple[str, str | None]] = {}
+    blocks = re.split(r"^(?:Parameters|Attributes)\n-+\n", inspect.cleandoc(doc or ""), flags=re.M)
+    for block in blocks[1:]:
+        for head, text in re.findall(r"^(\S.*)\n((?:(?: {4}.*)?\n?)+)", block, re.M):
+            listed, _, metavar = head.partition(" : ")
+            for name in listed.split(", "):
+                words.setdefault(name, (" ".join(text.split()), metavar or None))
+    return words
+
+
+@cache
+def _definitions(module: tuple[str, ...]) -> dict[str, Any]:
+    """Return the classes, functions and imported names of one of the library's modules."""
+    file = _LIBRARY.joinpath(*module)
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    known: dict[str, Any] = {}
+    for source in imports:
+        package = module if file.name == "__init__.py" else module[:-1]
+        place = (*package[: len(package) - source.level + 1], *(source.module or "").split("."))
+        known |= {alias.name: place for alias in source.names}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES":  # loaded late
+            homes = ast.literal_eval(node.value)
+            known |= {name: (*module, *home.split(".")) for name, home in homes.items()}
+    return known | {node.name: node for node in tree.body if hasattr(node, "name")}
+
+
+def signature_of(place: str) -> tuple[dict[str, tuple[str, Any]], Words]:
+    """Return annotation and default of each parameter of a name, and what is said of it.
+
+    The name is a public one, such as ``label``, or ``module:name``. A default that is no literal is
+    None: the library knows it.
+    """
+    module, _, name = place.rpartition(":")
+    node: Any = tuple(module.split(".")) if module else ()
+    while isinstance(node, tuple):  # where it was imported from
+        node = _definitions(node)[name]
+    if isinstance(node, ast.ClassDef):
+        own = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        pairs = [(ast.unparse(each.target), each.annotation, each.value) for each in own]
+    else:
+        some, more = node.args.args, node.args.kwonlyargs
+        values = [*[None] * (len(some) - len(node.args.defaults)), *node.args.defaults]
+        values += node.args.kw_defaults
+        pairs = [(a.arg, a.annotation, v) for a, v in zip([*some, *more], values, strict=True)]
+    found = {
+        name: (ast.unparse(annotation), REQUIRED if value is None else _literal(value))
+        for name, annotation, value in pairs
+        if not ast.unparse(annotation).startswith(("ClassVar", "KW_ONLY"))
+    }
+    return found, words_of(ast.get_docstring(node))
+
+
+def _literal(value: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        return None
+
+
+# -- groups of options, and verbs ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Options that are one parameter of a verb.
+
+    Attributes
+    ----------
+    of
+        A dataclass: the verb gets an instance. Or the name of a function or a class in the library,
+        as :func:`signature_of` takes it: the verb gets a dict of what was given, to call it with.
+    only, without
+        Which parameters are options; all unless told. The others keep their defaults.
+    instead
+        Parameters with another annotation and default here (``REQUIRED`` for none).
+    unset
+        Whether nothing is handed on unless it was given, whatever the default in the library.
+    panel
+        Under which heading help shows them, unless they have one of their own.
+    """
+
+    of: Any
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    instead: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    unset: bool = False
+    panel: str | None = None
+
+    def parameters(self) -> dict[str, tuple[Any, Any, Callable[[Any], Any] | None]]:
+        """Return annotation, default and reader of each option."""
+        every: dict[str, tuple[Any, Any, Callable[[Any], Any] | None]] = {}
+        if isinstance(self.of, str):
+            for name, (annotation, default) in signature_of(self.of)[0].items():
+                kind, metavar, reads = _TYPES.get(annotation.removesuffix(" | None"), _TYPES["Any"])
+                empty = default in (None, ()) or (self.unset and default is not REQUIRED)
+                panel = _PANEL.get(name, self.panel)
+                info = typer.Option(metavar=metavar, rich_help_panel=panel)
+                kind = kind | None if empty else kind
+                every[name] = Annotated[kind, info], None if empty else default, reads
+        else:
+            hints = get_type_hints(self.of, include_extras=True)
+            for each in fields(self.of):
+                default = REQUIRED if each.default is MISSING else each.default
+                every[each.name] = hints[each.name], default, None
+        every |= {name: (*other, None) for name, other in self.instead.items()}
+        wanted = self.only or every
+        return {n: every[n] for n in wanted if n in every and n not in self.without}
+
+    def words(self) -> Words:
+        """Return what is said of the options where they come from."""
+        return signature_of(self.of)[1] if isinstance(self.of, str) else words_of(self.of.__doc__)
+
+    def take(self, values: dict[str, Any], own: Mapping[str, Any]) -> Any:
+        """Return the group made of its options; those are gone from ``values``."""
+        taken = {}
+        for name, (_, _, reads) in self.parameters().items():
+            if name not in own:
+                value = values.pop(name)
+                taken[name] = value if reads is None else reads(value)
+        if isinstance(self.of, str):
+            return {name: value for name, value in taken.items() if value is not None}
+        return self.of(**taken)
+
+
+def derived(**groups: Group) -> Callable[[Verb], Verb]:
+    """Give a verb its options, with their help; each group under its parameter's name."""
+
+    def decorate(verb: Verb) -> Verb:
+        own = inspect.signature(verb, eval_str=True).parameters
+        said = {**words_of(Shared.__doc__), **words_of(verb.__doc__)}
+        options: list[tuple[inspect.Parameter, Words]] = []
+        for name, each in own.items():
+            if name not in groups:
+                words = {**groups[next(iter(groups))].words(), **said} if groups else said
+                options.append((each, words))
+                continue
+            words = {**groups[name].words(), **said}
+            for part, (annotation, default, _) in groups[name].parameters().items():
+                if part not in own:
+                    option = inspect.Parameter(part, each.KEYWORD_ONLY, annotation=annotation)
+                    options.append((option.replace(default=default), words))
+        spelling = {each.name: _spelled(each.name) for each, _ in options}
+        made = [_parameter(each, words, spelling) for each, words in options]
+
+        @wraps(verb)
+        def called(**values: Any) -> None:
+            taken = {name: group.take(values, own) for name, group in groups.items()}
+            verb(**values, **taken)
+
+        shown: Any = called
+        shown.__doc__ = re.split(r"^ *Parameters\n *-+\n", verb.__doc__ or "", flags=re.M)[0]
+        shown.__signature__ = inspect.Signature(made)
+        shown.__annotations__ = {each.name: each.annotation for each in made}
+        return called
+
+    return decorate
+
+
+def _spelled(name: str) -> str:
+    return _SPELLED.get(name, "--" + name.replace("_", "-"))
+
+
+def _parameter(
+    each: inspect.Parameter, words: Words, spelling: Mapping[str, str]
+) -> inspect.Parameter:
+    """Return a parameter as Typer takes it: its type with an option, or an argument, and help."""
+    kind, keyword = each.annotation, inspect.Parameter.KEYWORD_ONLY
+    if kind is typer.Context:
+        return each.replace(kind=keyword)
+    info: Any = typer.Option() if each.kind is keyword else typer.Argument()
+    for given in getattr(kind, "__metadata__", ()):
+        kind, info = get_args(kind)[0], copy(given)  # verbs share it, and each has its own words
+    text, metavar = words.get(each.name, ("", None))
+    if isinstance(info, OptionInfo):
+        if info.default is ... and not info.param_decls:
+            info.param_decls = (spelling[each.name],)
+        if sum(_PANEL.get(name) == _PANEL.get(each.name) for name in spelling) > 2:
+            info.rich_help_panel = info.rich_help_panel or _PANEL.get(each.name)
+    elif info.metavar is None:
+        info.metavar = metavar or each.name.upper()
+    info.metavar = info.metavar or metavar
+    info.help = plain(info.help or text, spelling)
+    return each.replace(kind=keyword, annotation=Annotated[kind, info])
+
+
+def plain(text: str, spelling: Mapping[str, str]) -> str:
+    """Return a sentence of a docstring in the words of the command line."""
+
+    def spell(mention: re.Match[str]) -> str:
+        option = spelling.get(mention[1])
+        if option is None:
+            return mention[0].strip("`")
+        return option if mention[2] in (None, "True") else f"{option} {mention[2]}"
+
+    text = re.sub(r":\w+:`~?([^`]+)`", r"\1", text)
+    text = re.sub(r"``(\w+)(?:=([^`]*))?``", spell, text)
+    return re.sub(r"``([^`]*)``", lambda quoted: quoted[1].strip('"'), text)
+
+
+# -- a ledger --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Where a verb charges what it releases; nothing is charged without a ledger.
+
+    Attributes
+    ----------
+    dataset
+        The data set's name in the ledger: its budget is for all runs together.
+    consumer
+        Who receives the labels, by name in the ledger.
+    electorate
+        With ``ledger``: a name under which the same records, with the same ids or groups, continue
+        with what is left of their allowance in a later run. Without it every run is a new charge.
+    """
+
+    ledger: Annotated[str | None, typer.Option(metavar="FILE|ADDRESS")] = None
+    beside: Path | None = None
+    dataset: str = "default"
+    consumer: str | None = None
+    electorate: str | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if self.ledger is None and getattr(self, each.name) != each.default:
+                raise InputError(each.name, "goes with `ledger`: give it too")
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Return what adds the next step to a refusal of the ledger, while a verb works."""
+        return explained(self.place, self.ledger, self.dataset, "dataset")
+
+    @property
+    def files(self) -> list[Path]:
+        """The ledger's own files, which no output may replace."""
+        place = self.place
+        return [] if place is None else [place.file, place.key, place.head]
+
+    @property
+    def place(self) -> Any:
+        """Where the ledger is, as the library takes it; None without one."""
+        from privote.ledger import Location
+
+        return None if self.ledger is None else Location.of(self.ledger, self.beside)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the library is called with."""
+        return {"ledger": self.place, "dataset": self.dataset, "consumer": self.consumer}
+
+
+@contextmanager
+def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iterator[None]:
+    """Add to a refusal what is left of a budget in a ledger, and what can be done about it."""
+    try:
+        yield
+    except BudgetError as error:
+        if place is None or not (place.file.exists() or place.head.exists()):
+            raise
+        from contextlib import closing
+
+        from privote.accounting.renyi import rounded_up
+        from privote.ledger import Ledger
+
+        with closing(Ledger.open(place, readonly=True)) as book:
+            dataset = book.known(dataset)[0]
+            budgets = [each for each in book.standing() if each["consumer"] is None]
+        for budget in budgets:
+            if budget["dataset"] == dataset and budget["used"]:
+                # An address may hold a password.
+                where = "" if ledger is None or "://" in ledger else f" {ledger}"
+                less = "`epsilon`"
+                if option == "dataset":
+                    less = "`queries`, more noise), go on with an allowance that is charged (which "
+                    less += "costs nothing more"
+                error.rule = (
+                    f"{error.rule.rstrip('.')}. Of the budget of {dataset!r}, epsilon "
+                    f"{rounded_up(budget['epsilon'])}, {rounded_up(budget['used'])} is used: "
+                    f"privote ledger show{where} says for what. Ask for less ({less}), or, for the "
+                    f"data of other persons, name another `{option}`"
+                )
+        raise
+
+
+# -- a mechanism -----------------------------------------------------------------------------------
+
+# Settings that are dataclasses: each of their fields is an option.
+_NESTED = {"link": "OptimalLink", "gate": "Gate"}
+_UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
+_KIND = re.compile(
+    r'^class (\w+)(?:(?!^class ).)*?^    name: ClassVar\[str\] = "(\w+)"', re.M | re.S
+)
+
+
+@cache
+def _settings() -> dict[str, tuple[tuple[str, ...], Any]]:
+    """Return, by option, the setting it makes (or the setting and its part), and its annotation.
+
+    Every file in ``mechanisms/`` with a class that has a name, and is exported, is read.
+    """
+    offered = (_LIBRARY / "mechanisms" / "__init__.py").read_text(encoding="utf-8")
+    texts: dict[str, dict[str, str]] = {}  # by setting, what each mechanism says of it
+    types: dict[str, str] = {}
+    for file in sorted((_LIBRARY / "mechanisms").glob("*.py")):
+        kind = _KIND.search(file.read_text(encoding="utf-8"))
+        if kind is None or kind[1] not in offered:
+            continue
+        parameters, words = signature_of(f"mechanisms.{file.stem}:{kind[1]}")
+        for setting, (annotation, _) in parameters.items():
+            types[setting] = annotation.removesuffix(" | None")
+            texts.setdefault(setting, {})[kind[2]] = words[setting][0]
+    made: dict[str, tuple[tuple[str, ...], Any]] = {}
+    for setting, said in ({**texts, "gate": {}}).items():
+        if setting in _NESTED:
+            parts, words = signature_of(_NESTED[setting])
+            for part, (annotation, _) in parts.items():
+                text = _by({name: words[part][0] for name in said}) or words[part][0]
+                made[f"{setting}_{part}"] = (setting, part), _flag(annotation, text)
+        elif setting not in _UNOFFERED:
+            shared = words_of(Shared.__doc__).get(setting, (_by(said), None))
+            made[setting] = (setting,), _flag(types[setting], shared[0])
+    return made
+
+
+def _by(said: Mapping[str, str]) -> str:
+    """Return what each mechanism says of a setting."""
+    return " ".join(f"{name}: {text[:1].lower()}{text[1:]}" for name, text in said.items())
+
+
+def _flag(annotation: str, text: str) -> Any:
+    info = typer.Option(help=text, rich_help_panel="Mechanism")
+    return Annotated[_TYPES[annotation][0] | None, info]
+
+
+def _with_settings(cls: Class) -> Class:
+    for option, (_, annotation) in _settings().items():
+        cls.__annotations__[option] = annotation
+        setattr(cls, option, None)
+    made: Any = dataclass(frozen=True, kw_only=True)(cls)
+    return cast(Class, made)
+
+
+def kind_of(name: str) -> type[Mechanism]:
+    """Return the mechanism of this name; ``package.module:Class`` is imported, which runs it."""
+    from privote.mechanisms import MECHANISMS, Mechanism
+
+    if name in MECHANISMS:
+        return MECHANISMS[name]
+    module, colon, place = name.partition(":")
+    if not colon:
+        known = ", ".join(MECHANISMS)
+        raise InputError("mechanism", f"must be one of {known}, or package.module:Class", name)
+    try:
+        kind = getattr(import_module(module), place)
+    except Exception as error:  # somebody else's module may fail as it likes
+        raise InputError(f"--mechanism {name!r} cannot be imported: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
+        raise InputError("mechanism", "must be a class that extends privote.Mechanism", name)
+    return kind
+
+
+@_with_settings
+class MechanismFlags:
+    """What was asked for of a mechanism; None where an option was not given.
+
+    Attributes
+    ----------
+    name : NAME
+        How a tally becomes labels: binary, tau, powerset, plurality or tally; or
+        package.module:Class, a class of your own, which is imported and so runs.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    name: Name
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, option: str) -> Any:
+            """Return an option that :func:`_with_settings` found."""
+
+    def __post_init__(self) -> None:
+        from privote.mechanisms import MECHANISMS
+
+        if not self.named:
+            stray = [*self._given()]
+            if stray:
+                raise InputError(f"{_spelled(stray[0])} goes with --mechanism: give it too")
+            return
+        kind = kind_of(self.name)
+        for flag in self._given():
+            setting = _settings()[flag][0][0]
+            if setting not in kind.settings():
+                owners = [name for name, each in MECHANISMS.items() if setting in each.settings()]
+                raise InputError(
+                    f"{_spelled(flag)} goes with mechanism {', '.join(map(repr, owners))}, not "
+                    f"with {self.name!r}"
+                )
+        self._check_pair("link_cost", "link_order")
+        self._check_pair("gate_threshold", "gate_sigma")
+        if self.link_cost is not None and self.sigma is not None:
+            raise InputError("--sigma and --link-cost both set the noise: give one of them")
+
+    @property
+    def named(self) -> bool:
+        """Whether a mechanism is named; where none is, the noise follows from the votes."""
+        return self.name not in ("", "auto")
+
+    def _check_pair(self, one: str, other: str) -> None:
+        if (getattr(self, one) is None) != (getattr(self, other) is None):
+            raise InputError(f"{_spelled(one)} and {_spelled(other)} go together: give both")
+
+    def _given(self) -> dict[str, Any]:
+        """Return the flags that were given, but for the name."""
+        _, *flags = (field.name for field in fields(self))
+        return {flag: getattr(self, flag) for flag in flags if getattr(self, flag) is not None}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were given."""
+        from privote.links import OptimalLink
+        from privote.mechanisms import Gate
+
+        whole: dict[str, type[Any]] = {"link": OptimalLink, "gate": Gate}
+        settings: dict[str, Any] = {}
+        for flag, value in self._given().items():
+            setting, *part = _settings()[flag][0]
+            if part:
+                settings.setdefault(setting, {})[part[0]] = value
+            else:
+                settings[setting] = value
+        return settings | {key: whole[key](**settings[key]) for key in whole if key in settings}
+
+    @property
+    def noisy(self) -> bool:
+        """True if the noise is set, by sigma or by a link."""
+        return self.sigma is not None or self.link_cost is not None
+
+    def lacking(self) -> list[tuple[str, ...]]:
+        """Return the settings without which there is no mechanism: of each group, one."""
+        chosen = self.chosen
+        return [group for group in kind_of(self.name).needs() if not chosen.keys() & set(group)]
+
+    def build_if_named(self) -> Mechanism | None:
+        """Return the mechanism; None if there is no name."""
+        return self.build() if self.named else None
+
+    def build(self, sigma: float | None = None) -> Mechanism:
+        """Return the mechanism, with this sigma or with the one given as a flag."""
+        flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
+        for first, *others in flags.lacking():
+            more = f" (or {', '.join(map(spelled, others))})" if others else ""
+            raise InputError(
+                f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
+            )
+        return kind_of(self.name)(**flags.chosen)
+
+
+def command_words(mechanism: Mechanism) -> list[str]:
+    """Return the words of a command line that build this very mechanism."""
+    from privote.mechanisms import MECHANISMS
+
+    kind = type(mechanism)
+    known = mechanism.name if mechanism.name in MECHANISMS else f"{kind.__module__}:{kind.__name__}"
+    words = ["--mechanism", known]
+    _, *flags = (field.name for field in fields(MechanismFlags))
+    for flag in flags:
+        value: Any = mechanism
+        for part in _settings()[flag][0]:
+            value = getattr(value, part, None)
+        words += [] if value is None else [_spelled(flag), repr(value)]
+    return words
+
+
+def spelled(setting: str) -> str:
+    """Return the options that make a setting, as they are typed."""
+    flags = [flag for flag, (path, _) in _settings().items() if path[0] == setting]
+    return " and ".join(map(_spelled, flags or [setting]))

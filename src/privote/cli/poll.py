@@ -13,8 +13,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import explained
+from .options import Group, derived, explained
 
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
@@ -143,7 +142,7 @@ class ReadingFlags:
         return given
 
 
-@grouped(reading=Group(of=ReadingFlags))
+@derived(reading=Group(of=ReadingFlags))
 def poll(
     reading: ReadingFlags,
     file: Annotated[
@@ -233,14 +232,13 @@ def poll(
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    from privote.drafts import drafted
+    from privote.files import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
     from privote.report.polls import pages, write_pages
 
     from .files import DRAFT, claimed_folder
-    from .output import check_shown
-    from .progress import working
+    from .output import check_shown, working
 
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
@@ -359,8 +357,7 @@ def plan_poll(
     from privote.report.polls import plan_plot, plan_rows
 
     from .files import claimed
-    from .output import print_json, print_table
-    from .progress import working
+    from .output import print_json, print_table, working
 
     claim = nullcontext() if plot is None else claimed(plot, force=force, suffixes=(".svg",))
     with claim as part:

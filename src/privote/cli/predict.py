@@ -17,56 +17,16 @@ _FEW = 8  # labels whose thresholds fit on a line
 
 
 def predict(
-    student: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STUDENT", show_default=False, help="A .student file of `privote train`."
-        ),
-    ],
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS",
-            show_default=False,
-            help="Rows to judge: .csv or .parquet with the columns that the student learnt from, "
-            "as they were then (words, dates, gaps); or .npz (array X).",
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option(show_default=False, help="Where the predictions go: .csv or .npz.")
-    ],
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P[,P...]",
-            help="A label is 1 at or above this probability; one, or by label. The student's own "
-            "unless told, with which labels are as common as released ones say.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Columns of the table that are features, in order; those the student learnt from "
-            "unless told.",
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            "--id-column",
-            "--ids",
-            metavar="A[,B...]",
-            help="The column, or columns, that name a row and come along into the output; 'id' "
-            "unless told, where there is one.",
-        ),
-    ] = None,
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(help="A type in the file to allow, as package.module.Class; repeat for more."),
-    ] = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    student: Path,
+    rows: Path,
+    *,
+    output: Path,
+    threshold: str | None = None,
+    columns: str | None = None,
+    id_column: Annotated[str | None, typer.Option("--id-column", "--ids")] = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Predict with a saved student: for each label its probability and a 1 or a 0.
 
@@ -76,12 +36,32 @@ def predict(
 
     Loading a student runs no code from its file. Predictions cost no privacy: all that they
     follow from was paid for when the student was made, and its file says under which guarantee.
+
+    Parameters
+    ----------
+    student
+        A .student file of `privote train`.
+    rows
+        Rows to judge: .csv or .parquet with the columns that the student learnt from, as they were
+        then (words, dates, gaps); or .npz (array X).
+    output
+        Where the predictions go: .csv or .npz.
+    threshold : P[,P...]
+        A label is 1 at or above this probability; one, or one per label. By default the student's
+        own, with which labels are as common as the released ones.
+    columns : A,B,...
+        Columns of the table that are features, in order; by default those the student learnt from.
+    id_column : A[,B...]
+        The column, or columns, that name a row and come along into the output; by default 'id',
+        where there is one.
+    trust
+        A type in the file to allow, as package.module.Class; repeat for more.
     """
     import numpy as np
 
-    from privote.ballots import check_threshold
     from privote.datasets.tables import columns_of, table
     from privote.learning.students.saving import load_student
+    from privote.votes.cube import check_threshold
 
     from .files import claimed
     from .output import print_result
@@ -152,7 +132,7 @@ def _made(by: Any) -> dict[str, Any]:
 
 def _names(held: Any, ids: str | None, labels: tuple[str, ...]) -> dict[str, list[str]]:
     """Return the columns that name rows, by what they are called, with the names in them."""
-    from privote.sheets import name_of
+    from privote.votes.tables import name_of
 
     wanted = options.names(ids) or ()
     if held is None:
@@ -197,7 +177,7 @@ def _write_csv(
 
     import numpy as np
 
-    from privote.sheets import cell_of, write_header
+    from privote.votes.tables import cell_of, write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["row", *named, *names, *map(_chance, names)])

@@ -3,220 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from . import options
-from .groups import Group, grouped
-from .ledger_options import LedgerFlags
-from .mechanism import MechanismFlags
+from .options import Account, Group, MechanismFlags, derived
 
-_DATA, _VOTERS, _BUDGET = "Data", "Voters and student", "Budget"
-_DIRECT = "Private training without votes"
-_NETWORKS = "smallcnn, densenet121, resnet50"  # on images
+_RULES = ("prevalence", "tuned")  # for a teacher's probabilities
+_ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
 
 
-_MECHANISM = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        metavar="NAME",
-        show_default=False,
-        help="How votes become labels: binary, tau, powerset or plurality, with --sigma; binary "
-        "with a noise that suits the voters unless told.",
-        rich_help_panel="Mechanism",
+@derived(
+    job=Group(of="learning.jobs:Job", without=("settings", *_ACCOUNT), panel="Data"),
+    settings=Group(
+        of="PATEClassifier",
+        only=(
+            *("teacher", "n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("guarantee", "queries"),
+        ),
+        unset=True,
+        panel="Voters and student",
     ),
-]
-
-
-@grouped(
+    training=Group(
+        of="learning:DPSGDClassifier",
+        only=("network", "steps", "sample_rate"),
+        unset=True,
+        panel="Private training without votes",
+    ),
     mechanism=Group(
-        of=MechanismFlags,
-        without=("link_cost", "link_order"),
-        instead={"name": (_MECHANISM, "")},
+        of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
     ),
-    account=Group(of=LedgerFlags),
+    account=Group(of=Account),
 )
 def train(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            show_default=False,
-            help="Private data: a .npz, .csv or .parquet table; or a data set by name: scenes, "
-            "mulan:FILE; voc2012, chexpert, mimic, padchest or nih, each with :FOLDER.",
-        ),
-    ],
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    output: Annotated[
-        Path, typer.Option(show_default=False, help="A new folder for everything that is made.")
-    ],
+    data: str,
+    *,
+    job: dict[str, Any],
+    output: Path,
+    settings: dict[str, Any],
+    training: dict[str, Any],
     mechanism: MechanismFlags,
-    account: LedgerFlags,
-    public: Annotated[
-        Path | None,
-        typer.Option(
-            help="Public rows to label: a table with the same features. A data set by name is "
-            "split instead.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Rows with true labels to judge by. The figures are for the owner's eyes: no "
-            "epsilon covers them.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    test_is_public: Annotated[
-        bool,
-        typer.Option(
-            "--test-is-public",
-            help="The test rows are public: their figures go into the report.",
-            rich_help_panel=_DATA,
-        ),
-    ] = False,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...", help="Which columns of a table are labels.", rich_help_panel=_DATA
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Which columns of a table are features; every other one unless told.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="The column that names a record.", rich_help_panel=_DATA)
-    ] = None,
-    group_column: Annotated[
-        str | None,
-        typer.Option(
-            help="The column that names the person a record belongs to: the promise is then for "
-            "persons.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): "
-            "trained on the records with noise. teachers, each trained on its own part, or "
-            "neighbours, the records themselves: they vote, and a student learns from that.",
-        ),
-    ] = "auto",
-    yes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Which share of the labels is present, if you know: never counted on private "
-            "records.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    teacher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help=f"What a teacher is: linear unless told; on images {_NETWORKS} (torch).",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    teachers: Annotated[
-        int | None,
-        typer.Option(
-            help="How many teachers; as suits records and budget unless told.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="A teacher's probabilities into votes: prevalence unless told; tuned, P, or "
-            "P,P,... by label.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    embedding: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Where rows are put before: auto unless told; pca:K or std:K, of words tfidf or "
-            "lsa:K. Public rows tell.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    student: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="What learns from the labels: logistic unless told; mixmatch (semi-supervised, "
-            f"torch); on images {_NETWORKS} (torch).",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            help="Label in so many batches; the student so far is the baseline of the next.",
-            rich_help_panel=_VOTERS,
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes to train in.", rich_help_panel=_VOTERS)
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"dpsgd: mlp unless told; linear; on images {_NETWORKS}.",
-            rich_help_panel=_DIRECT,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Noisy gradients; 100 unless told.", rich_help_panel=_DIRECT),
-    ] = None,
-    sample_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="With which probability a record takes part in a step; 1 unless told: always.",
-            rich_help_panel=_DIRECT,
-        ),
-    ] = None,
-    guarantee: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What the budget promises: allowance unless told; worst-case, ptr or "
-            "data-dependent.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            help="How many public rows to label; needed for ptr and data-dependent.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    seed: options.Seed = None,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    show_sealed: Annotated[
-        bool,
-        typer.Option("--show-sealed", help="Also show the figures that must not be published."),
-    ] = False,
-    json: options.Json = False,
+    account: Account,
+    method: str = "auto",
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Train a model on private data that may be published, with a statement of what it promises.
 
@@ -238,61 +69,89 @@ def train(
 
     Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
     so, and the same command with --resume trains the student on them, at no further charge.
+
+    Parameters
+    ----------
+    data
+        Private data: a .npz, .csv or .parquet table; or a data set by name: scenes, mulan:FILE;
+        voc2012, chexpert, mimic, padchest or nih, each with :FOLDER.
+    output
+        A new folder for everything that is made.
+    public
+        Public rows to label: a table with the same features. A data set by name is split instead.
+    test
+        Rows with true labels to judge by. The figures are for the owner's eyes: no epsilon covers
+        them.
+    test_is_public
+        The test rows are public: their figures go into the report.
+    labels
+        Which columns of a table are labels.
+    columns
+        Which columns of a table are features; by default every other one.
+    id_column
+        The column that names a record.
+    group_column
+        The column that names the person a record belongs to: the promise is then for persons.
+    method : NAME
+        auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): trained on
+        the records with noise. teachers, each trained on its own part, or neighbours, the records
+        themselves: they vote, and a student learns from that.
+    yes : SHARE
+        The share of labels that are present, if you know it: it is never counted on private
+        records.
+    teacher : KIND
+        What a teacher is: linear (the default); on images smallcnn, densenet121 or resnet50
+        (torch).
+    n_teachers
+        How many teachers; by default as many as suit records and budget.
+    threshold : RULE
+        How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
+        by label.
+    embedding : NAME
+        What rows are mapped to first: auto (the default); pca:K or std:K, of words tfidf or lsa:K.
+        Fitted on public rows.
+    student : KIND
+        What learns from the labels: logistic (the default); mixmatch (semi-supervised, torch); on
+        images smallcnn, densenet121 or resnet50 (torch).
+    n_jobs
+        Processes to train in.
+    network : NAME
+        dpsgd: mlp (the default); linear; on images smallcnn, densenet121 or resnet50.
+    steps
+        Noisy gradients; 100 by default.
+    sample_rate
+        The probability with which a record takes part in a step; 1 by default.
+    guarantee : NAME
+        What the budget promises: allowance (the default), worst-case, ptr or data-dependent.
+    queries
+        How many public rows to label; needed for ptr and data-dependent.
+    name : NAME
+        How votes become labels: binary, tau, powerset or plurality, with --sigma; by default binary
+        with a noise that suits the voters.
     """
     from privote.learning.jobs import Job, trained
     from privote.report.results import write_run
 
     from .files import DRAFT, claimed_folder
-    from .progress import stages
+    from .output import stages
 
-    asked = {
-        "mechanism": mechanism.build_if_named(),
-        "teacher": teacher,
-        "n_teachers": teachers,
-        "threshold": threshold if threshold in _RULES else options.parse_threshold(threshold),
-        "embedding": embedding,
-        "student": student,
-        "rounds": rounds,
-        "n_jobs": jobs,
-        "network": network,
-        "steps": steps,
-        "sample_rate": sample_rate,
-        "guarantee": guarantee,
-        "queries": queries,
-    }
-    job = Job(
-        data=data,
-        method=method,
-        epsilon=epsilon,
-        delta=delta,
-        public=public,
-        test=test,
-        test_is_public=test_is_public,
-        labels=options.names(labels) or (),
-        columns=options.names(columns),
-        id_column=id_column,
-        group_column=group_column,
-        ledger=account.place,
-        dataset=account.dataset,
-        consumer=account.consumer,
-        electorate=account.electorate,
-        seed=seed,
-        yes=yes,
-        settings={name: value for name, value in asked.items() if value is not None},
-    )
+    settings |= training
+    if mechanism.named:
+        settings["mechanism"] = mechanism.build()
+    if settings.get("threshold") not in (None, *_RULES):
+        settings["threshold"] = options.parse_threshold(settings["threshold"])
+    place = {**account.arguments, "electorate": account.electorate}
+    request = Job(data=data, method=method, settings=settings, **place, **job)
     how = {"resume": resume, "force": force}
     with (
         claimed_folder(output, force=force or resume),  # before anything is charged
         account.explained(),
         stages() as progress,
-        trained(job, output / DRAFT, progress=progress, **how) as outcome,
+        trained(request, output / DRAFT, progress=progress, **how) as outcome,
     ):
         written = write_run(output, outcome)
     show = _show_json if json else _show
     show(outcome, output, written, show_sealed)
-
-
-_RULES = ("prevalence", "tuned")
 
 
 def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:

@@ -12,8 +12,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .groups import Group, grouped
-from .mechanism import MechanismFlags, kind_of, words_of
+from .options import Group, MechanismFlags, command_words, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.planning import Tuning
@@ -85,9 +84,9 @@ class TuneFlags:
 
     def read(self, votes: str, *, soft: bool) -> tuple[Any, Any, str]:
         """Return votes, or probabilities, to look at, true labels or None, and what was read."""
-        from privote.ballots import Ballots
         from privote.labelling import has_names, read_as, warn_of_axes
-        from privote.votefiles import read_probabilities
+        from privote.votes.arrays import read_probabilities
+        from privote.votes.cube import Ballots
 
         from .files import read_truth
 
@@ -111,7 +110,7 @@ class TuneFlags:
         return cube[:head], None if known is None else known[:head], said
 
 
-@grouped(
+@derived(
     flags=Group(of=TuneFlags),
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "binary")}),
 )
@@ -171,7 +170,7 @@ def tune(
     votes that are public or paid for, then label others.
     """
     from .files import check_new
-    from .progress import stages
+    from .output import stages
 
     if over not in OVER:
         raise InputError("over", f"must be one of {', '.join(OVER)}", over)
@@ -319,7 +318,7 @@ def _label_command(tuning: Tuning, threshold: str | None) -> str | None:
     chosen = tuning.chosen
     if chosen is None or chosen.details.get("thresholds", "") is None:
         return None  # nothing is good, or no threshold makes such votes
-    words = ["privote", "label", "VOTES", *words_of(chosen.mechanism)]
+    words = ["privote", "label", "VOTES", *command_words(chosen.mechanism)]
     words += ["--epsilon", repr(tuning.epsilon), "--delta", repr(tuning.delta)]
     words += ["--guarantee", tuning.guarantee]
     queries = chosen.fits[tuning.guarantee]

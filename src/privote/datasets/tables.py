@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.arrayfiles import ArrayFile, check_file, check_unpacked, why
 from privote.errors import InputError, PrivoteWarning, missing_extra, shown
-from privote.sheets import (
+from privote.files import check_file, check_unpacked, why
+from privote.votes.arrays import ArrayFile
+from privote.votes.tables import (
     ODD,
     VOTE_WORDS,
     YesNo,

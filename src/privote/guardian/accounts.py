@@ -18,8 +18,6 @@ import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
-from ..blocks import Counts
-from ..drafts import Draft
 from ..errors import (
     BudgetError,
     DrawnError,
@@ -28,13 +26,15 @@ from ..errors import (
     PrivoteError,
     PrivoteWarning,
 )
+from ..files import Draft
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, STATED, Entry, digest_of
 from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Earlier, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
-from ..surprises import left_over
+from ..votes.cube import Counts
+from ..votes.surprises import left_over
 
 Some = TypeVar("Some")
 _LITTLE = 0.01  # of a budget: what is left is nothing
@@ -103,13 +103,7 @@ class Accounts:
     @property
     def left(self) -> float | None:
         """What charges have left of the data set's epsilon; None where that is not kept."""
-        if not self.ledger.lasts:
-            return None
-        standing = self.ledger.standing()
-        whole = [
-            each for each in standing if (each["dataset"], each["consumer"]) == (self.dataset, None)
-        ]
-        return whole[0]["left"] if whole else None
+        return self.ledger.reading().left((self.dataset, None)) if self.ledger.lasts else None
 
     @property
     def rule(self) -> str | None:
@@ -223,18 +217,20 @@ class Accounts:
         settle: Callable[[float | None], Mapping[str, Any]],
         facts: Mapping[str, Any],
         roll: Roll | None,
+        *,
+        once: bool,
     ) -> Allowance:
         """Find the account of an electorate whose allowance is learnt, or open and charge it.
 
         All that is left of the data set's budget is charged, before a vote is looked at: a curve
-        rho times the order, whatever will be learnt. A budget of a single run is charged as a whole
-        and priced exactly.
+        rho times the order, whatever will be learnt. A budget of a single call (``once``) is
+        charged as a whole and priced exactly.
 
         ``settle`` makes the public terms of what is left, rho; of None for a whole budget.
         """
 
         def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
-            if not self.ledger.lasts:
+            if once:
                 self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
                 return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
             whole = totals.budgets[self.dataset, None].filter(self.orders).slope()
@@ -406,7 +402,8 @@ class Accounts:
     def entry(self, kind: str) -> dict[str, Any]:
         """Return what every entry of a kind says."""
         scope = {"dataset": self.dataset, "consumer": self.consumer}
-        return {"kind": kind, **scope, **self.stamp, **self._claims}
+        claims = {} if self.claim is None else {"claim": self.claim}
+        return {"kind": kind, **scope, **self.stamp, **claims}
 
     def _append(
         self,
@@ -422,10 +419,6 @@ class Accounts:
         if self.draft is not None and self.claim is not None:
             self.draft.charging()
         self.ledger.append(body, sealed)
-
-    @property
-    def _claims(self) -> dict[str, str]:
-        return {} if self.claim is None else {"claim": self.claim}
 
     @property
     def _mechanism(self) -> str:
@@ -532,7 +525,7 @@ class Allowance:
         """Enter what some queries take from the allowance, durably, and return what counts of them.
 
         ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
-        what each voter spends and what is refused, as :func:`privote.surprises.effective` does.
+        what each voter spends and what is refused: :func:`privote.votes.surprises.effective`.
 
         What the run that is resumed has entered is not entered again: of what it kept nothing
         counts any more, and what it did not keep takes the same from the same allowance. Of a

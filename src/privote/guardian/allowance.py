@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ballots import BallotSource
-from ..blocks import Block, Counts
 from ..errors import BudgetError
 from ..mechanisms import ABSTAIN
 from ..release import Release
-from ..surprises import effective
+from ..votes.cube import BallotSource, Block, Counts
+from ..votes.surprises import effective
 from . import learnt
 from .accounts import Allowance, Roll, plain
 from .issuer import Issuer, Labels, Pacer, Parts, charged

@@ -12,16 +12,15 @@ from typing import Any, NoReturn
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, check_head
-from ..drafts import Draft
 from ..entropy import Entropy
 from ..errors import InputError
+from ..files import Draft
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
-from ..workers import keep_memory
-from . import allowance, data_dependent, learnt, ptr, worst_case
+from ..votes.cube import Ballots, check_head, keep_memory
+from . import allowance, consensus, learnt, worst_case
 from .accounts import Accounts, Allowance
 from .issuer import Issuer, Pacer, Parts
 from .registry import seats
@@ -145,6 +144,11 @@ class Guardian:
         return self._issuer.guarantee
 
     @property
+    def learns(self) -> bool:
+        """Whether the mechanism follows from the votes, and that is paid for."""
+        return self._issuer.learns
+
+    @property
     def orders(self) -> Floats:
         """The Rényi orders of every charge."""
         return self._issuer.orders
@@ -207,9 +211,15 @@ class Guardian:
         kept = None if parts is None else parts.kept(None)
         if kept is not None:
             return issuer.record(kept, parts, queries=ballots.queries)
+        if queries is None:
+            raise InputError(
+                "queries",
+                f"must be given for guarantee {self.guarantee!r}: stopping when a data-dependent "
+                "cost is used up leaks, so the number is fixed before looking",
+            )
         if self.guarantee == "ptr":
-            return ptr.release(issuer, ballots, queries, parts)
-        return data_dependent.release(issuer, ballots, queries, bound, parts)
+            return consensus.propose_test_release(issuer, ballots, parts)
+        return consensus.data_dependent(issuer, ballots, bound, parts)
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats, epsilon_at
-from ..ballots import BallotSource
 from ..entropy import Entropy
 from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
+from ..votes.cube import BallotSource
 from .accounts import Accounts, recorded, stated_of
 
 Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these
@@ -213,13 +213,3 @@ def charged() -> Iterator[None]:
 def sizes(ballots: BallotSource) -> dict[str, int]:
     """Return what an entry says about the electorate."""
     return {"voters": ballots.voters, "labels": ballots.labels}
-
-
-def fixed(guarantee: str, queries: int | None) -> None:
-    """Refuse to look at a cost before the number of queries is fixed."""
-    if queries is None:
-        raise InputError(
-            "queries",
-            f"must be given for guarantee {guarantee!r}: stopping when a data-dependent cost "
-            "is used up leaks, so the number is fixed before looking",
-        )

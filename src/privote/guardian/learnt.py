@@ -2,7 +2,7 @@
 
 Everything is charged first, the same whatever will be learnt. Then voters' surprises are counted,
 the allowance is drawn, once, and it is durable before a tally is drawn
-(:mod:`privote.accounting.learning` has the theorem). What was drawn in a process that died before
+(:mod:`privote.accounting.allowance` has the theorem). What was drawn in a process that died before
 that never left it, so the next one draws.
 """
 
@@ -16,21 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.learning import (
+from ..accounting.allowance import (
     Learning,
     learning_epsilon,
     mu_at_order,
     mu_of_budget,
     settled,
 )
-from ..ballots import BallotSource
-from ..blocks import Block, Counts
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, whole
 from ..mechanisms import TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release
-from ..surprises import effective
+from ..votes.cube import BallotSource, Block, Counts
+from ..votes.surprises import effective
 from .accounts import Allowance, Roll
 from .issuer import Issuer, charged
 
@@ -50,8 +49,6 @@ def charge(
     planned = asked if plan_for is None else whole("plan_for", plan_for)
     if planned < asked:
         raise InputError("plan_for", f"must cover the {asked} queries that are asked now", plan_for)
-    if plan_for is not None and not accounts.ledger.lasts:
-        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
 
     def terms(left: float | None) -> dict[str, Any]:
@@ -76,7 +73,10 @@ def charge(
         return {**known, "exact": left is None, "mu": mu, "steps": steps}
 
     before = set(accounts.ledger.reading().accounts)
-    found = accounts.open_learnt(terms, {"voters": voters, "labels": ballots.labels}, roll)
+    facts = {"voters": voters, "labels": ballots.labels}
+    # One call takes a whole budget at once; several that depend on each other, by Rényi orders.
+    once = plan_for is None and not accounts.ledger.lasts
+    found = accounts.open_learnt(terms, facts, roll, once=once)
     learnt = found.learnt
     assert learnt is not None
     if plan_for is not None and learnt["planned"] != planned:

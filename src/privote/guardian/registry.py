@@ -11,11 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import BallotSource, block_queries
-from ..blocks import MISSING, Block, Counts, DenseBlock, SparseBlock
 from ..errors import InputError, shown
 from ..mechanisms import Mechanism
-from ..names import folded
+from ..votes.cube import (
+    MISSING,
+    BallotSource,
+    Block,
+    Counts,
+    DenseBlock,
+    SparseBlock,
+    block_queries,
+)
+from ..votes.names import folded
 
 
 def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:

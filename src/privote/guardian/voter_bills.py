@@ -8,11 +8,10 @@ import numpy as np
 
 from ..accounting import pld
 from ..accounting.renyi import Floats, check_orders, epsilon
-from ..ballots import Ballots, BallotSource
-from ..blocks import Block, Counts, DenseBlock
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import Ladder
+from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
 
 ACCOUNTANTS = ("rdp", "pld", "smaller")
 

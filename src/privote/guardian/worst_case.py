@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..ballots import BallotSource
 from ..release import Release
+from ..votes.cube import BallotSource
 from .issuer import Issuer, Parts, charged, sizes
 
 

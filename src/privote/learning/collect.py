@@ -33,18 +33,27 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._version import check_written, written
-from ..arrayfiles import ArrayFile, check_file, open_npy
-from ..ballots import Threshold, block_queries, check_shape, check_threshold
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of, table
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
-from ..names import Names, in_order
-from ..sheets import is_frame, is_gap
-from ..storage import PART, Folder, as_place, check_here, is_url, name_of, reached
-from ..streamed import MOST_ATTRIBUTES, OURS, chunk_digest, open_array
-from ..workers import WorkerLostError, each, on_workers, one_thread
+from ..files import as_place, check_file, check_here, is_url, name_of
+from ..votes.arrays import (
+    MOST_ATTRIBUTES,
+    OURS,
+    PART,
+    ArrayFile,
+    Folder,
+    chunk_digest,
+    open_array,
+    open_npy,
+    reached,
+)
+from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
+from ..votes.names import Names, in_order
+from ..votes.tables import is_frame, is_gap
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
+from .workers import WorkerLostError, each, on_workers, one_thread
 
 ARRAYS, TABLES = (".npy", ".npz", ".zarr"), (".csv", ".tsv", ".parquet")
 MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
@@ -127,7 +136,8 @@ def collect_votes(
     chunk, group
         Queries, and voters, of a chunk; what suits the sizes unless told.
     backend, workers, address
-        Where to work: see :func:`privote.workers.on_workers`. The votes are the same everywhere.
+        Where to work (:func:`privote.learning.workers.on_workers`); the votes are the same
+        everywhere.
     resume
         Go on with what another run began: with the same voters, rows and settings only. Of votes
         that were finished, make again the chunks that were lost.

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import PrivoteWarning
-from ..sheets import ODD, YesNo, is_gap
+from ..votes.tables import ODD, YesNo, is_gap
 from .rows import Floats
 
 Features = npt.NDArray[np.float32]

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, tables
 from ..datasets import open as open_data
-from ..datasets.landmarks import Landmarks
-from ..drafts import Draft, Promise
+from ..datasets.scenes import Landmarks
 from ..errors import InputError
+from ..files import Draft, Promise
 from ..release import Release
-from ..sheets import as_csv
+from ..votes.tables import as_csv
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork

@@ -2,8 +2,8 @@
 
 Papernot et al. 2017 and 2018, with the multi-winner mechanisms of "Private Multi-Winner Voting for
 Machine Learning" in place of single-winner ones. Teachers learn from disjoint parts of the private
-data and vote on public rows; the guardian releases private labels; a student learns from those.
-Everything after the release is post-processing and costs nothing.
+data and vote on public rows; the guardian releases noisy tallies, or labels; a student learns from
+those. Everything after the release is post-processing and costs nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..datasets import Images
-from ..drafts import Draft, drafted
 from ..errors import BudgetError, InputError, whole
-from ..guardian import Guardian, record_kept
-from ..labelling import ALL_THERE, KeptReleases, room, warn_of_quality
+from ..files import Draft, drafted
+from ..guardian import AUTO, Guardian, record_kept
+from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
 from .methods import VOTERS
@@ -34,16 +34,31 @@ from .neighbours.labelling import (
     train_neighbour_student,
 )
 from .neighbours.plan import NeighbourPlan, neighbour_voters
-from .rounds import PoolLabelling, PublicRows, Rows, Schedule, expected
-from .rows import Floats, LabelClassifier, Labels, check_apart, check_labels, label_probabilities
+from .rounds import (
+    PoolLabelling,
+    PublicRows,
+    Rows,
+    Schedule,
+    expected,
+    learnt_from,
+)
+from .rows import (
+    Floats,
+    LabelClassifier,
+    Labels,
+    check_apart,
+    check_labels,
+    label_probabilities,
+    matching,
+)
 from .students.classifiers import binarized
 from .teachers.partition import part_names, partition, partition_key
 from .teachers.training import train
-from .teachers.votes import TeacherPool, cast, for_teachers
+from .teachers.votes import TeacherPool, cast
 from .voters import VoterNames
 
 Progress = Callable[[str, int, int], None]
-Voters = tuple[Any, Mechanism, NeighbourPlan | None]  # ballots, how they count, how to ask them
+Voters = tuple[Any, Mechanism | str, NeighbourPlan | None]  # ballots, how they count and are asked
 
 
 @dataclass(eq=False, repr=False)
@@ -62,13 +77,15 @@ class PATEClassifier(LabelClassifier):
         :class:`privote.learning.NeighbourStudent` for ``None``; any other student gets every public
         row once for each of its answers.
     n_teachers
-        How many disjoint parts, and so voters.
+        How many disjoint parts, and so voters. More of them stand out of the noise, until they
+        know too little each: :func:`privote.learning.methods.plan_teachers` has a rule.
     mechanism
-        How votes become labels. By default Binary voting, with noise from public numbers alone:
-        under an allowance the least with which a voter may say yes to a tenth of all cells, from
-        n_teachers / 5 to 1.25 n_teachers; else n_teachers / 2. Of neighbours: a false alarm of
-        0.05, and about the least noise with which an allowance lasts
+        ``"auto"`` (default): how often teachers speak is learnt, noisy tallies are released for all
+        rows (:func:`privote.label`), and the student learns from the expected share of teachers who
+        want each label. Neighbours release labels: Binary voting with a false alarm of 0.05, and
+        about the least noise with which an allowance lasts
         (:mod:`privote.learning.neighbours.plan`); with one share a fifth of the expected number.
+        A mechanism that is named is taken as it is.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold
@@ -83,8 +100,7 @@ class PATEClassifier(LabelClassifier):
     choose
         Which rows come next: ``"random"`` or ``"uncertainty"`` (of the student so far).
     queries
-        How many public rows to label. By default, under an allowance, as many as released labels
-        say it lasts for; else all of them.
+        How many public rows to label; by default all, or of neighbours as many as their plan has.
     share
         For neighbours. ``None``: a first batch of released labels tells a share for every label,
         and with these every public row is asked several times (under an allowance, with Binary
@@ -104,6 +120,9 @@ class PATEClassifier(LabelClassifier):
         (labels,) with which neighbours were asked in passes; else None.
     student_
         The fitted student.
+    thresholds_
+        From which probability on ``predict`` says yes: for a student of shares, (labels,) with
+        which it says yes as often on public rows as voters do; else one half.
     privacy_
         What may be published about the run, as plain values.
     classes_
@@ -114,12 +133,12 @@ class PATEClassifier(LabelClassifier):
     student: Any = None
     _: KW_ONLY
     n_teachers: int = 50
-    mechanism: Mechanism | None = None
+    mechanism: Mechanism | str = AUTO
     voters: str = "teachers"
     threshold: Any = "prevalence"
     epsilon: float = 8.0
     delta: float = 1e-6
-    guarantee: str = "allowance"
+    guarantee: str = AUTO
     rounds: int = 1
     choose: str = "random"
     queries: int | None = None
@@ -168,8 +187,9 @@ class PATEClassifier(LabelClassifier):
             is a new charge, unless ``electorate`` says otherwise. It keeps the parts, too.
         electorate
             A name under which the same records go on with what is left of their allowance in a
-            later fit with the same ledger. Whoever gives it promises that every record has the
-            same id (or group, or row) in all of these fits: then it is with the same voter.
+            later fit with the same ledger. One that is learnt is for as many rows in all as were
+            public in the first fit. Whoever gives the name promises that every record has the same
+            id (or group, or row) in all of these fits: then it is with the same voter.
         seed
             An integer makes a simulation that protects nobody: noise and parts are then known.
         progress
@@ -182,8 +202,8 @@ class PATEClassifier(LabelClassifier):
             released stay as they are, and what was charged is not charged again. With a ledger the
             voters go on with the queries that are left; without one the labels there are will do.
         """
-        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
-            rule = "must be a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
+        if not (isinstance(self.mechanism, Mechanism) or _is_auto(self.mechanism)):
+            rule = "must be auto or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
             raise InputError("mechanism", rule, self.mechanism)
         schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
         X, Y = self._check_private(X, y, classes)
@@ -210,11 +230,17 @@ class PATEClassifier(LabelClassifier):
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
         asked |= {"guarantee": self.guarantee, "consumer": consumer}
         known = seed is not None or self.guarantee == "data-dependent"
+        budget = Budget(epsilon=self.epsilon, delta=self.delta)
+        guarantee = self.guarantee
+        if _is_auto(guarantee):
+            lasting = ledger is not None or self.rounds > 1 or self.voters != "teachers"
+            size = self.n_teachers, Y.shape[1], self.queries or len(public.order)
+            guarantee = "allowance" if lasting else guarantee_of(self.mechanism, budget, *size)
         door = partial(
             Guardian,
-            budget=Budget(epsilon=self.epsilon, delta=self.delta),
+            budget=budget,
             ledger=Ledger.in_memory() if ledger is None else ledger,
-            guarantee=self.guarantee,
+            guarantee=guarantee,
             dataset=dataset,
             consumer=consumer,
             seed=seed,
@@ -233,7 +259,8 @@ class PATEClassifier(LabelClassifier):
                 names = who.of(self.voters, pool.voters, pool.voter_names)
                 ids = None if ledger is None else names
                 with door(mechanism, voter_ids=ids, draft=kept) as guardian:
-                    found = self._ask(guardian, pool, plan, schedule, public, say, parts)
+                    more = len(public.order) if electorate is not None else None
+                    found = self._ask(guardian, pool, plan, schedule, public, say, parts, more)
                 if kept is not None:
                     kept.note(ALL_THERE)
             if not self.release_.answered:
@@ -243,14 +270,19 @@ class PATEClassifier(LabelClassifier):
                     "the test of guarantee 'ptr' did not pass, so no label was released and there "
                     "is no student; the budget is charged"
                 )
-            warn_of_quality(self.release_)
+            if self.release_.tallies is None:
+                warn_of_quality(self.release_)
             self.shares_ = None if found is None else found.shares
             say("training the student", 0, 1)
             if self.student is None and found is not None and found.batches and X_public.ndim == 2:
                 args = (found, X_public, self.embedding, self.epsilon)
                 self.student_ = train_neighbour_student(*args)
             else:
-                self.student_ = public.student(self.public_rows_, self.release_.labels)
+                self.student_ = public.student(self.public_rows_, learnt_from(self.release_))
+            self.thresholds_: Floats | float = 0.5
+            if self.release_.shares is not None:  # of voters, who need not agree on what is there
+                chance = label_probabilities(self.student_, X_public, self._columns)
+                self.thresholds_ = matching(chance, self.release_.shares.mean(axis=0))
             say("training the student", 1, 1)
         return self
 
@@ -263,6 +295,7 @@ class PATEClassifier(LabelClassifier):
         public: PublicRows,
         say: Progress,
         parts: KeptReleases | None,
+        plan_for: int | None,
     ) -> NeighbourAnswers | None:
         """Release labels for the pool, and say what neighbours make of them."""
         if parts is not None:
@@ -271,6 +304,7 @@ class PATEClassifier(LabelClassifier):
         shared: dict[str, Any] = {"guardian": guardian, "parts": parts}
         shared["progress"] = partial(say, "labelling")
         if plan is None:
+            shared["plan_for"] = plan_for if guardian.learns else None
             asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
             self.public_rows_, self.release_ = asking.run()
             return None
@@ -292,12 +326,10 @@ class PATEClassifier(LabelClassifier):
             if plan is not None:
                 found = collected(pool, plan, order, self.public_rows_, self.release_)
                 near = found.shares
-        if self.rounds == 1:  # baselines of later rounds are not in it either
-            mechanism = self.mechanism or mechanism_of(self.release_.mechanism)
-            paced = near is None and self.queries is None
-            self.release_ = expected(
-                self.release_, mechanism, near=near, asked=0 if paced else None
-            )
+        if self.rounds == 1 and release.tallies is None:  # baselines of later rounds are not in it
+            named = isinstance(self.mechanism, Mechanism)
+            mechanism: Any = self.mechanism if named else mechanism_of(release.mechanism)
+            self.release_ = expected(self.release_, mechanism, near=near)
         return found
 
     @property
@@ -318,10 +350,12 @@ class PATEClassifier(LabelClassifier):
         return np.where(total > 0, chance / np.maximum(total, 1e-300), 1 / self._columns)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the labels (rows, labels) more likely than not; or the likeliest class."""
+        """Return the labels (rows, labels) that reach their thresholds; or the likeliest class."""
         chance = self.predict_proba(X)
         if self._multilabel:
-            return np.asarray(chance >= 0.5).astype(np.int64)
+            return np.asarray(chance >= self.thresholds_).astype(np.int64)
+        if self._columns == 1:
+            return np.asarray(self.classes_[(chance[:, 1] >= self.thresholds_).astype(np.int64)])
         return np.asarray(self.classes_[chance.argmax(axis=1)])
 
     def __sklearn_tags__(self) -> Any:
@@ -355,8 +389,8 @@ class PATEClassifier(LabelClassifier):
             tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
         )
         votes = cast(teachers, X_public, self.threshold)
-        mechanism = self.mechanism or for_teachers(self, X_public.shape[0], Y.shape[1])
-        return TeacherPool(votes, mechanism.most_ones), mechanism, None
+        limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
+        return TeacherPool(votes, limit), self.mechanism, None
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -380,6 +414,10 @@ class PATEClassifier(LabelClassifier):
         if len(Y) != X.shape[0]:
             raise InputError("y", f"must have {X.shape[0]} rows, as `X`, got {len(Y)}")
         return X, Y
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
 
 
 def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:

@@ -21,10 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..datasets import Images
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
-from ..drafts import Promise
 from ..errors import InputError, PrivoteWarning
+from ..files import Promise
 from ..ledger import Budget
-from ..planning import yes_share
 from ..release import Release
 from .direct.dpsgd import DPSGDClassifier
 from .direct.gradients import DPLinear
@@ -32,6 +31,7 @@ from .direct.moments import DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, plan_teachers
 from .pate import PATEClassifier
+from .rounds import yes_shares
 from .rows import (
     Floats,
     LabelClassifier,
@@ -44,7 +44,6 @@ from .rows import (
     matching,
 )
 from .tables import TableEncoder
-from .teachers.votes import for_teachers
 
 Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
 _DIRECT: Mapping[str, Any] = {
@@ -251,7 +250,7 @@ class PrivateClassifier(LabelClassifier):
             rule = self._embedding(X_public, voters=True)
         mapping = fit_embedding(rule, X_public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
-        settled = {"mechanism", "guarantee"} & set(asked) or account["electorate"] is not None
+        settled = "mechanism" in asked or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
             expected = plan_teachers(self.numbers_, asked)
             asked["n_teachers"] = expected.voters
@@ -277,8 +276,7 @@ class PrivateClassifier(LabelClassifier):
         chance = label_probabilities(pate.student_, seen, Y.shape[1])
         share = chance.mean(axis=0)
         if chosen.method == "teachers":
-            voting = pate.mechanism or for_teachers(pate, len(chance), Y.shape[1])
-            share = yes_share(pate.release_, voting)
+            share = yes_shares(pate.release_, pate.mechanism)
         self.shares_: Floats | None = share
         self.thresholds_ = matching(chance, share)
         self.reasons_ = tuple(reasons)

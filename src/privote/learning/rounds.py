@@ -1,9 +1,11 @@
 """Labelling a public pool in rounds: what was released guides what is asked next, for free.
 
-After each round a student is trained on the labels released so far. Its prediction is the public
+After each round a student is trained on what was released so far. Its prediction is the public
 baseline of the next round, so votes that agree with it cost nothing; and where it is unsure is
-where the next queries are best spent. Released labels also tell how fast voters use up their
-allowance, and so how many queries it lasts for. All of this reads released labels only.
+where the next queries are best spent. All of this reads what was released, and nothing else.
+
+Where tallies are released, a student learns from the expected share of voters who want each label:
+it tells more than a yes or no, also where most voters never agree.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ..accounting.renyi import epsilon
-from ..ballots import BallotSource
 from ..errors import BudgetError, InputError, whole
 from ..guardian import Guardian
 from ..labelling import KeptReleases
 from ..mechanisms import Mechanism
-from ..planning import Pace, with_forecast
-from ..release import Release, drawn_of
-from .rows import Floats, Labels, Progress, label_probabilities
+from ..planning import with_forecast, yes_share
+from ..release import Release, decide, drawn_of
+from ..votes.cube import BallotSource
+from .rows import Floats, Progress, Targets, label_probabilities
 from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
@@ -48,10 +50,7 @@ class Pool(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How a pool is asked: in how many rounds, which rows first, and how many in all.
-
-    ``queries`` None: under an allowance, as many as it is expected to last for; else all.
-    """
+    """How a pool is asked: in how many rounds, which rows first, and how many in all; None: all."""
 
     rounds: int = 1
     choose: str = "random"
@@ -81,8 +80,8 @@ class PublicRows:
         self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
         self._student, self._random_state = student, random_state
 
-    def student(self, rows: Rows, labels: Labels) -> Any:
-        """Train a student on released labels of some rows; it may see the others, too."""
+    def student(self, rows: Rows, labels: Targets) -> Any:
+        """Train a student on what was released for some rows; it may see the others, too."""
         rest = self._rows[np.setdiff1d(self.order, rows)]
         seed = int(check_random_state(self._random_state).randint(2**31 - 1))
         return train_student(self._student, self._rows[rows], labels, rest, seed)
@@ -104,6 +103,8 @@ class PoolLabelling:
         The ballots.
     schedule, public
         How they are asked, and the rows that they are about.
+    plan_for
+        For how many rows an allowance that is learnt is to last: those asked now, by default.
     progress
         Called as ``progress(rows labelled, rows to label)``.
     parts
@@ -114,6 +115,7 @@ class PoolLabelling:
     pool: Pool
     schedule: Schedule
     public: PublicRows
+    plan_for: int | None = None
     progress: Progress | None = None
     parts: KeptReleases | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -135,23 +137,21 @@ class PoolLabelling:
             )
         if wanted is None and kind in ("ptr", "data-dependent"):
             raise InputError("queries", f"must be given for guarantee {kind!r}, before looking")
-        paced = wanted is None and kind == "allowance" and self.pool.near is None
         total = len(self.public.order) if wanted is None else int(wanted)
-        mechanism, labels = self.guardian.mechanism, self.pool.labels
+        if self.schedule.rounds > 1 and self.guardian.learns:
+            self.plan_for = self.plan_for or total
         for left in range(self.schedule.rounds, 0, -1):
             size = (total - len(self.asked)) // left
-            # When to stop, by releases only.
-            pace = Pace(mechanism=mechanism, labels=labels, busiest=EVEN, rounds=left, anew=True)
-            if size and not self._round(size, total, pace if paced else None):
+            if size and not self._round(size, total):
                 break
-        return self.asked, self._together(asked=0 if paced else None)
+        return self.asked, self._together()
 
-    def _round(self, size: int, total: int, pace: Pace | None) -> bool:
+    def _round(self, size: int, total: int) -> bool:
         """Ask so many rows; return whether more may be asked."""
         waiting = self.public.order[~np.isin(self.public.order, self.asked)]
         guess = None
         if self.asked.size and (self.schedule.rounds > 1):
-            model = self.public.student(self.asked, self._labels())
+            model = self.public.student(self.asked, learnt_from(self._joined()))
             waiting = self._next(waiting, size, partial(self.public.ask, model))
             if self.guardian.guarantee == "allowance" and self.pool.near is None:
                 guess = _guess(self.public.ask(model, waiting[:size]), self.guardian.mechanism)
@@ -163,7 +163,7 @@ class PoolLabelling:
                 queries=fixed,
                 baseline=guess,
                 parts=None if self.parts is None else PartsOf(self.parts, batch, self._priced),
-                pace=pace,
+                plan_for=self.plan_for,
             )
         except BudgetError:
             if not self.releases:
@@ -175,7 +175,7 @@ class PoolLabelling:
         self.asked = np.concatenate([self.asked, batch[: release.answered]])
         if self.progress is not None:
             self.progress(len(self.asked), max(total, len(self.asked)))
-        return pace is not None or release.answered == len(batch)
+        return release.answered == len(batch)
 
     def _priced(self, part: Release) -> Release:
         """Return a part with a price that covers all rounds so far, should it be the last."""
@@ -191,23 +191,45 @@ class PoolLabelling:
         doubt = -(chance * np.log(chance) + (1 - chance) * np.log1p(-chance)).sum(axis=1)
         return waiting[np.argsort(-doubt, kind="stable")]
 
-    def _labels(self) -> Labels:
-        return np.concatenate([release.labels for release in self.releases])
+    def _joined(self) -> Release:
+        """Return all that was released so far as one, decided together."""
+        last, labels = self.releases[-1], [release.labels for release in self.releases]
+        whole = replace(last, labels=np.concatenate(labels), drawn=drawn_of(self.releases))
+        if last.tallies is None:
+            return whole
+        tallies = np.concatenate([release.outcome for release in self.releases])
+        return decide(replace(whole, tallies=tallies))
 
-    def _together(self, asked: int | None) -> Release:
+    def _together(self) -> Release:
         """Return all rounds as one release, with the price and the forecast of all of them."""
-        last, guardian = self.releases[-1], self.guardian
-        labels, cost = self._labels(), last.epsilon  # of an allowance: the same for all rounds
-        if guardian.guarantee == "worst-case" and len(self.releases) > 1:
-            each = guardian.mechanism.worst_case_rdp(last.voters, labels.shape[1], guardian.orders)
-            cost = float(epsilon(len(labels) * each, guardian.orders, last.delta))
+        whole, guardian = self._joined(), self.guardian
+        # Of an allowance, and of noise that is solved for all rounds, the price is that of all.
+        alone = guardian.guarantee == "worst-case" and not guardian.learns
+        if alone and len(self.releases) > 1:
+            size = whole.voters, whole.labels.shape[1]
+            each = guardian.mechanism.worst_case_rdp(*size, guardian.orders)
+            cost = float(epsilon(whole.answered * each, guardian.orders, whole.delta))
+            whole = replace(whole, epsilon=cost)
+        if whole.tallies is not None:
+            return whole
         return expected(
-            replace(last, labels=labels, epsilon=cost, drawn=drawn_of(self.releases)),
-            guardian.mechanism,
-            baseline=np.concatenate(self.guesses),
-            near=self.pool.near,
-            asked=asked,
+            whole, guardian.mechanism, baseline=np.concatenate(self.guesses), near=self.pool.near
         )
+
+
+def learnt_from(release: Release) -> Targets:
+    """Return what a student learns from: shares of voters where tallies tell them, else labels."""
+    shares = release.shares
+    return release.labels if shares is None else shares
+
+
+def yes_shares(release: Release, mechanism: Mechanism | str) -> Floats:
+    """Return how often voters said yes to each label, as released numbers tell: (labels,)."""
+    shares = release.shares
+    if shares is not None:
+        return np.asarray(shares.mean(axis=0))
+    assert isinstance(mechanism, Mechanism)
+    return yes_share(release, mechanism)
 
 
 def expected(

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
 from ..errors import InputError, shown
-from ..sheets import is_gap
+from ..votes.tables import is_gap
 from .columns import SHOULD, Column, cells_of, column_of, kind_of
 
 _FORM = 1  # of the plain values

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..datasets import Images
-from ..drafts import Draft
 from ..errors import InputError
+from ..files import Draft
 from ..release import PERSON, RECORD
 
 

@@ -1,8 +1,7 @@
 """The ledger: an append-only, crash-safe, tamper-evident record of charges."""
 
-from .book import Ledger
-from .location import Location
+from .book import Ledger, Location
+from .chain import Verification
 from .totals import Budget
-from .verification import Verification
 
 __all__ = ["Budget", "Ledger", "Location", "Verification"]

@@ -18,16 +18,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from .._version import check_written, written
-from ..arrayfiles import check_file
 from ..errors import InputError, LedgerError, PrivoteWarning
-from .chain import KEY_VARIABLE, START, Anchor, Chain, record_of
-from .location import Location
+from ..files import check_file
+from .chain import KEY_VARIABLE, Anchor, Chain, verify
 from .postgres import PostgresStore
-from .store import Row, SQLiteStore
-from .verification import verify
+from .store import START, Row, SQLiteStore
+
+if TYPE_CHECKING:
+    from .book import Location
 
 _FORMAT = 1
 _MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
@@ -116,8 +117,7 @@ class Archive:
         with closing(SQLiteStore.unpacked(members[_ENTRIES])) as copy:
             check(copy, chain)
             rows, head = copy.rows(), copy.head()
-        record = record_of(members[_ANCHOR], _ANCHOR)
-        known = Anchor(Path(_ANCHOR), chain).heads(record)
+        record, known = Anchor(Path(_ANCHOR), chain).parse(members[_ANCHOR])
         if known != [head]:
             raise LedgerError(f"in the archive {Anchor.rolled_back(head, known)}")
         return cls(rows, chain, own_key, str(record["backup"]))

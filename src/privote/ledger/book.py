@@ -5,6 +5,11 @@ A *budget* is set, a *charge* enters against it, an *answer* continues a charged
 comes from a backup. What depends on the votes (voters' spending, data-dependent curves, what was
 drawn) goes to the sealed table, bound to its entry by a keyed digest; the published view never
 reads it.
+
+Beside the entries lie a key and an anchor. What is there and what is missing says whether a ledger
+is new, in use, or erased. A new one is made under the store's lock in the order entries, anchor,
+key: a crash in between leaves a state that the next opening finishes, and a key without a ledger
+can only mean that the ledger was taken away.
 """
 
 from __future__ import annotations
@@ -14,11 +19,14 @@ import getpass
 import json
 import os
 import platform
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -26,14 +34,25 @@ from .._version import written
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError
-from ..names import folded, twins
+from ..votes.names import folded, twins
 from . import archive
-from .chain import Anchor, Chain, Head, canonical
-from .location import Location
+from .chain import (
+    KEY_VARIABLE,
+    Anchor,
+    Chain,
+    Verification,
+    against_anchor,
+    canonical,
+    check_placed,
+    verify,
+)
+from .postgres import PostgresStore
 from .records import Records
 from .store import (
     FORMAT,
+    START,
     CommittedError,
+    Head,
     LostError,
     Row,
     SQLiteStore,
@@ -41,10 +60,12 @@ from .store import (
     UnsettledError,
 )
 from .totals import Budget, Scope, Totals
-from .verification import Verification, against_anchor, misplaced, verify
 
-_ROUNDING = 1e-9
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
+_REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
+# What SQLite may take for a database that is gone with its process, by name or by its own URLs.
+_FLEETING = re.compile(r"file:|.*:memory:|.*[?&](mode=memory|vfs=)", re.IGNORECASE | re.DOTALL)
 
 
 class Ledger:
@@ -144,7 +165,12 @@ class Ledger:
                     with self._store.transaction():
                         before = self._store.head()
                         totals = self._catch_up()
-                        self._check_head(before, totals.head)
+                        # A file put in the place of an open one would take charges that nobody
+                        # else ever sees.
+                        if self._anchor is not None:
+                            check_placed(self._store, self._anchor, before)
+                        if before != totals.head:
+                            raise LedgerError(Anchor.rolled_back(before, [totals.head]))
                         yield totals
                         after = totals.head
                         self._check_kept(before, added, after)
@@ -175,15 +201,6 @@ class Ledger:
             )
         with self._lock:
             yield
-
-    def _check_head(self, head: Head, seen: Head) -> None:
-        """Raise unless the entries end where this ledger, and the anchor, have seen them end.
-
-        A file put in the place of an open one would take charges that nobody else ever sees.
-        """
-        wrong = None if self._anchor is None else misplaced(self._store, self._anchor, head)
-        if wrong or head != seen:
-            raise LedgerError(wrong or Anchor.rolled_back(head, [seen]))
 
     def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
         """Find out what became of a commit whose answer was lost; raise unless it happened.
@@ -216,31 +233,29 @@ class Ledger:
             )
 
     def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
-        """Read back what was committed and anchor it; once more if the line breaks meanwhile."""
-        try:
-            try:
-                self._read_back(before, added, after)
-            except LostError:
-                self._store.reconnect()
-                self._read_back(before, added, after)
-        except LostError as error:
-            raise CommittedError(
-                f"entry {after[0]} is charged, but the connection broke before it was read back: "
-                f"{error}. Nothing is released"
-            ) from None
-        except LedgerError as error:
-            raise CommittedError(str(error)) from None
+        """Read back what was committed and anchor it; once more if the line breaks meanwhile.
 
-    def _read_back(self, before: Head, added: list[Row], after: Head) -> None:
-        """Raise unless what was added is there; anchor it unless others have anchored more."""
-        with self._store.transaction():
-            self._check_kept(before, added, after)
-            if self._anchor is None:
+        Where others, who share the store, have anchored more by now, that stays.
+        """
+        for again in (False, True):
+            try:
+                if again:
+                    self._store.reconnect()
+                with self._store.transaction():
+                    self._check_kept(before, added, after)
+                    if self._anchor is not None:
+                        check_placed(self._store, self._anchor, self._store.head())
+                        if self._anchor.read() == [before, after]:
+                            self._anchor.write(after)
                 return
-            head = self._store.head()
-            self._check_head(head, head)
-            if self._anchor.read() == [before, after]:
-                self._anchor.write(after)
+            except LostError as error:
+                if again:
+                    raise CommittedError(
+                        f"entry {after[0]} is charged, but the connection broke before it was "
+                        f"read back: {error}. Nothing is released"
+                    ) from None
+            except LedgerError as error:
+                raise CommittedError(str(error)) from None
 
     def reading(self) -> Totals:
         """Return what all entries add up to now; takes no lock of the database's."""
@@ -360,7 +375,7 @@ class Ledger:
     def known(self, dataset: str, consumer: str | None = None) -> Scope:
         """Return the names that this ledger has for a data set and a consumer, if it has them.
 
-        Names are compared folded (:func:`privote.names.folded`); a new one stays as it is.
+        Names are compared folded (:func:`privote.votes.names.folded`); a new one stays as it is.
         """
         return self.reading().known((dataset, consumer))
 
@@ -386,8 +401,8 @@ class Ledger:
                 "rule": budget.counted,
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
-                "used": (used := _used(totals, scope, budget)),
-                "left": None if used is None else _left(budget.epsilon, used),
+                "used": totals.used(scope),
+                "left": totals.left(scope),
             }
             for scope, budget in totals.budgets.items()
         ]
@@ -491,21 +506,6 @@ class Ledger:
             self._store.close()
 
 
-def _used(totals: Totals, scope: Scope, budget: Budget) -> float | None:
-    """Return the epsilon of all charges of a scope; None where it is not an unconditional one."""
-    if totals.conditional.get(scope[0]):
-        return None
-    if scope[0] in totals.spent_whole:
-        return budget.epsilon
-    known = totals.filters.get(scope)
-    return 0.0 if known is None else known.epsilon()
-
-
-def _left(epsilon: float, used: float) -> float:
-    """Return what is left, and nothing where that is rounding."""
-    return epsilon - used if used < epsilon * (1 - _ROUNDING) else 0.0
-
-
 def _operator() -> dict[str, str]:
     """Return who runs this, and where: for the record, and no proof."""
     try:
@@ -517,3 +517,179 @@ def _operator() -> dict[str, str]:
 
 def _name(scope: Scope) -> str:
     return f"data set {scope[0]!r}" + (f" for {scope[1]!r}" if scope[1] else "")
+
+
+# -- where it lies ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Location:
+    """A ledger's address: a file, or a PostgreSQL database with a local name for key and anchor.
+
+    Make one with :meth:`of`, which makes paths absolute: a process may go elsewhere while the
+    ledger is open. Its ``repr`` and :attr:`shown` hold no password.
+    """
+
+    shown: str
+    file: Path
+    address: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        path: str | os.PathLike[str],
+        beside: str | os.PathLike[str] | None = None,
+    ) -> Location:
+        """Return the place at a path, or at a ``postgresql://`` address with ``beside``."""
+        text = _text("ledger", path)
+        if _REMOTE.match(text):
+            if beside is None:
+                raise InputError(
+                    "beside",
+                    "must name a local file for a ledger in PostgreSQL: its key and its anchor "
+                    "lie there, as NAME.key and NAME.head",
+                )
+            return cls(_shown(text), Path(_text("beside", beside)).absolute(), text)
+        scheme = _SCHEME.match(text)
+        if scheme is not None:  # the text may hold a password: it is not repeated
+            raise InputError(
+                "ledger",
+                f"must be a file or the text of a postgresql:// address, got a {scheme[1]!r} "
+                f"address{(' as a path' if scheme[1].startswith('postgres') else '')}",
+            )
+        if beside is not None:
+            raise InputError(
+                "beside", "goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
+            )
+        if _FLEETING.match(text):
+            raise InputError(
+                "ledger",
+                "must be a file on disk: one in memory forgets what was spent. Leave it out for a "
+                "budget of one call",
+                text,
+            )
+        return cls(Path(text).name, Path(text).absolute())
+
+    def __repr__(self) -> str:
+        return f"Location({self.shown!r})"
+
+    @property
+    def key(self) -> Path:
+        """The key's file."""
+        return self.file.with_name(self.file.name + ".key")
+
+    @property
+    def head(self) -> Path:
+        """The anchor's file."""
+        return self.file.with_name(self.file.name + ".head")
+
+    def open_store(self, *, create: bool) -> Store:
+        """Open the entries; refuse a place that cannot be a ledger, or was one and is erased."""
+        if self.file.is_dir():
+            raise InputError("ledger", f"must be a file, and {str(self.file)!r} is a folder")
+        if not self.file.parent.is_dir():
+            raise LedgerError(
+                f"ledger {str(self.file)!r}: there is no folder {str(self.file.parent)!r}"
+            )
+        if self.address is not None:
+            if self.key.exists() and not self.head.exists():
+                raise self._erased("its anchor is gone, but its key is there", self.key)
+            if not create and not self.head.exists():
+                raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no anchor")
+            return PostgresStore(self.address, create=create)
+        # Looked for before the entries, which are made first: so nothing is misread meanwhile.
+        left = [file for file in (self.head, self.key) if file.exists()]
+        if left and not self.file.exists():
+            what = "anchor" if left[0] == self.head else "key"
+            raise self._erased(f"it is gone, but its {what} is there", *left)
+        return SQLiteStore(self.file, create=create)
+
+    def open_reader(self) -> tuple[Store, Chain, Anchor]:
+        """Open entries, key and anchor without writing anything, also on read-only media."""
+        if self.address is None and not self.file.exists():
+            raise LedgerError(f"ledger {str(self.file)!r} does not exist")
+        chain = Chain.from_environment()
+        if chain is None and not self.key.exists():
+            # Without an entry it is being made, or a crash left it so: the next run ends that.
+            if self.address is None and Anchor.peek(self.head) == 0:
+                with closing(SQLiteStore(self.file, readonly=True)) as entries:
+                    if entries.head() == (0, START):
+                        raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
+            raise self._no_key()
+        chain = chain or Chain.read(self.key)
+        store: Store = (
+            SQLiteStore(self.file, readonly=True)
+            if self.address is None
+            else PostgresStore(self.address, create=False, readonly=True)
+        )
+        return store, chain, Anchor(self.head, chain)
+
+    def unlock(self, store: Store, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
+        """Return key and anchor, made if the ledger is new; only under the store's lock."""
+        chain, head = Chain.from_environment(), store.head()
+        if chain is None and not self.key.exists():
+            return self._begin(head, create=create)
+        named = chain is not None
+        chain = chain or Chain.read(self.key)
+        anchor = Anchor(self.head, chain)
+        if not self.head.exists() and head[0] == 0:
+            # A key from the environment does not tell a new ledger from an emptied one: then the
+            # entries' file must have been absent.
+            if not (named and new and create):
+                left = self.file if named else self.key
+                raise self._erased("it is empty, and its anchor is gone", left)
+            anchor.write(head)
+        check_placed(store, anchor, head)
+        if head in anchor.read():  # what others added is anchored once the chain was checked
+            anchor.write(head)
+        return chain, anchor
+
+    def _begin(self, head: Head, *, create: bool) -> tuple[Chain, Anchor]:
+        """Make key and anchor of a ledger without entries."""
+        said = Anchor.peek(self.head)
+        if head[0] > 0 or said > 0:
+            raise self._no_key()
+        if not create:
+            raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no key, no entry")
+        chain = Chain.new()
+        anchor = Anchor(self.head, chain)
+        anchor.write((0, START))
+        chain.keep(self.key)
+        return chain, anchor
+
+    def _no_key(self) -> LedgerError:
+        return LedgerError(
+            f"the ledger's key {self.key.name!r} is missing: restore it, or set {KEY_VARIABLE}"
+            + ("" if self.address is None else "; give as beside the place where it lies")
+        )
+
+    def _erased(self, found: str, *left: Path) -> LedgerError:
+        names = " and ".join(repr(file.name) for file in left)
+        return LedgerError(
+            f"ledger {self.shown!r} was erased: {found}. What was spent is in it, so restore it "
+            f"from a backup; only if nothing was ever released with it, remove {names} and begin "
+            "anew"
+        )
+
+
+def _text(argument: str, value: Any) -> str:
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        text = None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(argument, "must be a path or an address", value)
+    return text
+
+
+def _shown(address: str) -> str:
+    """Return hosts, ports and database: no user, no password, no options."""
+    try:
+        parts = urlsplit(address)
+        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+        shown = [
+            f"{host.hostname or ''}{'' if host.port is None else f':{host.port}'}" for host in hosts
+        ]
+    except ValueError:
+        raise InputError("ledger", "must be a postgresql:// address that can be read") from None
+    return f"postgresql://{','.join(shown)}{parts.path}"

@@ -4,6 +4,9 @@ An unkeyed chain can be recomputed by whoever edits the file, so the digest is a
 that lies beside the ledger (owner-readable only) or comes from the environment. A keyed chain still
 cannot show that its *end* is missing, so the head is written to an anchor file as well, in two
 steps around each commit: a crash between them leaves a state that is recognised, not an alarm.
+
+Verification takes no lock and writes nothing, so it may run while others write, and on read-only
+media.
 """
 
 from __future__ import annotations
@@ -15,15 +18,15 @@ import os
 import secrets
 import stat
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._version import check_written, written
 from ..errors import LedgerError, PrivoteWarning
+from .store import START, Head, Store
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
-START = "0" * 64
-Head = tuple[int, str]  # number and digest of the last entry
 _SHORTEST = 16  # bytes of a key
 _FORMAT = 1  # of an anchor
 _LONGEST = 4096  # bytes of a key, or of an anchor
@@ -58,10 +61,10 @@ class Chain:
     @classmethod
     def read(cls, path: Path) -> Chain:
         """Take the key from its file."""
-        try:
-            text, mode = _content(path)
-        except OSError as error:
-            raise LedgerError(f"the ledger's key {path.name!r} cannot be read: {error}") from None
+        found = _content(path, "the ledger's key")
+        if found is None:
+            raise LedgerError(f"the ledger's key {path.name!r} is gone")
+        text, mode = found
         chain = cls.parse(text, path.name)
         if os.name == "posix" and mode & 0o077:
             warnings.warn(
@@ -128,13 +131,21 @@ def _durable(path: Path, content: bytes) -> Path:
     return draft
 
 
-def _content(path: Path) -> tuple[bytes, int]:
-    """Return what a small file holds, and its mode; refuse what is no file, without waiting."""
-    with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
-        mode = os.fstat(stream.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError("it must be a regular file, and is a pipe, a device or a folder")
-        return stream.read(_LONGEST), mode
+def _content(path: Path, what: str) -> tuple[bytes, int] | None:
+    """Return what a small file holds, and its mode; None if there is none.
+
+    What is no file is refused, without waiting.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise OSError("it must be a regular file, and is a pipe, a device or a folder")
+            return stream.read(_LONGEST), mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerError(f"{what} {path.name!r} cannot be read: {error}") from None
 
 
 class Anchor:
@@ -145,23 +156,24 @@ class Anchor:
 
     def read(self) -> list[Head]:
         """Return the anchored head and, if one is announced, the pending one; none if never set."""
-        record = _record(self._path)
-        return [] if record is None else self.heads(record)
+        found = _content(self._path, "the anchor")
+        return [] if found is None else self.parse(found[0])[1]
 
-    def heads(self, record: dict[str, Any]) -> list[Head]:
-        """Return the heads in an anchor's record, if this key has marked it."""
+    def parse(self, content: bytes) -> tuple[dict[str, Any], list[Head]]:
+        """Return the record of an anchor and the heads in it, if this key has marked it."""
+        record, heads = _record(content, self._path.name)
         mark = record.pop("mark", None)
         if not isinstance(mark, str) or not hmac.compare_digest(
             mark.encode(), self._chain.seal(canonical(record)).encode()
         ):
             raise LedgerError(f"the anchor {self._path.name!r} was edited: its mark does not fit")
-        return _heads(self._path, record)
+        return record, heads
 
     @property
     def restoring(self) -> bool:
         """Whether it was written ahead of a database that is being restored."""
-        record = _record(self._path)
-        return record is not None and bool(record.get("restoring"))
+        found = _content(self._path, "the anchor")
+        return found is not None and bool(self.parse(found[0])[0].get("restoring"))
 
     def text(self, head: Head, pending: Head | None = None, **more: Any) -> bytes:
         """Return what the file of an anchor holds."""
@@ -186,8 +198,8 @@ class Anchor:
     @staticmethod
     def peek(path: Path) -> int:
         """Return the last number an anchor names, unchecked: for when its key is gone."""
-        record = _record(path)
-        return 0 if record is None else max(number for number, _ in _heads(path, record))
+        found = _content(path, "the anchor")
+        return 0 if found is None else max(_record(found[0], path.name)[1])[0]
 
     @property
     def missing(self) -> str:
@@ -200,16 +212,8 @@ class Anchor:
         return f"the ledger ends at entry {head[0]}, the anchor says {known[-1][0]}: rolled back"
 
 
-def _record(path: Path) -> dict[str, Any] | None:
-    """Return what an anchor's file holds; None if there is no such file."""
-    try:
-        return record_of(_content(path)[0], path.name) if path.exists() else None
-    except OSError as error:
-        raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
-
-
-def record_of(content: bytes, name: str) -> dict[str, Any]:
-    """Return what the text of an anchor says."""
+def _record(content: bytes, name: str) -> tuple[dict[str, Any], list[Head]]:
+    """Return what the text of an anchor says, and the heads that it names."""
     try:
         record = json.loads(content)
         if not isinstance(record, dict):
@@ -218,19 +222,92 @@ def record_of(content: bytes, name: str) -> dict[str, Any]:
         raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
     # The first anchors had this format, and did not say so.
     check_written(f"the anchor {name!r}", {"format": _FORMAT, **record}, _FORMAT, LedgerError)
-    return record
+    heads = [head for head in (record.get("head"), record.get("pending")) if head is not None]
+    if not heads or not all(
+        isinstance(head, list) and [*map(type, head)] == [int, str] for head in heads
+    ):
+        raise LedgerError(f"the anchor {name!r} cannot be read: it names no entry")
+    return record, [(number, digest) for number, digest in heads]
 
 
-def _heads(path: Path, record: dict[str, Any]) -> list[Head]:
-    found = [head for head in (record.get("head"), record.get("pending")) if head is not None]
-    for head in found:
-        if not (
-            isinstance(head, list)
-            and len(head) == 2
-            and type(head[0]) is int
-            and isinstance(head[1], str)
-        ):
-            found = []
-    if not found:
-        raise LedgerError(f"the anchor {path.name!r} cannot be read: it names no entry")
-    return [(number, digest) for number, digest in found]
+# -- verification ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What :meth:`privote.Ledger.verify` found."""
+
+    entries: int
+    head: str
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True if every entry is as it was written, and none is missing."""
+        return not self.problems
+
+
+def check_placed(store: Store, anchor: Anchor, head: Head) -> None:
+    """Raise unless the entries end where an anchor lets them; under the lock.
+
+    They end where it says, or at what it announces. In a shared store others may have gone on who
+    anchor elsewhere: there it is enough that what it says is among the entries.
+    """
+    known = anchor.read()
+    if not known:
+        raise LedgerError(anchor.missing)
+    if head not in known and not (store.shared and _holds(store, known[0])):
+        raise LedgerError(anchor.rolled_back(head, known))
+
+
+def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | None:
+    """Say what is wrong with the end of the chain, also while others write.
+
+    An entry is announced in the anchor before it is committed and settled there after. So what the
+    anchor said *first*, before anything else was read, must be among the entries, and these must
+    end where it said so, or where it says so now; in a shared store they may go on beyond.
+    """
+    if not first:
+        return anchor.missing
+    head = store.head()
+    if not _holds(store, first[0]):
+        return anchor.rolled_back(head, first)
+    if head in first or store.shared or any(later[0] >= head[0] for later in anchor.read()):
+        return None
+    return anchor.rolled_back(head, first)
+
+
+def _holds(store: Store, head: Head) -> bool:
+    number = head[0]
+    return number == 0 or [(row.number, row.digest) for row in store.rows(number - 1, number)] == [
+        head
+    ]
+
+
+def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
+    """Find any entry that was changed, removed, reordered, inserted or rolled back."""
+    previous, count, problems = START, 0, list[str]()
+    try:
+        first = [] if anchor is None else anchor.read()
+        problems += store.problems()
+        for row in store.rows():
+            count += 1
+            if row.number != count:
+                problems.append(f"entry {count} is missing")
+                break
+            if row.digest != chain.digest(previous, row.number, row.at, row.body):
+                problems.append(f"entry {row.number} was edited")
+                break
+            seal = json.loads(row.body).get("seal")
+            if (row.sealed is None) != (seal is None) or (
+                row.sealed is not None and chain.seal(row.sealed) != seal
+            ):
+                problems.append(f"the sealed part of entry {row.number} was edited")
+            previous = row.digest
+        wrong = None
+        if anchor is not None and not problems:
+            wrong = against_anchor(store, anchor, first)
+        problems += [wrong] if wrong else []
+    except LedgerError as error:
+        problems.append(str(error))
+    return Verification(entries=count, head=previous, problems=tuple(problems))

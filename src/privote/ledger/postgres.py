@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
-from .chain import START, Head
-from .store import FORMAT, LostError, Row, UnsettledError, row_of
+from .store import FORMAT, START, Head, LostError, Row, UnsettledError, row_of
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import LedgerError
-from ..sqlite import Format, SQLiteFile
-from .chain import START, Head
+from .sqlite import Format, SQLiteFile
+
+START = "0" * 64
+Head = tuple[int, str]  # number and digest of the last entry
 
 
 @dataclass(frozen=True)

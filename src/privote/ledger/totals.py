@@ -16,9 +16,9 @@ import numpy.typing as npt
 from ..accounting.filters import RenyiFilter, pinned_order
 from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, PrivoteWarning, positive
-from ..names import folded
-from .chain import START, Chain, Head, canonical
-from .store import Row
+from ..votes.names import folded
+from .chain import Chain, canonical
+from .store import START, Head, Row
 
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
@@ -26,6 +26,7 @@ Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 RULES = ("shared", "exclusive")
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
+_ROUNDING = 1e-9  # of an epsilon: so little is nothing
 _LONGEST = 1000  # characters of a name, which stands in every entry
 
 
@@ -342,19 +343,20 @@ class Totals:
         limits = {(scope[0], None), scope} & self.budgets.keys()
         return min(self.filter(limit, orders).slope() for limit in limits)
 
-    def left(self, scope: Scope) -> float | None:
-        """Return the epsilon of a fresh budget like what is left for a scope; None if it has none.
-
-        For advice: what fits is what :meth:`fitting` says.
-        """
+    def used(self, scope: Scope) -> float | None:
+        """Return the epsilon of all charges of a scope; None where it is not unconditional."""
+        if self.conditional.get(scope[0]):
+            return None
         if scope[0] in self.spent_whole:
-            return 0.0
-        limits = {(scope[0], None), scope} & self.budgets.keys()
-        known = [
-            self.filters[limit].left() if limit in self.filters else self.budgets[limit].epsilon
-            for limit in limits
-        ]
-        return min(known, default=None)
+            return self.budgets[scope].epsilon
+        return self.filters[scope].epsilon() if scope in self.filters else 0.0
+
+    def left(self, scope: Scope) -> float | None:
+        """Return what charges have left of a scope's epsilon, and 0 where that is rounding."""
+        if scope not in self.budgets or (used := self.used(scope)) is None:
+            return None
+        budget = self.budgets[scope].epsilon
+        return budget - used if used < budget * (1 - _ROUNDING) else 0.0
 
     def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""

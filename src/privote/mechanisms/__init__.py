@@ -6,10 +6,9 @@ from typing import Any
 
 from ..errors import InputError
 from ..links import OptimalLink
-from .base import ABSTAIN, Mechanism
+from .base import ABSTAIN, Gate, Mechanism
 from .binary import BinaryVoting
 from .cells import VoteMechanism
-from .gate import Gate
 from .plurality import PluralityVoting
 from .powerset import PowersetVoting
 from .tally import TallyVoting

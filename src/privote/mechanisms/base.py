@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_ndtr
 
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import MOST, Ballots, BallotSource
-from ..blocks import Block
 from ..entropy import Entropy
-from ..errors import InputError, UnavailableError, whole
+from ..errors import InputError, UnavailableError, finite, positive, whole
 from ..links import GaussianLink, Link
-from .gate import Gate
+from ..votes.cube import MOST, Ballots, BallotSource, Block
 
 if TYPE_CHECKING:
     from .cells import Ladder
@@ -30,6 +29,36 @@ Bools = npt.NDArray[np.bool_]
 
 _OURS: set[str] = set()  # names that are taken
 _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The confidence gate: answer with probability Phi((top - threshold) / sigma), else ABSTAIN.
+
+    PATE 2018's Confident-GNMax: answer only where the voters agree enough.
+    ``top`` is the larger of yes and no for a label (Binary, Tau), the count of the leading class
+    for a query (Powerset, Plurality). One N(0, sigma^2) on that count; drawn independently of the
+    vote, priced jointly with it.
+
+    Parameters
+    ----------
+    threshold
+        Answer only where about this many voters agree.
+    sigma
+        The standard deviation of the noise on that number, in votes.
+    """
+
+    threshold: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", positive("gate sigma", self.sigma))
+        object.__setattr__(self, "threshold", finite("gate threshold", self.threshold))
+
+    def log_probs(self, top: npt.NDArray[Any]) -> Floats:
+        """Return log Pr[abstain], log Pr[answer] on the last axis: (..., 2)."""
+        z = (np.asarray(top, np.float64) - self.threshold) / self.sigma
+        return np.stack([log_ndtr(-z), log_ndtr(z)], axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)

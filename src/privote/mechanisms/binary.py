@@ -32,10 +32,12 @@ class BinaryVoting(VoteMechanism):
         Pr[1] = Phi((yes - no) / (sqrt(2) sigma)), one noise of std sigma/sqrt(2) on the yes-votes.
     link
         Instead of sigma: :class:`privote.OptimalLink`.
-    quota, false_alarm
-        Where the bar stands: a share of the registered voters, or such that a label without a
-        single yes is released as 1 with this probability. With a bar a missing vote is not a yes;
-        without one it counts for neither side.
+    quota
+        The bar, as a share of the registered voters; one half by default. With a bar a missing vote
+        is not a yes; without one it counts for neither side.
+    false_alarm
+        Instead of ``quota``: the bar at which a label without a single yes is released as 1 with
+        this probability.
     gate
         A :class:`privote.Gate` on each label; only with the bar at one half.
     """

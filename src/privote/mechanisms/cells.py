@@ -20,9 +20,9 @@ import numpy.typing as npt
 from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..blocks import Block, Counts, DenseBlock
 from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
+from ..votes.cube import Block, Counts, DenseBlock
 from .base import ABSTAIN, Bools, Labels, Mechanism, check_electorate
 
 _TABLE_VOTERS = 512  # up to here all margins are tabulated once; beyond, those that occur

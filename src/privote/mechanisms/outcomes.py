@@ -6,6 +6,7 @@ true counts, which are sealed, and for noisy ones.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.counts import changed_options, squared_shift
-from ..ballots import MOST
 from ..errors import InputError, UnavailableError, positive, whole
+from ..votes.cube import MOST
 from .base import Bools
 
 Whole = npt.NDArray[np.int64]
@@ -122,9 +123,15 @@ class Quota(PollOutcome):
                 "quota", "goes with approvals, and this poll has points: with `each=1` any are one"
             )
 
+    def bar(self, voters: int) -> Fraction:
+        """Return the count to exceed, exactly: the share is the decimal that was typed."""
+        return Fraction(repr(self.share)) * voters
+
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options lie above the bar."""
-        return np.asarray(counts > self.share * voters)
+        bar = self.bar(voters)
+        whole = np.issubdtype(counts.dtype, np.integer)
+        return np.asarray(counts > (math.floor(bar) if whole else float(bar)))
 
     def describe(self) -> str:
         """Return the rule in words."""

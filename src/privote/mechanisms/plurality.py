@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks import Block
 from ..entropy import Entropy
+from ..votes.cube import Block
 from .base import Bools, Labels
 from .classes import ClassMechanism
 

@@ -1,7 +1,8 @@
 """Mechanisms of a poll: one question to people, k options, winners (and counts) released.
 
-Each is a noise on the tally of a poll with a price that holds on any ballots, known from public
-numbers. What is decided from noisy counts (seats, a budget spent from the top) costs nothing more.
+Each has a price that holds on any ballots, known from public numbers. Counts are those of
+:class:`.TallyVoting` on one query: its noise, its draw, its clipping. What is decided from them
+(seats, a budget spent from the top) costs nothing more.
 """
 
 from __future__ import annotations
@@ -10,27 +11,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import roots_legendre
 
-from ..accounting.counts import (
-    DiscreteGaussian,
-    bounded_range_rdp,
-)
-from ..accounting.renyi import Floats
+from ..accounting.allowance import gaussian_epsilon
+from ..accounting.counts import RoundedGaussian, bounded_range_rdp
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import UnavailableError
 from ..links import GaussianLink
 from .base import Bools
 from .binary import BinaryVoting
 from .outcomes import PollOutcome, PollSize, PollTally, Quota, Seats, Whole
-from .tau import TauVoting
+from .tally import Tally, TallyVoting
 
-_GRID = 1000  # steps of a whole vote where ballots are clipped: counts stay integers
 _NODES: tuple[Floats, Floats] = roots_legendre(400)
 
 
@@ -50,6 +47,20 @@ class PollMechanism(ABC):
     @abstractmethod
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
         """Return what the release costs at most when one ballot is replaced: (orders,)."""
+
+    @abstractmethod
+    def mu(self, size: PollSize) -> float | None:
+        """Return by how many standard deviations one ballot moves the Gaussian behind the release.
+
+        None where there is none, or where `rdp` knows a better price.
+        """
+
+    def epsilon(self, size: PollSize, delta: float) -> float:
+        """Return what the release costs on its own: by the Gaussian's own curve, or all orders."""
+        mu = self.mu(size)
+        if mu is not None:
+            return gaussian_epsilon(mu, delta)
+        return float(np.max(epsilon(self.rdp(size, DEFAULT_ORDERS), DEFAULT_ORDERS, delta)))
 
     @abstractmethod
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
@@ -76,16 +87,13 @@ class PollMechanism(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCounts(PollMechanism):
-    """Every count gets discrete Gaussian noise; winners follow from the noisy counts.
+    """Every count gets the noise of a tally; winners follow from the noisy counts.
 
     Parameters
     ----------
-    sigma
-        Standard deviation of the noise on one count, in votes: *not* PATE's sigma, which is
-        sqrt(2) times that.
-    tau
-        Clip ballots to this l2 norm before they are counted: then counts are those of clipped
-        ballots, good for a ranking and not for shares.
+    sigma, tau
+        As :class:`.TallyVoting` has them. With ``tau`` counts are those of clipped ballots, good
+        for a ranking and not for shares.
     """
 
     name: ClassVar[str] = "counts"
@@ -93,30 +101,33 @@ class NoisyCounts(PollMechanism):
     sigma: float
     tau: float | None = None
 
-    def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return order x squared shift / (2 sigma^2)."""
-        plain = orders * size.squared_shift / (2 * self.sigma**2)
-        if self.tau is None:
-            return plain
-        _only_approvals(size, "tau")
-        clipped = orders * clipped_shift(self.tau, size.options, _GRID) / (2 * self.sigma**2)
-        return np.minimum(plain, clipped)
+    @property
+    def voting(self) -> TallyVoting:
+        """The mechanism that is drawn and priced, with the poll as its one query."""
+        return TallyVoting(sigma=self.sigma, tau=self.tau)
 
     @property
-    def noise(self) -> DiscreteGaussian:
-        """The noise on one count."""
-        return DiscreteGaussian(self.sigma)
+    def noise(self) -> RoundedGaussian:
+        """The noise on one count, in steps of the mechanism."""
+        return self.voting.noise
+
+    def rdp(self, size: PollSize, orders: Floats) -> Floats:
+        """Return order x squared shift / (2 sigma^2)."""
+        return self.noise.gaussian_rdp(_squared_shift(self.voting, size), orders)
+
+    def mu(self, size: PollSize) -> float:
+        """Return the shift over sigma."""
+        return math.sqrt(_squared_shift(self.voting, size)) / self.noise.sigma
 
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw noisy counts, and decide by them alone."""
+        voting = self.voting
         order = np.array(_shuffled(tally.options, entropy), np.int64)
-        if self.tau is not None:
-            clip = TauVoting(sigma=1.0, tau=self.tau, grid=_GRID)
-            steps = tally.weighted(clip.grid_weights(tally.options))
-            steps = steps + entropy.discrete_gaussian(_GRID * self.sigma, tally.options)
-            return Drawn(winners=outcome.winners(steps / _GRID, tally.voters, order))
-        noisy = tally.counts + entropy.discrete_gaussian(self.sigma, tally.options)
-        return Drawn(winners=outcome.winners(noisy, tally.voters, order), counts=noisy)
+        steps = tally.weighted(voting.weights(tally.options))
+        noisy = voting.draw(Tally(steps[None], tally.voters), entropy)[0]
+        if self.tau is None:
+            return Drawn(winners=outcome.winners(noisy, tally.voters, order), counts=noisy)
+        return Drawn(winners=outcome.winners(noisy / voting.steps, tally.voters, order))
 
     def scaled(self, noise: float) -> NoisyCounts:
         """Return the same with so many times the noise."""
@@ -126,28 +137,29 @@ class NoisyCounts(PollMechanism):
         self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
     ) -> float:
         """Return the chance from the noise's own sums. A tie counts as a miss."""
-        at = np.asarray(counts, np.float64)
+        noise, steps = self.noise, self.voting.steps
+        at = steps * np.asarray(counts, np.float64)
         if isinstance(outcome, Quota):
-            bar = math.floor(outcome.share * voters)
+            bar = math.floor(steps * outcome.bar(voters))
             # Where a made-up count is no integer, the next one towards the bar.
-            above = self.noise.above(bar - np.floor(at))
-            right = np.where(at > bar, above, self.noise.at_most(bar - np.ceil(at)))
+            above = noise.above(bar - np.floor(at))
+            right = np.where(at > bar, above, noise.at_most(bar - np.ceil(at)))
             return float(np.prod(right**times))
         seats = _number(outcome)
         win, lose = _split(at, times, seats)
-        step = max(1, int(self.sigma / 200))
-        reach = self.noise.reach
+        step = max(1, int(noise.sigma / 200))
+        reach = noise.reach
         places = np.arange(math.floor(lose[0].min()) - reach, math.ceil(at.max()) + reach, step)
         with np.errstate(divide="ignore", under="ignore"):
-            best = np.exp(_log_sum(self.noise.at_most, places, lose))
-            beaten = np.exp(_log_sum(self.noise.above, places, win))
+            best = np.exp(_log_sum(noise.at_most, places, lose))
+            beaten = np.exp(_log_sum(noise.above, places, win))
         return float((np.diff(best, prepend=0.0) * beaten).sum())
 
     def facts(self) -> dict[str, Any]:
         """Return the public parameters."""
         clip = {} if self.tau is None else {"tau": self.tau}
         name = self.name if self.tau is None else "tau"
-        return {"mechanism": name, "noise": "discrete Gaussian", "sigma": self.sigma, **clip}
+        return {"mechanism": name, "noise": "rounded Gaussian", "sigma": self.sigma, **clip}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,17 +186,28 @@ class NoisyBits(PollMechanism):
         Clipped, the Gaussian bound: an exact search over pairs of weights takes a minute.
         """
         _only_approvals(size, "quota")
-        if self.tau is not None:
-            return orders * clipped_shift(self.tau, size.options) / self.sigma**2
+        mu = self.mu(size)
+        if mu is not None:
+            return np.asarray(orders * mu**2 / 2)
         binary = BinaryVoting(sigma=self.sigma, quota=self.quota)
         return binary.worst_case_rdp(size.voters, size.changes, orders)
 
+    def mu(self, size: PollSize) -> float | None:
+        """Return the shift over sigma / sqrt(2): a bit is whether count + noise exceeds the bar."""
+        if self.tau is None:
+            return None
+        steps = self._voting.steps
+        return math.sqrt(2 * _squared_shift(self._voting, size)) / steps / self.sigma
+
+    @property
+    def _voting(self) -> TallyVoting:
+        """How ballots are clipped."""
+        return TallyVoting(sigma=self.sigma, tau=self.tau)
+
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw one bit an option."""
-        counts: npt.NDArray[Any] = tally.counts
-        if self.tau is not None:
-            clip = TauVoting(sigma=self.sigma, tau=self.tau)
-            counts = tally.weighted(clip.weights(tally.options))
+        voting = self._voting
+        counts = tally.weighted(voting.weights(tally.options)) / voting.steps
         log_probs = self._log_probs(counts, tally.voters)
         return Drawn(winners=entropy.bernoulli(log_probs[:, 1], log_probs[:, 0]))
 
@@ -231,6 +254,9 @@ class Peeling(PollMechanism):
         rounds = min(self.seats, size.options - self.seats)
         return rounds * bounded_range_rdp(2 * self.rate * size.each, orders)
 
+    def mu(self, size: PollSize) -> None:
+        """Return None: the exponential mechanism has no Gaussian."""
+
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw the rounds."""
         options = tally.options
@@ -270,11 +296,13 @@ class Peeling(PollMechanism):
         return {"mechanism": self.name, "noise": "exponential mechanism", "rate": self.rate}
 
 
-@lru_cache(maxsize=64)
-def clipped_shift(tau: float, options: int, grid: int | None = None) -> float:
-    """Return the largest squared length between two ballots clipped to norm ``tau``."""
-    clip = TauVoting(sigma=1.0, tau=tau, grid=grid)
-    return float(clip.worst_case_rdp(1, options, (2.0,), bound="gaussian")[0]) / 2
+def _squared_shift(voting: TallyVoting, size: PollSize) -> float:
+    """Return the largest squared length by which one replaced ballot moves the counts, in steps."""
+    plain = float(size.squared_shift * voting.steps**2)
+    if voting.tau is None:
+        return plain
+    _only_approvals(size, "tau")
+    return min(plain, voting.squared_shift(size.options))
 
 
 def _only_approvals(size: PollSize, argument: str) -> None:

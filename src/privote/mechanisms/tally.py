@@ -14,11 +14,17 @@ import numpy.typing as npt
 
 from ..accounting.counts import RoundedGaussian
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..ballots import Ballots, BallotSource, check_probabilities, check_shape
-from ..blocks import Block, Counts, DenseBlock
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, positive, whole
+from ..votes.cube import (
+    Ballots,
+    BallotSource,
+    Block,
+    Counts,
+    DenseBlock,
+)
 from .base import Bools, Mechanism, check_electorate
+from .tau import whole_weight
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
@@ -111,20 +117,10 @@ class TallyVoting(Mechanism):
         return ()
 
     def weights(self, labels: int) -> Counts:
-        """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,).
-
-        In exact arithmetic, rounded down: to nearest, a ballot's norm would exceed tau.
-        """
+        """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:
             return np.full(labels + 1, self.steps, np.int64)
-        bound = (Fraction(self.tau) * self.steps) ** 2
-        weights = [min(self.steps, math.isqrt(bound // size)) for size in range(1, labels + 1)]
-        if weights[-1] == 0:
-            raise InputError(
-                "grid",
-                f"must be fine enough for a weight above 0 at {labels} ones with "
-                f"`tau={self.tau:g}`, got {self.steps}",
-            )
+        weights = [whole_weight(self.tau, 2, self.steps, size) for size in range(1, labels + 1)]
         return np.array([0, *weights], np.int64)
 
     # -- counting ----------------------------------------------------------------------------------
@@ -139,12 +135,7 @@ class TallyVoting(Mechanism):
 
         -1 is a missing vote, which counts as no.
         """
-        given = np.asarray(votes, np.float64)
-        shape = check_shape(given.shape)
-        missing = given == -1
-        check_probabilities(np.where(missing, 0.0, given))
-        steps = np.where(missing, -1, np.rint(self.steps * given)).astype(np.int8)
-        return Ballots(shape, lambda start, stop: steps[start:stop], missing=True, steps=self.steps)
+        return Ballots.from_array(votes, steps=self.steps, soft=True)
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""

@@ -15,12 +15,11 @@ import numpy.typing as npt
 from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change, supremum
-from ..blocks import Block
 from ..errors import InputError, positive, whole
 from ..links import GaussianLink
-from .base import Counted, Mechanism, check_electorate
+from ..votes.cube import Block
+from .base import Counted, Gate, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
-from .gate import Gate
 
 _LARGEST_GRID = 1 << 40  # in a coalition: sums of ballots stay within 64 bits
 _EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, a bound on both
@@ -88,29 +87,12 @@ class TauVoting(CellMechanism):
         return np.concatenate([[0.0], np.minimum(1.0, self.tau / sizes ** (1 / self.norm))])
 
     def grid_weights(self, labels: int) -> npt.NDArray[np.int64]:
-        """Return the weights as whole steps of the grid, rounded down: (labels + 1,).
-
-        In exact arithmetic, so that no ballot's norm exceeds tau, not even by a rounding error.
-        """
+        """Return the weights as whole steps of the grid, rounded down: (labels + 1,)."""
         if self.grid is None:
             raise InputError("grid", "must be given for whole weights, got None")
-        self.check_grid(labels)
-        return np.array([0, *(self._steps(size) for size in range(1, labels + 1))], np.int64)
-
-    def check_grid(self, labels: int) -> None:
-        """Refuse a grid that rounds the weight of the largest ballot down to nothing."""
-        if self._steps(labels) == 0:
-            raise InputError(
-                "grid",
-                f"must be fine enough for a weight above 0 at {labels} ones with "
-                f"`tau={self.tau:g}`, got {self.grid}",
-            )
-
-    def _steps(self, size: int) -> int:
-        """Return the weight of a ballot with so many ones, in whole steps of the grid."""
-        assert self.grid is not None
-        bound = Fraction(self.tau) * self.grid
-        return min(self.grid, bound // size if self.norm == 1 else math.isqrt(bound**2 // size))
+        sizes = range(1, labels + 1)
+        weights = [whole_weight(self.tau, self.norm, self.grid, size) for size in sizes]
+        return np.array([0, *weights], np.int64)
 
     def with_grid(self, steps: int) -> Mechanism:
         """Return the same mechanism with whole weights; itself if it has a grid already."""
@@ -272,6 +254,23 @@ class TauVoting(CellMechanism):
         return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
 
 
+def whole_weight(tau: float, norm: int, grid: int, size: int) -> int:
+    """Return the weight of a ballot with so many ones, in whole steps of a grid; never 0.
+
+    Rounded down in exact arithmetic, so that no ballot's norm exceeds tau, not even by a rounding
+    error.
+    """
+    bound = Fraction(tau) * grid
+    weight = min(grid, bound // size if norm == 1 else math.isqrt(bound**2 // size))
+    if weight == 0:
+        raise InputError(
+            "grid",
+            f"must be fine enough for a weight above 0 at {size} ones with `tau={tau:g}`",
+            grid,
+        )
+    return weight
+
+
 @lru_cache(maxsize=32)
 def _farthest(mech: TauVoting, labels: int) -> float:
     """Return the largest squared distance of two clipped ballots."""
@@ -347,7 +346,7 @@ def _heaviest_twice(mech: TauVoting, labels: int, cost: Callable[[Floats], Float
     weights down.
     """
     if mech.grid is not None:
-        mech.check_grid(labels)
+        whole_weight(mech.tau, mech.norm, mech.grid, labels)
     steps = np.unique(np.ceil(np.geomspace(1, labels + 1, _RUNS)))
     first, last = steps[:-1], steps[1:] - 1
     weights = np.minimum(1.0, mech.tau / first ** (1 / mech.norm))

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from ..accounting import ptr
 from ..accounting.renyi import check_orders
 from ..accounting.renyi import epsilon as to_epsilon
-from ..ballots import Ballots, BallotSource
-from ..blocks import Block, Counts, DenseBlock, SparseBlock
 from ..errors import BudgetError, InputError, UnavailableError
 from ..guardian.consensus import Levels, propose
 from ..guardian.registry import check_baseline
@@ -24,7 +22,8 @@ from ..guardian.voter_bills import by_voter
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES
-from ..surprises import effective
+from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock, SparseBlock
+from ..votes.surprises import effective
 from .budget import allowance_for, room
 
 Bools = npt.NDArray[np.bool_]

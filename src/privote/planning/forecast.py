@@ -17,12 +17,12 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..accounting.allowance import MOST
-from ..blocks import SparseBlock
 from ..errors import InputError
 from ..forecast import LASTS, Forecast
 from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release
+from ..votes.cube import SparseBlock
 from .budget import unanimous_miss
 from .tallies import YES
 

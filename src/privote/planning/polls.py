@@ -8,7 +8,7 @@ held, and what is chosen here is chosen without looking at a ballot.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..accounting.filters import pinned_order
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
+from ..entropy import WIDEST_ROUNDED
 from ..errors import InputError, UnavailableError, finite, positive
 from ..ledger import Budget
 from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
@@ -25,7 +26,7 @@ from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 POLL_MECHANISMS = ("auto", "binary", "tau", "counts", "top-m")
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
-_WORTH = 0.01  # how much less noise other orders must allow to be searched
+_WORTH = 0.01  # how much less noise a poll on its own must take to be searched
 _ROOM = 1e-9  # relative: a curve worked out at all orders may differ by so much from one at one
 _TRADE = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the epsilon asked for: what more, or less, would buy
 _RUNGS = 24  # of the ladder on either side of the last seat
@@ -41,10 +42,10 @@ class PollPlan:
     mechanism, size, outcome
         What is drawn, of which poll, and who wins by it.
     curve
-        The price: (orders,) at ``DEFAULT_ORDERS``.
+        What a ledger is charged: (orders,) at ``DEFAULT_ORDERS``.
     epsilon, delta, asked
-        The same as a promise, for one replaced ballot; and the epsilon that it may cost, which a
-        budget that other polls share counts more strictly.
+        What the poll costs on its own, for one replaced ballot; and the epsilon that it may cost,
+        which a budget that other polls share counts more strictly.
     confidence
         Of the figures below.
     gap
@@ -144,13 +145,12 @@ def plan_poll(
     considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
     best = min(considered, key=considered.__getitem__)
     chosen = settled[best]
-    curve = chosen.rdp(size, DEFAULT_ORDERS)
     return PollPlan(
         mechanism=chosen,
         size=size,
         outcome=outcome,
-        curve=curve,
-        epsilon=_epsilon(curve, delta),
+        curve=chosen.rdp(size, DEFAULT_ORDERS),
+        epsilon=chosen.epsilon(size, budget.delta),
         delta=budget.delta,
         asked=budget.epsilon,
         confidence=confidence,
@@ -234,32 +234,39 @@ def calibrated(
     """Return the mechanism with the least noise whose price fits the budget.
 
     First at the one order at which a shared budget is counted: a poll that takes the whole budget
-    of a ledger fits it. Unless it is ``shared``, at the best of all orders, where another one is
-    better: that of a few rounds of the exponential mechanism is near infinity.
+    of a ledger fits it. Unless it is ``shared``, by :meth:`.PollMechanism.epsilon`, where that is
+    better.
     """
     pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
 
-    def fits(noise: float, orders: Floats) -> bool:
-        curve = mechanism.scaled(noise).rdp(size, orders)
-        return float(np.max(epsilon(curve, orders, budget.delta))) <= budget.epsilon * (1 - _ROOM)
+    def shares(scaled: PollMechanism) -> float:
+        return float(np.max(epsilon(scaled.rdp(size, pinned), pinned, budget.delta)))
 
-    def least(high: float, orders: Floats) -> float:
+    def alone(scaled: PollMechanism) -> float:
+        return scaled.epsilon(size, budget.delta)
+
+    def fits(noise: float, price: Callable[[PollMechanism], float]) -> bool:
+        return price(mechanism.scaled(noise)) <= budget.epsilon * (1 - _ROOM)
+
+    def least(high: float, price: Callable[[PollMechanism], float]) -> float:
         low = high
-        while not fits(high, orders):
+        while not fits(high, price):
             low, high = high, 2 * high
-        while low == high or (low > _CLOSE and fits(low, orders)):  # below is no noise to speak of
+        while low == high or (low > _CLOSE and fits(low, price)):  # below is no noise to speak of
             low, high = low / 2, low
         while high > low * (1 + _CLOSE):
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle, orders) else (middle, high)
+            low, high = (low, middle) if fits(middle, price) else (middle, high)
         return high
 
-    noise = least(1.0, pinned)
-    bits = 16 - math.frexp(noise)[1]
-    if not shared and fits(noise * (1 - _WORTH), DEFAULT_ORDERS):
-        noise = least(noise, DEFAULT_ORDERS)
-    # Up, to a short number: whole numbers are drawn by exact fractions of it.
-    return mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
+    noise = least(1.0, shares)
+    if not shared and fits(noise * (1 - _WORTH), alone):
+        noise = least(noise, alone)
+    bits = 16 - math.frexp(noise)[1]  # up, to a short number
+    chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
+    if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
+        raise InputError("epsilon", "must be larger: no noise so wide can be drawn", budget.epsilon)
+    return chosen
 
 
 def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) -> float:
@@ -301,11 +308,12 @@ def decided_gap(
     if isinstance(outcome, Greedy):
         assert isinstance(mechanism, NoisyCounts)
         # One more than noise moves two counts towards each other: a tie is decided by a coin.
-        return float(mechanism.noise.apart(size.options, confidence)) + 1
+        steps = mechanism.voting.steps
+        return (mechanism.noise.apart(size.options, confidence) + 1) / steps
 
     def right(gap: int) -> bool:
         if isinstance(outcome, Quota):
-            bar = outcome.share * size.voters
+            bar = float(outcome.bar(size.voters))
             # Each side on its own: a count that noise moves onto the bar has lost.
             races = [([bar + gap], [size.options]), ([bar - gap], [size.options])]
         else:
@@ -326,10 +334,6 @@ def decided_gap(
         middle = (low + high) // 2
         low, high = (low, middle) if right(middle) else (middle, high)
     return float(high)
-
-
-def _epsilon(curve: Floats, delta: float) -> float:
-    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
 
 
 def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool) -> str:

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats
-from ..ballots import BallotSource
-from ..blocks import Block
 from ..errors import InputError
 from ..mechanisms import Mechanism
+from ..votes.cube import BallotSource, Block
 
 Truth = npt.NDArray[np.int8]
 

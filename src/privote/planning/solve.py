@@ -16,10 +16,10 @@ from ..accounting.allowance import FACTOR, largest_count
 from ..accounting.filters import pinned_order
 from ..accounting.renyi import Floats, best_order, check_delta, check_orders, rounded_up
 from ..accounting.renyi import epsilon as to_epsilon
-from ..ballots import MOST
 from ..errors import BudgetError, InputError, positive, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
+from ..votes.cube import MOST
 from .budget import check_surprises
 
 _TOLERANCE = 1e-3  # relative, on sigma and tau: the number of answers then is right to 0.2 percent

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betaln, gammaln, ndtr
 
-from ..accounting.learning import Learning, learning_epsilon, mu_at_order, mu_of_budget, settled
+from ..accounting.allowance import Learning, learning_epsilon, mu_at_order, mu_of_budget, settled
 from ..accounting.renyi import Floats, rounded_up
 from ..deciding import FEWEST, Posterior
 from ..errors import InputError, finite, whole

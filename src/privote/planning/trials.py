@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..ballots import Ballots, BallotSource
 from ..errors import InputError
 from ..guardian.registry import check_baseline
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES
+from ..votes.cube import Ballots, BallotSource
 from .budget import allowance_for
 from .counting import QUICK, counted, queries_that_fit
 from .quality import Quality, Truth, check_truth, noise_free, quality, quality_of

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.filters import pinned_order
-from ..ballots import Ballots, BallotSource, check_probabilities, check_shape, check_threshold
 from ..errors import BallotError, InputError, UnavailableError, positive
 from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism
+from ..votes.cube import Ballots, BallotSource, check_probabilities, check_shape, check_threshold
 from .counting import Bools
 from .quality import Truth, check_truth, noise_free, quality_of
 from .trials import Bench, Trial, Tuning

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..ballots import MOST, Ballots, BallotSource
 from ..errors import BallotError, InputError, MissingExtraError, UnavailableError, shown, whole
 from ..mechanisms.outcomes import PollSize, PollTally
+from ..votes.cube import MOST, Ballots, BallotSource
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS
-from ..drafts import Draft, beside, complete, drafted
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
+from ..files import Draft, beside, complete, drafted
 from ..guardian import Accounts
 from ..labelling import check_output
 from ..ledger import Budget, Ledger
@@ -282,7 +282,7 @@ def _share(plan: PollPlan, option: str, count: int) -> Share:
     )
     call = None
     if isinstance(plan.outcome, Quota):
-        bar = plan.outcome.share * size.voters
+        bar = plan.outcome.bar(size.voters)
         call = "above" if count - half > bar else "below" if count + half <= bar else "too close"
     return Share(option=option, count=count, share=share, low=low, high=high, call=call)
 

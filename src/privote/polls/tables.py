@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..ballots import MOST
 from ..errors import BallotError, InputError, shown, whole
-from ..sheets import columns_in_words, is_header
+from ..votes.cube import MOST
+from ..votes.tables import columns_in_words, is_header
 from .ballots import BallotRule, PollBallots, Row, counted
 from .texts import cells, delimiter_of, integer, lines
 

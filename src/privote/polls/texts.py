@@ -7,8 +7,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..ballots import MOST
 from ..errors import BallotError, InputError
+from ..votes.cube import MOST
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
-from privote.drafts import complete
 from privote.errors import InputError
+from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.result import SIMULATED, UNCOUNTED

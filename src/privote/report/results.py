@@ -20,13 +20,13 @@ import numpy as np
 
 from privote._version import written
 from privote.accounting.renyi import rounded_up
-from privote.drafts import complete, sync_files, write_statement
+from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.mechanisms import ABSTAIN
 from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
-from privote.sheets import write_header
+from privote.votes.tables import write_header
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import by_parameter, by_probability

@@ -24,7 +24,7 @@ from rich.text import Text
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL
-from privote.sheets import cell_of, write_header
+from privote.votes.tables import cell_of, write_header
 
 Row = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.drafts import Draft
 from privote.errors import ChargedError, InputError
+from privote.files import Draft
 from privote.learning import DPLinear, DPMoments, DPSGDClassifier
 from privote.learning.direct import base
 from privote.learning.direct.noise import Noise

@@ -9,8 +9,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
-from ...drafts import Draft
 from ...errors import BudgetError, InputError
+from ...files import Draft
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated

@@ -27,8 +27,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ...drafts import Draft, drafted
 from ...errors import InputError, positive
+from ...files import Draft, drafted
 from ..embedding import embed, embedding_for, fit_embedding
 from ..rows import (
     Floats,

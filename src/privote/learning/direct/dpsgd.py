@@ -12,8 +12,8 @@ import numpy.typing as npt
 from scipy.special import logit
 from sklearn.utils import check_random_state
 
-from ...drafts import Draft
 from ...errors import InputError, missing_extra
+from ...files import Draft
 from ..networks.architectures import (
     Network,
     build_network,

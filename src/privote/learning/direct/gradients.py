@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from ...errors import positive
-from ...workers import one_thread
+from ...learning.workers import one_thread
 from ..rows import Floats, Labels, Progress, padded_blocks
 from .account import Paid
 from .base import (

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from ...ballots import check_head
-from ...blocks import SparseBlock
 from ...errors import InputError
+from ...votes.cube import SparseBlock, check_head
 from ..embedding import embed, fit_embedding
 from ..rows import Floats, check_groups, check_labels
 from .nearness import METRICS, Places, RadiusSearch, RowTable, check_share, radii

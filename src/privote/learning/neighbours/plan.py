@@ -21,6 +21,7 @@ import numpy as np
 
 from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
+from ...guardian import AUTO
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning.solve import FewOrders
 from ..rounds import UNEVEN
@@ -78,7 +79,10 @@ class NeighbourPlan:
 
 def can_balance(mechanism: Mechanism | None, guarantee: str, voters: int) -> bool:
     """Return whether a pool can be asked with a share for every label, and more than once."""
-    if guarantee != "allowance":  # elsewhere every answer costs the same, whatever the share
+    if guarantee not in (
+        AUTO,
+        "allowance",
+    ):  # elsewhere answers cost the same
         return False
     if mechanism is None:
         return True
@@ -213,7 +217,8 @@ def neighbour_voters(
         groups = who.ids  # rows of one name are one record, so one voter
     names, _ = check_groups(groups, X.shape[0])
     voters = X.shape[0] if names is None else len(names)  # how many records persons have is private
-    share, mechanism, plan = settings.share, settings.mechanism, None
+    named = isinstance(settings.mechanism, Mechanism)
+    share, mechanism, plan = settings.share, settings.mechanism if named else None, None
     if share is None and can_balance(mechanism, settings.guarantee, voters):
         if settings.rounds != 1 or settings.choose != "random":
             raise InputError(

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
 from ...errors import InputError, whole
-from ...workers import each, one_thread
+from ...learning.workers import each, one_thread
 from ..linear import one_class
 from ..networks.architectures import seeded
 from ..rows import (

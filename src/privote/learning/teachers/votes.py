@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...ballots import Ballots, BallotSource
 from ...errors import InputError
-from ...mechanisms import BinaryVoting, Mechanism
-from ...planning import YES, sigma_for
+from ...votes.cube import Ballots, BallotSource
 from ..rounds import Rows
 from ..rows import Floats, Labels, count_rows
 from .ensemble import Answers, Teachers
@@ -257,25 +255,3 @@ class TeacherPool:
         """Return the ballots on these rows, in this order."""
         ballots = Ballots.from_array(self.votes[rows])
         return ballots if self.limit is None else ballots.clip(self.limit)
-
-
-def for_teachers(settings: Any, rows: int, labels: int) -> Mechanism:
-    """Return Binary voting with noise that suits budget and pool: public numbers.
-
-    ``settings`` are those of :class:`privote.learning.PATEClassifier`.
-    """
-    if settings.guarantee != "allowance":
-        return BinaryVoting(sigma=settings.n_teachers / 2)
-    least = sigma_for(
-        lambda sigma: BinaryVoting(sigma=sigma),
-        settings.n_teachers,
-        labels,
-        settings.epsilon,
-        settings.delta,
-        rows if settings.queries is None else settings.queries,
-        guarantee="allowance",
-        surprises_per_query=YES * labels,
-    )
-    # A fifth of the teachers hardly costs a label, and lasts where they say yes more often.
-    least = max(least, settings.n_teachers / 5)
-    return BinaryVoting(sigma=float(f"{min(least, 1.25 * settings.n_teachers):.3g}"))

@@ -1,0 +1,200 @@
+"""The answering party: has a model, lends it to batches that were charged, learns nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..entropy import Entropy
+from ..errors import InputError, PeerError
+from . import messages as m
+from .messages import ANSWERING, GUARDIAN, QUERYING
+from .models import SiteModel, quantise_model
+from .programs import PEER, IntArray
+from .roles import (
+    Action,
+    Broken,
+    Complain,
+    Compute,
+    Computed,
+    Lost,
+    Role,
+    Send,
+    ballot_programs,
+    session_of,
+    sliced,
+    words,
+)
+from .terms import Terms
+
+
+@dataclass
+class _Batch:
+    querier: str
+    queries: int
+    masks: IntArray | None = None  # of ballots; to the right of them the guardian's half of noise
+
+
+class AnsweringParty(Role):
+    """Answers batches: confirmed by the guardian, computed with the querying party, masked.
+
+    It sees who asks and how many queries. Ballots leave it only under masks that go to the
+    guardian, and it does not learn them either.
+
+    Parameters
+    ----------
+    model
+        As its site trained it; what a ballot program takes of it are whole numbers.
+    """
+
+    role = ANSWERING
+
+    def __init__(
+        self, terms: Terms, name: str, model: SiteModel, engine: str, entropy: Entropy | None = None
+    ) -> None:
+        super().__init__(terms, name, engine, entropy)
+        if name not in terms.parties:
+            raise InputError("name", "must be an answering party of the coalition", name)
+        _check_model(model, terms, terms.labels_of(name), name)
+        self.hidden = model.hidden
+        self._model = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
+        # Confirmed ones only: others cost whoever names them nothing, and there may be many.
+        self._seen: set[str] = set()
+
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
+        if hello.role == QUERYING:
+            return [Send(sender, QUERYING, self._hello())]
+        if hello.role != GUARDIAN:
+            raise PeerError(f"{sender} has nothing to say to {self.name} as {hello.role}")
+        if hello.simulated and not self.entropy.simulated:
+            del self._greeted[sender, GUARDIAN]
+            why = f"the noise of {sender} comes from a seed and protects nobody"
+            return self._give_up(list(self._batches), why)
+        return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
+
+    def _hear_answer(self, sender: str, answer: m.Answer) -> list[Action]:
+        terms = self.terms
+        if sender == self.name:
+            raise PeerError(f"{sender} cannot ask itself")
+        self._check_queries(answer.queries)
+        if answer.batch in self._seen or answer.batch in self._batches:
+            raise m.RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
+        self._forget_all_of(sender)
+        self._batches[answer.batch] = _Batch(sender, answer.queries)
+        self.timers.set(answer.batch, terms.timeout)
+        if (terms.guardian, GUARDIAN) in self._greeted:
+            return [self._confirm(answer.batch)]
+        return [Send(terms.guardian, GUARDIAN, self._hello())]
+
+    def _confirm(self, batch: str) -> Send:
+        held = self._batches[batch]
+        message = m.Confirm(batch, held.querier, held.queries)
+        return Send(self.terms.guardian, GUARDIAN, message)
+
+    def _hear_confirmed(self, sender: str, confirmed: m.Confirmed) -> list[Action]:
+        held = self._held(confirmed.batch)
+        if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
+            raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
+        if held.masks is not None:
+            raise m.RepeatedError(f"batch {confirmed.batch} was confirmed before")
+        self._seen.add(confirmed.batch)
+        self.timers.drop(confirmed.batch)
+        labels = len(self.terms.labels)
+        held.masks = words(self.entropy, held.queries, labels * (1 + self.terms.parts))
+        programs = ballot_programs(self.terms, held.queries, self.hidden)
+        mask = {"mask": held.masks[:, :labels]}
+        willing = m.Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
+        return [
+            Send(held.querier, QUERYING, willing),
+            Compute(
+                session_of(confirmed.batch, self.name),
+                held.querier,
+                PEER,
+                programs,
+                [{**self._model, **mask} for mask in sliced(programs, mask)],
+                self.terms.timeout,
+            ),
+        ]
+
+    def _noise(self, held: _Batch, half: IntArray) -> IntArray | None:
+        """Draw this party's share of the noise, and return what the given half leaves of it."""
+        noise, voters = self.terms.shared, len(self.terms.voters(held.querier))
+        if noise is None:
+            return None
+        share = noise.draw(voters, held.queries, len(self.terms.labels), self.entropy)
+        return np.asarray(share - half)  # modulo 2^64: either half alone is uniform
+
+    def _on_computed(self, event: Computed) -> list[Action]:
+        batch = event.session.partition(":")[0]
+        held = self._batches.get(batch)
+        if held is None or held.masks is None:
+            return []  # given up in the meantime
+        self.timers.set(batch, self.terms.timeout)
+        return [Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
+
+    def _on_broken(self, event: Broken) -> list[Action]:
+        batch = event.session.partition(":")[0]
+        held = self._batches.get(batch)
+        if held is None:
+            return []
+        self._forget(batch)
+        error = PeerError(f"the computation with {held.querier} broke: {event.why}")
+        return [Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)), Complain(error)]
+
+    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[Action]:
+        self._held(taken.batch)
+        self._forget(taken.batch)
+        return []
+
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
+        error = refused.error(sender)
+        if sender != self.terms.guardian:
+            return [Complain(error)]
+        # Without a batch the greeting itself was refused: nothing can be confirmed.
+        batches = list(self._batches) if refused.batch is None else [refused.batch]
+        return [Complain(error), *self._give_up(batches, f"{sender} refused: {refused.why}")]
+
+    def _on_lost(self, event: Lost) -> list[Action]:
+        self._greeted.pop((event.peer, event.role), None)
+        if event.role == GUARDIAN:
+            return self._give_up(list(self._batches), f"{event.peer} cannot be reached")
+        for batch in [b for b, held in self._batches.items() if held.querier == event.peer]:
+            if self._batches[batch].masks is None:
+                self._forget(batch)
+        return []
+
+    def _late(self, timer: str) -> list[Action]:
+        return self._give_up([timer], f"{self.terms.guardian} did not answer in time")
+
+    def _give_up(self, batches: list[str], why: str) -> list[Action]:
+        actions: list[Action] = []
+        for batch in batches:
+            held = self._batches.get(batch)
+            if held is not None:
+                error = PeerError(f"{self.name} cannot answer: {why}")
+                actions += self._refused_batch(held.querier, batch, error)
+        return actions
+
+    def _held(self, batch: str) -> _Batch:
+        if batch not in self._batches:
+            raise PeerError(f"batch {batch} is not known here")
+        held: _Batch = self._batches[batch]
+        return held
+
+
+def _check_model(model: SiteModel, terms: Terms, labels: tuple[str, ...], name: str) -> None:
+    if set(model.labels) != set(labels):
+        raise InputError(
+            "model",
+            f"must have the labels {name} is registered with, {', '.join(labels)}, got "
+            f"{', '.join(model.labels)}",
+        )
+    if model.features != terms.features:
+        raise InputError("model", f"must have {terms.features} features", model.features)
+    hidden, most = model.hidden, terms.hidden
+    if hidden is not None and (most is None or hidden > most):
+        allowed = "be linear" if most is None else f"have at most {most} hidden units"
+        raise InputError(
+            "model", f"must {allowed}, as hidden in the terms says, got {hidden} units"
+        )

@@ -1,0 +1,425 @@
+"""Certificates of a coalition: every site makes its own, the others pin exactly that one.
+
+There is no certificate authority, and so nobody who could make a certificate in another site's
+name. A certificate is self-signed and may sign nothing (CA:FALSE); who holds its key is known by
+the fingerprint of the certificate that was pinned, never by a name written inside it. Keys are
+P-256: the TLS library of gRPC does not accept Ed25519.
+
+A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates (two while
+a site changes over to a renewed one), and the file ``revoked`` with fingerprints that are never
+accepted again. It is read anew whenever it changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, missing_extra, whole
+from ..files import complete
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+REVOKED = "revoked"
+_MOST_BYTES = 64 * 1024  # of a file with certificates
+_MOST_DAYS = 3650
+_NO_USES = (
+    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+_EARLY = timedelta(minutes=5)  # clocks of sites differ a little
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """One certificate: whose, which, and from when to when.
+
+    Attributes
+    ----------
+    name
+        The site it names.
+    fingerprint
+        SHA-256 of the certificate, 64 hex digits: what two administrators compare by telephone.
+    begins, ends
+        When it is valid, UTC.
+    pem
+        The certificate itself.
+    """
+
+    name: str
+    fingerprint: str
+    begins: datetime
+    ends: datetime
+    pem: bytes
+
+    def fault(self) -> str | None:
+        """Return why it is not valid now, or None."""
+        moment = datetime.now(UTC)
+        if moment < self.begins:
+            return f"is not valid before {_day(self.begins)}: check the clock"
+        if moment > self.ends:
+            return f"expired at {_day(self.ends)}: `privote capc certs renew` makes the next one"
+        return None
+
+    @property
+    def days_left(self) -> float:
+        """Days until it expires; negative if it has."""
+        return (self.ends - datetime.now(UTC)).total_seconds() / 86400
+
+
+def check_name(name: str) -> str:
+    """Return a site's name if it can stand in a certificate and in a file's name."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name == REVOKED:
+        raise InputError(
+            "a site's name must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-', "
+            f"and not {REVOKED!r}, got {name!r:.80}"
+        )
+    return name
+
+
+def make(folder: Path, name: str, *, days: int = 365) -> Certificate:
+    """Make a site's key ``NAME.key`` (0600, it never leaves the site) and certificate ``NAME.pem``.
+
+    Refuses to replace a key or a certificate that is there.
+    """
+    return _make_pair(folder, name, check_name(name), days, "`certs renew` makes the next one")
+
+
+def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
+    """Make the next key and certificate beside the ones in use: ``NAME.next.key``, ``.pem``.
+
+    Give ``NAME.next.pem`` to the others, who pin it too; then `switch`.
+    """
+    read_one(folder / f"{check_name(name)}.pem")
+    stem = f"{name}.next"
+    return _make_pair(folder, stem, name, days, "switch to it first, or remove it")
+
+
+def switch(folder: Path, name: str) -> Certificate:
+    """Use the renewed pair from here on; running programs take it at their next connection."""
+    check_name(name)
+    key, certificate = folder / f"{name}.next.key", folder / f"{name}.next.pem"
+    made = read_one(certificate)
+    if not key.is_file():
+        raise InputError(f"{str(key)!r} is missing: there is nothing to switch to")
+    # A crash in between leaves a key that does not fit its certificate, which `Own` refuses.
+    key.replace(folder / f"{name}.key")
+    certificate.replace(folder / f"{name}.pem")
+    return made
+
+
+def _make_pair(folder: Path, stem: str, name: str, days: int, instead: str) -> Certificate:
+    key_file, certificate_file = folder / f"{stem}.key", folder / f"{stem}.pem"
+    for file in (key_file, certificate_file):
+        if file.exists():
+            raise InputError(f"{str(file)!r} exists: {instead}")
+    whole("days", days, most=_MOST_DAYS)
+    key, pem = _signed(name, days)
+    try:
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        _write_new(key_file, key, 0o600)
+        _write_new(certificate_file, pem, 0o644)
+    except OSError as error:
+        raise InputError(f"{str(key_file.parent)!r} cannot be written: {error.strerror}") from None
+    return _parsed(pem, str(certificate_file))[0]
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+
+
+def _signed(name: str, days: int) -> tuple[bytes, bytes]:
+    """Return a new private key and its self-signed certificate, both PEM."""
+    x509 = _x509()
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begins = datetime.now(UTC) - _EARLY
+    uses = dict.fromkeys(_NO_USES, False)
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + timedelta(days=days) + _EARLY)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, **uses), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private, certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _x509() -> Any:
+    try:
+        from cryptography import x509
+    except ImportError:
+        raise missing_extra("capc", "reading a certificate") from None
+    return x509
+
+
+def read_all(path: Path) -> list[Certificate]:
+    """Return every certificate of a PEM file."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{str(path)!r} must be a PEM file of at most {_MOST_BYTES} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    return _parsed(data, str(path))
+
+
+def read_one(path: Path) -> Certificate:
+    """Return the certificate of a PEM file that holds exactly one."""
+    found = read_all(path)
+    if len(found) != 1:
+        raise InputError(f"{str(path)!r} must hold one certificate, got {len(found)}")
+    return found[0]
+
+
+def fingerprint_of(pem: bytes) -> str:
+    """Return the SHA-256 fingerprint of the first certificate in a PEM text."""
+    return _parsed(pem, "the presented certificate")[0].fingerprint
+
+
+def _parsed(data: bytes, where: str) -> list[Certificate]:
+    x509 = _x509()
+    if b"PRIVATE KEY" in data:
+        raise InputError(f"{where} holds a private key: only certificates may be handed around")
+    try:
+        found = x509.load_pem_x509_certificates(data)
+    except ValueError:
+        raise InputError(f"{where} must be a PEM file of certificates") from None
+    return [_described(each, where, x509) for each in found]
+
+
+def _described(each: Any, where: str, x509: Any) -> Certificate:
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    try:
+        names = each.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value.get_values_for_type(x509.DNSName)
+        constraints = each.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        raise InputError(
+            f"{where} is not a site's certificate: `privote capc certs make` makes one"
+        ) from None
+    if constraints.ca:
+        raise InputError(f"{where} could sign other certificates (CA:TRUE); a site's may not")
+    if len(names) != 1 or not NAME.fullmatch(names[0]):
+        raise InputError(f"{where} must name exactly one site, got {names!r:.80}")
+    return Certificate(
+        name=names[0],
+        fingerprint=each.fingerprint(hashes.SHA256()).hex(),
+        begins=each.not_valid_before_utc,
+        ends=each.not_valid_after_utc,
+        pem=each.public_bytes(serialization.Encoding.PEM),
+    )
+
+
+def _day(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def pinned_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of pinned certificates in a trust folder, by name."""
+    if not folder.is_dir():
+        raise InputError("trust", "must be a folder with pinned certificates", str(folder))
+    yield from sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem))
+
+
+def pin(folder: Path, file: Path, *, name: str | None = None, alone: bool = False) -> Certificate:
+    """Pin a site's certificate: whoever holds its key is that site from here on.
+
+    Parameters
+    ----------
+    folder
+        The trust folder; made if it is not there.
+    file
+        The certificate that the site's administrator handed over.
+    name
+        The site it must be for; an error if the certificate names another.
+    alone
+        Drop the site's older pins. Otherwise both are accepted, as a change-over needs.
+    """
+    given = read_one(file)
+    if name is not None and given.name != check_name(name):
+        raise InputError(f"{str(file)!r} must be for {name!r}, but it names {given.name!r}")
+    fault = given.fault()
+    if fault is not None:
+        raise InputError(f"the certificate of {given.name!r} {fault}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if given.fingerprint in revoked(folder):
+        raise InputError(
+            f"this certificate of {given.name!r} was revoked and stays so: {given.fingerprint}"
+        )
+    pinned = folder / f"{given.name}.pem"
+    held = [] if alone or not pinned.exists() else read_all(pinned)
+    kept = [each for each in held if each.fingerprint != given.fingerprint]
+    _replace(pinned, b"".join(each.pem for each in [*kept, given]))
+    return given
+
+
+def revoke(folder: Path, name: str, *, fingerprint: str | None = None) -> list[Certificate]:
+    """Remove a site's pins (or one of them) and note their fingerprints as revoked for good."""
+    pinned = folder / f"{check_name(name)}.pem"
+    if not pinned.exists():
+        raise InputError(f"no certificate of {name!r} is pinned in {str(folder)!r}")
+    held = read_all(pinned)
+    gone = [each for each in held if fingerprint in (None, each.fingerprint)]
+    if not gone:
+        raise InputError(f"{name!r} has no pinned certificate with fingerprint {fingerprint!r}")
+    # Noted first: a crash in between leaves a pin that is revoked, and `Trust` leaves it out.
+    noted = revoked(folder) | {each.fingerprint for each in gone}
+    _replace(folder / REVOKED, "".join(f"{each}\n" for each in sorted(noted)).encode())
+    kept = [each for each in held if each not in gone]
+    _replace(pinned, b"".join(each.pem for each in kept)) if kept else pinned.unlink()
+    return gone
+
+
+def revoked(folder: Path) -> frozenset[str]:
+    """Return the fingerprints that were revoked."""
+    try:
+        return frozenset((folder / REVOKED).read_text(encoding="ascii").split())
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{str(folder / REVOKED)!r} cannot be read: {error}") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    with complete(path, force=True) as part:
+        part.write_bytes(data)
+
+
+class Trust:
+    """The pinned certificates of a folder, as they are at the moment of asking.
+
+    Expired certificates stay listed, so that a refusal can say why; TLS turns them away.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._by_fingerprint: dict[str, Certificate] = {}
+        self._refresh()
+
+    def _refresh(self) -> dict[str, Certificate]:
+        with self._lock:
+            files = [*pinned_files(self.folder), self.folder / REVOKED]
+            seen = [_state(file) for file in files]
+            if seen != self._seen:
+                gone = revoked(self.folder)
+                found: dict[str, Certificate] = {}
+                for file in files[:-1]:
+                    for each in read_all(file):
+                        if each.name != file.stem:
+                            raise InputError(
+                                f"{str(file)!r} must hold certificates of {file.stem!r}, got one "
+                                f"of {each.name!r}"
+                            )
+                        if each.fingerprint not in gone:
+                            found[each.fingerprint] = each
+                self._by_fingerprint, self._seen = found, seen
+            return self._by_fingerprint
+
+    def owner(self, fingerprint: str) -> str | None:
+        """Return the site whose pinned certificate has this fingerprint."""
+        found = self._refresh().get(fingerprint)
+        return None if found is None or found.fault() else found.name
+
+    def bundle(self) -> bytes:
+        """Return every pinned certificate, for a server."""
+        return b"".join(each.pem for each in self._refresh().values())
+
+    def of(self, name: str) -> list[Certificate]:
+        """Return the valid pinned certificates of one site; an error says why there is none."""
+        held = [each for each in self._refresh().values() if each.name == name]
+        valid = [each for each in held if each.fault() is None]
+        if not held:
+            raise InputError(
+                f"no certificate of {name!r} is pinned in {str(self.folder)!r}: "
+                "`privote capc certs pin` pins one"
+            )
+        if not valid:
+            raise InputError(f"the pinned certificate of {name!r} {held[-1].fault()}")
+        return valid
+
+    def all(self) -> list[Certificate]:
+        """Return every pinned certificate."""
+        return list(self._refresh().values())
+
+
+def _state(path: Path) -> tuple[str | int, ...] | None:
+    """Return what differs as soon as a file is another one; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return str(path), found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+
+
+@dataclass(frozen=True)
+class Own:
+    """A site's own key and certificate, read from their files."""
+
+    name: str
+    certificate: Path
+    key: Path
+
+    def state(self) -> object:
+        """Return what differs as soon as one of the two files is another one."""
+        return _state(self.certificate), _state(self.key)
+
+    def read(self) -> tuple[bytes, bytes, Certificate]:
+        """Return key, certificate and what it says; refuse a pair that nobody would accept."""
+        found = read_one(self.certificate)
+        if found.name != self.name:
+            raise InputError(
+                f"{str(self.certificate)!r} must be for this site, {self.name!r}, "
+                f"but it names {found.name!r}"
+            )
+        fault = found.fault()
+        if fault is not None:
+            raise InputError(f"our own certificate {fault}")
+        return self._read_key(found), found.pem, found
+
+    def _read_key(self, certificate: Certificate) -> bytes:
+        try:
+            status, key = self.key.stat(), self.key.read_bytes()
+        except OSError as error:
+            raise InputError(f"{str(self.key)!r} cannot be read: {error.strerror}") from None
+        if status.st_mode & 0o077:
+            raise InputError(
+                f"{str(self.key)!r} must be for its owner only (0600), "
+                f"its mode is {status.st_mode & 0o777:04o}"
+            )
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+
+        try:
+            ours = serialization.load_pem_private_key(key, password=None).public_key()
+        except (ValueError, TypeError):
+            raise InputError(f"{str(self.key)!r} must be a PEM private key") from None
+        if ours != x509.load_pem_x509_certificate(certificate.pem).public_key():
+            raise InputError(f"{str(self.key)!r} is not the key of {str(self.certificate)!r}")
+        return key

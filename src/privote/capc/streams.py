@@ -1,0 +1,441 @@
+"""Calls between sites: two kinds of stream over gRPC and mutual TLS, from either side.
+
+The caller trusts a peer only with exactly its pinned certificate; the server identifies a caller by
+its certificate, and hands its streams on.
+"""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, PeerError, PrivoteError, missing_extra
+from .certs import Own, Trust, fingerprint_of
+from .messages import ROLES
+from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel, cause
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+SERVICE = "privote.Capc"
+TALK, TUNNEL = "Talk", "Tunnel"
+SESSION_KEY = "privote-session"  # the session a tunnel is for
+ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may answer and query
+TALK_BUFFER = 64 << 20
+_CONNECTIONS = 4096
+Log = Callable[[str], None]
+
+
+def grpc_module() -> Any:
+    """Return gRPC, or say which extra brings it."""
+    try:
+        import grpc
+    except ImportError:
+        raise missing_extra("capc", "a coalition over a network") from None
+    return grpc
+
+
+def bounds(most_message: int) -> list[tuple[str, int]]:
+    """Return gRPC's options that keep messages, idle streams and detours in bounds."""
+    return [
+        ("grpc.max_receive_message_length", most_message),
+        ("grpc.max_send_message_length", most_message),
+        ("grpc.max_metadata_size", 8192),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a packed frame may be a bomb
+        ("grpc.keepalive_time_ms", 20_000),  # a peer whose machine is gone is noticed
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.so_reuseport", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def limits() -> list[tuple[str, int]]:
+    """Return gRPC's options that keep in bounds what strangers can hold of a server.
+
+    Half of the process's files are left to journals, sessions and their sockets.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = _CONNECTIONS if files == resource.RLIM_INFINITY else min(_CONNECTIONS, files // 2)
+    return [
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.server_handshake_timeout_ms", 10_000),  # whoever is silent holds no connection
+        ("grpc.max_connection_idle_ms", 120_000),  # without a stream; calling again reconnects
+    ]
+
+
+@dataclass(eq=False)
+class Line:
+    """A stream of messages with one peer, from either side."""
+
+    peer: str
+    role: str
+    fingerprint: str
+    end: Callable[[str], None]  # cuts it off, with the reason
+    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
+
+    def send(self, data: bytes) -> None:
+        """Send a message without waiting; a peer that takes nothing is as good as gone."""
+        self.outbox.put(data, wait=0.0)
+
+
+_LINGER = 5.0  # seconds for the peer to end its side of a session
+
+
+class Client:
+    """Calls one peer.
+
+    Parameters
+    ----------
+    peer
+        Its name, which its certificate must bear.
+    settings
+        As whom we call, whom we trust, and where the peer listens.
+    role
+        As what we call.
+    log
+        Gets one line for each stream that fails.
+    """
+
+    def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
+        self.peer, self._role, self._log = peer, role, log
+        self._grpc, self._trust = grpc_module(), settings.trust
+        self._tunnels: set[Any] = set()
+        key, certificate, _ = settings.own.read()
+        pinned = self._trust.of(peer)
+        self.fingerprints = {each.fingerprint for each in pinned}
+        credentials = self._grpc.ssl_channel_credentials(
+            root_certificates=b"".join(each.pem for each in pinned),
+            private_key=key,
+            certificate_chain=certificate,
+        )
+        self._channel = self._grpc.secure_channel(
+            settings.addresses[peer],
+            credentials,
+            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
+        )
+
+    @property
+    def trusted(self) -> bool:
+        """True while none of the certificates this channel accepts was revoked."""
+        return all(self._trust.owner(each) == self.peer for each in self.fingerprints)
+
+    @property
+    def busy(self) -> bool:
+        """True while a session goes through this channel."""
+        return bool(self._tunnels)
+
+    def close(self) -> None:
+        """End all streams of this channel."""
+        self._channel.close()
+
+    def talk(
+        self, role: str, take: Callable[[Line, bytes], None], lost: Callable[[Line, str], None]
+    ) -> Line:
+        """Open the stream of messages.
+
+        Parameters
+        ----------
+        role
+            As what the peer is called.
+        take
+            Gets every message of the peer; PrivoteError ends the stream.
+        lost
+            Called once when the stream has ended, with the reason.
+        """
+        line = Line(
+            self.peer, role, next(iter(self.fingerprints)), lambda why: self._cut(call, why)
+        )
+        call = self._channel.stream_stream(f"/{SERVICE}/{TALK}")(
+            line.outbox, metadata=((ROLE_KEY, self._role),)
+        )
+
+        def listen() -> None:
+            why = "it ended the stream"
+            try:
+                for data in call:
+                    take(line, data)
+            except PrivoteError as error:
+                why = f"what it sent was refused: {error}"
+                call.cancel()
+            except self._grpc.RpcError as error:
+                why = cause(error)
+            except Exception as error:  # whoever waits for this peer must hear that it is gone
+                why = f"what it sent could not be read: {type(error).__name__}"
+                call.cancel()
+            line.outbox.drop()
+            lost(line, why)
+
+        threading.Thread(target=listen, daemon=True, name=f"talk-{self.peer}").start()
+        return line
+
+    def _cut(self, call: Any, why: str) -> None:
+        self._log(f"messages with {self.peer} ended: {why}")
+        call.cancel()
+
+    def tunnel(self, session: str, patience: float, most_exchange: int = MOST_EXCHANGE) -> Tunnel:
+        """Open a session's tunnel, and wait until the peer is ready for it."""
+        outbox = Outbox(4 * FRAME)
+        call = self._channel.stream_stream(f"/{SERVICE}/{TUNNEL}")(
+            outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
+        )
+        ready = threading.Timer(patience, call.cancel)  # reading has no time limit of its own
+        ready.daemon = True
+        ready.start()
+        try:
+            if next(call, None) != b"":
+                raise PeerError(f"{self.peer} did not open session {session!r}")
+        except self._grpc.RpcError as error:
+            late = error.code() == self._grpc.StatusCode.CANCELLED
+            why = f"not ready after {patience:g} s" if late else cause(error)
+            raise PeerError(f"session {session} with {self.peer}: {why}") from None
+        finally:
+            ready.cancel()
+        self._tunnels.add(call)
+        call.add_done_callback(lambda _: self._tunnels.discard(call))
+        return _CallersTunnel(call, outbox, patience, most_exchange)
+
+
+class _CallersTunnel(Tunnel):
+    """A tunnel that ends its call when both sides are done."""
+
+    def __init__(self, call: Any, outbox: Outbox, patience: float, most_exchange: int) -> None:
+        self._call, self._over = call, threading.Event()
+        call.add_done_callback(lambda _: self._over.set())
+        super().__init__(outbox, call, first=True, patience=patience, most_exchange=most_exchange)
+
+    def close(self) -> None:
+        super().close()
+        # What we sent last must arrive; a peer that does not end its side is cut off.
+        if not self._over.wait(_LINGER):
+            self._call.cancel()
+
+    def fail(self, why: str) -> None:
+        super().fail(why)
+        self._call.cancel()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a role needs of its site to run on a network.
+
+    Attributes
+    ----------
+    own, trust
+        Our certificate, the pinned ones.
+    addresses
+        Where those are whom this role calls: name to ``HOST:PORT``.
+    listen
+        ``HOST:PORT`` for those who call; None if nobody does.
+    callers
+        Who may call.
+    most_message
+        Bytes of the longest message.
+    sessions
+        Secure sessions at a time.
+    """
+
+    own: Own
+    trust: Trust
+    addresses: Mapping[str, str]
+    listen: str | None = None
+    callers: frozenset[str] = frozenset()
+    most_message: int = 16 << 20
+    sessions: int = 2
+
+    @property
+    def most_frame(self) -> int:
+        """Bytes of the longest thing that a stream carries: a message, or a tunnel's frame."""
+        return max(self.most_message, 2 * FRAME)
+
+
+class Server:
+    """Listens with mutual TLS and serves only peers whose certificate is pinned.
+
+    Certificates are read anew when their files change. Sites that may not call are refused even if
+    they are pinned, and so is a caller with too many streams.
+
+    Parameters
+    ----------
+    settings
+        Where to listen, as whom, and for whom; with port 0 a free one, see `port`.
+    driver
+        What to do with streams.
+    log
+        Gets one line for each refusal.
+    """
+
+    def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
+        self._grpc, self._own, self._trust = grpc_module(), settings.own, settings.trust
+        self._callers, self._driver, self._log = settings.callers, driver, log
+        # Each caller may answer and query, and have sessions open beside.
+        self._most_each = 2 * settings.sessions + 4
+        most_streams = self._most_each * len(settings.callers) + 8
+        self._open: set[Line] = set()
+        self._lock = threading.Lock()
+        self._given = self._files()
+        self._fault: str | None = None
+        first = self._configuration()  # a certificate that is no good is an error here
+        credentials = self._grpc.dynamic_ssl_server_credentials(
+            first, self._fetch, require_client_authentication=True
+        )
+        calls = {TALK: self.talk, TUNNEL: self.tunnel}  # bytes in, bytes out
+        serving = self._grpc.stream_stream_rpc_method_handler
+        methods = {name: serving(serve) for name, serve in calls.items()}
+        self._server = self._grpc.server(
+            futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
+            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, methods),),
+            options=[*bounds(settings.most_frame), *limits()],
+            maximum_concurrent_rpcs=most_streams,
+        )
+        try:
+            self.port = self._server.add_secure_port(settings.listen, credentials)
+        except RuntimeError:
+            raise InputError(
+                "listen", "must be a free HOST:PORT of this machine", settings.listen
+            ) from None
+        self._server.start()
+
+    def _configuration(self) -> Any:
+        key, certificate, _ = self._own.read()
+        return self._grpc.ssl_server_certificate_configuration(
+            [(key, certificate)], root_certificates=self._trust.bundle() or certificate
+        )
+
+    def _files(self) -> object:
+        """Return what changes whenever our certificate, our key or a pinned one does."""
+        return self._own.state(), self._trust.bundle()
+
+    def _fetch(self) -> Any:
+        """Return the next certificates, None while nothing changed; gRPC asks at every handshake.
+
+        gRPC frees what it used before, also while other handshakes still use it: a new
+        configuration for every one of many connections corrupts its memory and ends the process.
+        """
+        try:
+            found = self._files()
+            if found == self._given:
+                return None
+            made = self._configuration()
+        except PrivoteError as error:  # keep the last good one: calls are checked anyway
+            if str(error) != self._fault:  # once: anybody can make us look again
+                self._log(f"certificates cannot be read anew: {error}")
+            self._fault = str(error)
+            return None
+        self._given, self._fault = found, None
+        return made
+
+    def stop(self, grace: float = 1.0) -> None:
+        """End all streams."""
+        self._server.stop(grace).wait()
+
+    def expel(self) -> None:
+        """End streams of peers whose certificate is no longer trusted."""
+        with self._lock:
+            lines = list(self._open)
+        for line in lines:
+            if self._trust.owner(line.fingerprint) is None:
+                line.end(f"the certificate of {line.peer} was revoked or has expired")
+
+    def _caller(self, context: Any, what: str) -> Line:
+        """Return who calls, by the fingerprint of the certificate it presents; or refuse."""
+        presented = context.auth_context().get("x509_pem_cert", [b""])[0]
+        try:
+            fingerprint = fingerprint_of(presented)
+            peer = self._trust.owner(fingerprint)
+        except PrivoteError:
+            peer, fingerprint = None, "none"
+        if peer is None:
+            why = f"{what} refused: certificate {fingerprint[:16]} is not pinned here"
+            self._refuse(context, "UNAUTHENTICATED", why)
+        if peer not in self._callers:
+            why = f"{what} refused: {peer} has no part with {self._own.name} in this coalition"
+            self._refuse(context, "PERMISSION_DENIED", why)
+        role = _said(context, ROLE_KEY)
+        if role not in ROLES:
+            why = f"{what} of {peer} refused: its role must be one of {', '.join(ROLES)}"
+            self._refuse(context, "INVALID_ARGUMENT", why)
+
+        def end(why: str) -> None:
+            self._log(f"{what} with {peer} ended: {why}")
+            context.cancel()
+
+        return Line(str(peer), role, fingerprint, end)
+
+    def _refuse(self, context: Any, code: str, why: str) -> None:
+        self._log(why)
+        context.abort(getattr(self._grpc.StatusCode, code), why)
+
+    def talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Serve a stream of messages: ours go out while a thread takes the peer's."""
+        line = self._caller(context, "messages")
+        if not context.add_callback(line.outbox.close):
+            return  # it is over before it began
+        why: list[str] = []
+
+        def listen() -> None:
+            try:
+                for data in requests:
+                    self._driver.message(line, data)
+            except PrivoteError as error:
+                why.append(f"messages from {line.peer} refused: {error}")
+                self._log(why[0])
+            except Exception:  # gRPC's own, when the peer is gone
+                pass
+            line.outbox.close()
+
+        with self._watched(line, context):
+            self._driver.opened(line)
+            listening = threading.Thread(target=listen, daemon=True, name=f"talk-{line.peer}")
+            listening.start()
+            try:
+                yield from line.outbox
+            finally:
+                line.outbox.close()
+                if not context.is_active():
+                    # It counts as the caller's until all that it sent is dealt with.
+                    listening.join()
+                self._driver.closed(line)
+        if why:
+            context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])
+
+    def tunnel(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Serve a session's tunnel."""
+        line = self._caller(context, "tunnel")
+        session = _said(context, SESSION_KEY)
+        with self._watched(line, context):
+            try:
+                yield from self._driver.tunnel(line.peer, session, requests)
+            except PeerError as error:
+                why = f"tunnel of {line.peer} for session {session!r:.80} refused: {error}"
+                self._refuse(context, "FAILED_PRECONDITION", why)
+
+    @contextmanager
+    def _watched(self, line: Line, context: Any) -> Iterator[None]:
+        """Count a stream among its caller's while it is open; refuse one too many."""
+        with self._lock:
+            full = sum(each.peer == line.peer for each in self._open) >= self._most_each
+            if not full:
+                self._open.add(line)
+        if full:
+            why = f"stream refused: {line.peer} has {self._most_each} open, and may have no more"
+            self._refuse(context, "RESOURCE_EXHAUSTED", why)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.discard(line)
+
+
+def _said(context: Any, key: str) -> str:
+    """Return what a caller sent with its call under a key."""
+    return str(dict(context.invocation_metadata()).get(key, ""))

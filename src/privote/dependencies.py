@@ -1,0 +1,452 @@
+"""Label dependence: how labels go together, labels implied by others, questions asked in turn.
+
+All of it works on labels that are public or were released already: it is post-processing, which
+costs nothing. :func:`gated` also asks; what it asks follows from released labels alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from numbers import Integral
+from typing import Any, Protocol, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import BudgetError, InputError, UnavailableError, shown, whole
+from .files import check_file
+from .mechanisms import ABSTAIN
+from .release import Release
+from .votes.cube import Ballots
+from .votes.tables import name_in
+
+__all__ = ["Implications", "consistent", "gated", "negative", "positive"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int8]
+Name = str | int
+Pair = tuple[Name, Name]
+T = TypeVar("T", bound=Hashable)
+
+RULES = ("up", "down")
+_ARROW = "->"
+_FEW = 5  # labels named in a message
+
+
+# -- matrices: how labels go together --------------------------------------------------------------
+
+
+def positive(Y: Any) -> Floats:
+    """Return how often each label is there where another is: P(column | row), (labels, labels).
+
+    Parameters
+    ----------
+    Y
+        (queries, labels) of 1, 0, or -1 for a missing label or ABSTAIN; or a release. A pair of
+        labels is counted where both are known. A row whose label never occurs beside a known
+        column is NaN there.
+    """
+    return _given(cells_of("Y", Y), 1)
+
+
+def negative(Y: Any) -> Floats:
+    """Return how often each label is absent where another is: P(not column | not row).
+
+    As :func:`positive`, for zeros. This is what tells whether a question may be left out: if a
+    large share of the labels in a row are absent whenever its label is, :func:`gated` loses little.
+    """
+    return _given(cells_of("Y", Y), 0)
+
+
+def _given(cells: Labels, value: int) -> Floats:
+    same = (cells == value).astype(np.float64)
+    both = same.T @ same
+    cases = same.T @ (cells >= 0).astype(np.float64)
+    share: Floats = np.full_like(both, np.nan)
+    np.divide(both, cases, out=share, where=cases > 0)
+    return share
+
+
+def cells_of(argument: str, Y: Any) -> Labels:
+    """Return labels as int8 (queries, labels) if they hold 1, 0 and -1 only."""
+    try:
+        array = np.asarray(Y.labels if isinstance(Y, Release) else Y)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    if array.ndim != 2 or array.dtype.kind not in "biuf" or not np.isin(array, (-1, 0, 1)).all():
+        raise InputError(argument, "must be a table (queries, labels) of 1, 0 and -1", Y)
+    return array.astype(np.int8)
+
+
+# -- implications: labels that imply others --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Implications:
+    """Which labels imply which: a child implies its parents, and so all its ancestors.
+
+    Make one with :meth:`of`. Labels are names, or places counted from 0.
+
+    Attributes
+    ----------
+    pairs
+        (child, parent), each once. Whoever implies itself, over others or not, is refused.
+    """
+
+    pairs: tuple[Pair, ...]
+
+    def __post_init__(self) -> None:
+        checked = tuple(dict.fromkeys(_pair(pair) for pair in self.pairs))
+        if not checked:
+            raise InputError("implies", "must hold at least one pair of child and parent")
+        object.__setattr__(self, "pairs", tuple(_leaves_first(checked)))
+
+    @classmethod
+    def of(cls, source: Any) -> Implications:
+        """Return implications as people have them.
+
+        Parameters
+        ----------
+        source
+            Pairs (child, parent); a mapping from a child to its parent or parents; the path of a
+            file; or implications. A file is a CSV with the columns ``child`` and ``parent``, or a
+            text with lines ``child -> parent``, in which empty lines and those that begin with #
+            do not count.
+        """
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, str | os.PathLike):
+            return cls(tuple(_read(source)))
+        if isinstance(source, Mapping):
+            return cls(
+                tuple(
+                    (child, parent)
+                    for child, parents in source.items()
+                    for parent in _listed(parents)
+                )
+            )
+        if not isinstance(source, Iterable):
+            raise InputError("implies", "must be pairs, a mapping or the path of a file", source)
+        return cls(tuple(source))
+
+    def places(self, labels: int, names: Sequence[str] | None = None) -> list[tuple[int, int]]:
+        """Return the pairs as places among so many labels, leaves first.
+
+        Names are looked up in ``names``. Labels without names are known by their places, also where
+        these come as text.
+        """
+        known = None if names is None else {name: place for place, name in enumerate(names)}
+        found = ((_place(a, labels, known), _place(b, labels, known)) for a, b in self.pairs)
+        return _leaves_first(dict.fromkeys(found))
+
+
+def _pair(pair: Any) -> Pair:
+    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+        raise InputError("implies", "must hold pairs (child, parent)", pair)
+    child, parent = (_name(one) for one in pair)
+    return child, parent
+
+
+def _name(label: Any) -> Name:
+    if isinstance(label, Integral) and not isinstance(label, bool) and int(label) >= 0:
+        return int(label)
+    if isinstance(label, str) and label.strip():
+        return label.strip()
+    raise InputError("implies", "must call labels by their names, or places from 0", label)
+
+
+def _listed(parents: Any) -> Iterable[Any]:
+    if isinstance(parents, str | Integral):
+        return (parents,)
+    if isinstance(parents, Iterable):
+        return parents
+    raise InputError("implies", "must map a child to its parent or parents", parents)
+
+
+def _leaves_first(pairs: Iterable[tuple[T, T]]) -> list[tuple[T, T]]:
+    """Return pairs so that a label's children all come before its own parents."""
+    pairs = list(pairs)
+    sorter: TopologicalSorter[T] = TopologicalSorter()
+    for child, parent in pairs:
+        sorter.add(parent, child)
+    try:
+        order = {label: at for at, label in enumerate(sorter.static_order())}
+    except CycleError as error:
+        cycle = f" {_ARROW} ".join(map(str, error.args[1]))
+        raise InputError("implies", f"must not lead back to where it began: {cycle}") from None
+    return sorted(pairs, key=lambda pair: order[pair[0]])
+
+
+def _place(label: Name, labels: int, known: Mapping[str, int] | None) -> int:
+    if isinstance(label, str):
+        if known is not None and label in known:
+            return known[label]
+        if known is not None:
+            first = ", ".join([*known][:_FEW])
+            more = ", ..." if len(known) > _FEW else ""
+            raise InputError(
+                "implies", f"must name labels ({first}{more}), and {shown(label)} is none"
+            )
+        if not (label.isascii() and label.isdigit()):
+            raise InputError(
+                "implies",
+                f"names {shown(label)}, and these labels have no names: call them by their places, "
+                f"0 to {labels - 1}",
+            )
+    place = int(label)
+    if place >= labels:
+        raise InputError("implies", f"must name labels 0 to {labels - 1}", place)
+    return place
+
+
+def _read(path: str | os.PathLike[str]) -> list[Pair]:
+    try:
+        lines = check_file(path, "implies").read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("implies", f"{str(path)!r} cannot be read: {error}") from None
+    told = {n: line for n, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"}
+    if _ARROW in next(iter(told.values()), ""):
+        rows = {n: [part.strip() for part in line.split(_ARROW)] for n, line in told.items()}
+    else:
+        table = csv.reader(told.values())
+        header = [cell.strip() for cell in next(table, [])]
+        if not {"child", "parent"} <= set(header):
+            raise InputError(
+                "implies",
+                f"{str(path)!r} must have the columns child and parent, or lines "
+                f"'child {_ARROW} parent'",
+            )
+        at = [header.index("child"), header.index("parent")]
+        cells = [[name_in(cell.strip()) for cell in row] for row in table]
+        rows = {
+            n: [row[i] for i in at] if len(row) == len(header) else []
+            for n, row in zip([*told][1:], cells, strict=False)
+        }
+    for number, row in rows.items():
+        if len(row) != 2 or not all(row):
+            raise InputError("implies", f"{str(path)!r} must have one pair in line {number}")
+    return [(child, parent) for child, parent in rows.values()]
+
+
+@overload
+def consistent(labels: Release, implies: Any, rule: str = "up") -> Release: ...
+@overload
+def consistent(
+    labels: npt.ArrayLike, implies: Any, rule: str = "up", *, names: Sequence[str] | None = None
+) -> npt.NDArray[Any]: ...
+def consistent(
+    labels: Any, implies: Any, rule: str = "up", *, names: Sequence[str] | None = None
+) -> Any:
+    """Make labels agree with what implies what. Post-processing of released labels: it is free.
+
+    Parameters
+    ----------
+    labels
+        A release, or its labels (queries, labels): 1, 0, or ABSTAIN (-1). Or probabilities, as
+        floats from 0 to 1, of which a child's must not exceed its parents'.
+    implies
+        What :meth:`Implications.of` takes.
+    rule
+        Who gives way where a child is 1 and an ancestor 0. ``"up"``: the ancestor; a released
+        child raises its ancestors. ``"down"``: the child; it falls with its ancestors. Under either
+        rule a label held back (ABSTAIN) is filled in where others settle it, by a 1 below it or a 0
+        above it, and stays held back elsewhere.
+    names
+        What the labels are called, where the implications name them; a release knows that.
+
+    Returns
+    -------
+    What was given, made consistent: an array is copied, and a release says how it came about
+    (``processed``). The labels as they were drawn are no longer in it: keep the first release to
+    have both.
+    """
+    if rule not in RULES:
+        raise InputError("rule", f"must be one of {', '.join(RULES)}", rule)
+    stated = Implications.of(implies)
+    if isinstance(labels, Release):
+        pairs = stated.places(labels.labels.shape[1], labels.label_names)
+        made = _propagated(cells_of("labels", labels), pairs, rule)
+        told = (
+            f"{len(stated.pairs)} implications were applied ({rule}), which changed "
+            f"{int((made != labels.labels).sum())} labels"
+        )
+        chances = labels.probabilities
+        if chances is not None:
+            chances = _propagated(chances, pairs, rule)
+        return replace(labels, labels=made, chances=chances, processed=(*labels.processed, told))
+    array = np.asarray(labels)
+    if array.dtype.kind == "f" and array.ndim == 2:
+        if not ((array >= 0) & (array <= 1)).all():
+            raise InputError("labels", "must be probabilities from 0 to 1 where they are floats")
+    else:
+        array = cells_of("labels", labels)
+    return _propagated(array, stated.places(array.shape[1], names), rule)
+
+
+def _propagated(
+    labels: npt.NDArray[Any], pairs: Sequence[tuple[int, int]], rule: str
+) -> npt.NDArray[Any]:
+    """Return a copy in which no child exceeds its parents; ``pairs`` come leaves first."""
+    made = labels.copy()
+    exact = made.dtype.kind != "f"
+
+    def lift() -> None:
+        for child, parent in pairs:
+            below, above = made[:, child], made[:, parent]
+            made[:, parent] = np.where(below == 1, 1, above) if exact else np.maximum(below, above)
+
+    def lower() -> None:
+        for child, parent in reversed(pairs):
+            below, above = made[:, child], made[:, parent]
+            made[:, child] = np.where(above == 0, 0, below) if exact else np.minimum(below, above)
+
+    # The first pass settles every conflict; the second then only fills in what was held back.
+    for step in (lift, lower) if rule == "up" else (lower, lift):
+        step()
+    return made
+
+
+# -- gated questions: an indicator first, the rest only where its released label is 1 --------------
+
+
+class Answer(Protocol):
+    """What answers single questions: ``Electorate.answer``, or ``Guardian.release``."""
+
+    def __call__(self, votes: Any, /, **more: Any) -> Release:
+        """Charge, then release."""
+
+
+def gated(
+    answer: Answer,
+    votes: Any,
+    indicator: int,
+    *,
+    baseline: npt.ArrayLike | None = None,
+    voter_ids: Sequence[Any] | None = None,
+    batch: int = 16,
+) -> Release:
+    """Ask one label of each query first, and the others only where it is *released* as 1.
+
+    A question is one label of one query, so whoever answers has ballots of one label:
+    ``pv.Electorate(..., labels=1).answer``, or ``release`` of a guardian that has answered nothing
+    else. Labels that are not asked are 0; all are ABSTAIN where the gate of a mechanism held the
+    indicator back.
+
+    **Privacy.** Which question comes next follows from released labels and public numbers alone,
+    never from a vote. Under an *allowance* this is a run of the theorem
+    (:mod:`privote.accounting.allowance`): queries may follow from what was released, and epsilon
+    stays what it was before the first question. In the *worst case* every question costs the same
+    and is charged before it is asked; how many fit is known from the first charge on, so the filter
+    of the budget (:mod:`privote.accounting.filters`) holds the run within it on every history. How
+    many questions a run asks depends on the labels it released: the sum of what it was charged is
+    one of several that could have been, and promises nothing. So epsilon is the budget's, and what
+    is saved shows as more queries answered within it. A label that was not asked follows from one
+    that was released, which is post-processing.
+
+    Parameters
+    ----------
+    answer
+        See above. In the worst case it may answer fewer than it is asked, or refuse: then only
+        queries leave that were answered to their end.
+    votes
+        (queries, voters, labels): what :func:`privote.label` takes; sparse ballots are refused.
+    indicator
+        The place of the label that is asked first.
+    baseline
+        (queries, labels) public guess, for an allowance.
+    voter_ids
+        Names of the voters, as ``answer`` takes them.
+    batch
+        How many queries are taken up together: their indicators, then their other labels.
+    """
+    ballots = Ballots.of(votes)
+    if not isinstance(ballots, Ballots):
+        raise UnavailableError("gated questions need dense votes: a sparse ballot is asked as one")
+    indicator = whole("indicator", indicator, 0, ballots.labels - 1)
+    cube, guess = ballots.to_array(), None if baseline is None else np.asarray(baseline)
+    if guess is not None and guess.shape != (ballots.queries, ballots.labels):
+        raise InputError(
+            "baseline",
+            f"must be (queries, labels) = {(ballots.queries, ballots.labels)}, got {guess.shape}",
+        )
+    if guess is not None and not np.isin(guess, (0, 1)).all():  # before a batch is charged
+        raise InputError("baseline", "must hold 0 and 1 only")
+    questions = _Questions(
+        answer, cube, guess, {} if voter_ids is None else {"voter_ids": voter_ids}
+    )
+    others = np.delete(np.arange(ballots.labels), indicator)
+    made: list[Labels] = []
+    for start in range(0, ballots.queries, whole("batch", batch)):
+        rows = np.arange(start, min(start + batch, ballots.queries))
+        first = questions.ask(rows, np.array([indicator]))[:, 0]
+        labels = np.zeros((len(first), ballots.labels), np.int8)
+        labels[:, indicator] = first
+        labels[first == ABSTAIN] = ABSTAIN
+        yes = np.flatnonzero(first == 1)
+        rest = questions.ask(rows[yes], others)
+        labels[np.ix_(yes[: len(rest)], others)] = rest
+        # A query that was begun and not answered to its end stays behind, and so do all after it.
+        ended = len(first) if len(rest) == len(yes) else int(yes[len(rest)])
+        made.append(labels[:ended])
+        if ended < len(rows):
+            break
+    return questions.released(np.concatenate(made), ballots, indicator)
+
+
+@dataclass
+class _Questions:
+    """Questions to whoever answers them, each one label of one query."""
+
+    answer: Answer
+    votes: npt.NDArray[Any]
+    baseline: npt.NDArray[Any] | None
+    more: dict[str, Any]
+    asked: int = 0
+    last: Release | None = None
+    drawn: tuple[str, ...] = ()
+
+    def ask(self, rows: npt.NDArray[np.intp], labels: npt.NDArray[np.intp]) -> Labels:
+        """Return labels (answered rows, labels) of those rows all whose labels were answered."""
+        count = len(rows) * len(labels)
+        if not count:
+            return np.empty((len(rows), len(labels)), np.int8)
+        cells = np.swapaxes(self.votes[rows][:, :, labels], 1, 2)
+        guess = {}
+        if self.baseline is not None:
+            guess["baseline"] = self.baseline[np.ix_(rows, labels)].reshape(count, 1)
+        try:
+            part = self.answer(cells.reshape(count, -1, 1), **guess, **self.more)
+        except BudgetError:
+            if self.last is None:
+                raise
+            return np.empty((0, len(labels)), np.int8)
+        self.asked, self.last = self.asked + part.answered, part
+        self.drawn += part.drawn
+        whole_rows = part.answered // len(labels)
+        return part.labels[: whole_rows * len(labels), 0].reshape(whole_rows, len(labels))
+
+    def released(self, labels: Labels, ballots: Ballots, indicator: int) -> Release:
+        """Return all that was answered as one release, which promises the budget."""
+        assert self.last is not None
+        told = (
+            f"label {indicator} was asked first and the others only where it was released as 1, in "
+            f"{self.asked} questions of one label in place of {labels.size}; others are 0"
+        )
+        if self.last.allowance is None:
+            told += "; epsilon is the whole budget, whatever the number of questions"
+        names = ballots.query_names
+        return replace(
+            self.last,
+            labels=labels,
+            drawn=self.drawn,
+            # A realised sum would depend on the labels; an allowance is one sum for every history.
+            epsilon=self.last.epsilon if self.last.allowance is not None else self.last.budget,
+            so_far=None,
+            label_names=ballots.label_names,
+            query_names=None if names is None else names[: len(labels)],
+            processed=(*self.last.processed, told),
+        )

@@ -1,0 +1,194 @@
+"""Workers: the same calls in this process, in others, or on other machines, through joblib.
+
+Whoever hands out work says what is to be done and gets the results in order; where it is done is
+up to ``backend``: processes of this machine (loky), or a cluster (Dask, Ray).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from ..errors import InputError, PrivoteError, missing_extra, shown, whole
+
+BACKENDS = ("loky", "dask", "ray")
+_ROUND = 8  # calls a worker gets at once where results cannot be had one by one
+_SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
+# What backends raise when a worker is gone, by name: none of them need be installed.
+_LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+
+class WorkerLostError(PrivoteError):
+    """A worker died in the middle of its work, which may be done again."""
+
+
+@contextmanager
+def on_workers(
+    backend: str | None = None, count: int | None = None, address: str | None = None
+) -> Iterator[None]:
+    """Let :func:`each` work in so many processes, or on a cluster, while the block runs.
+
+    Parameters
+    ----------
+    backend
+        "loky", "dask" or "ray"; None: whatever ``joblib.parallel_config`` says.
+    count
+        How many workers; None: one, or on a cluster as many as it has; -1: as many as there are.
+    address
+        Of the scheduler of a cluster that runs; without one Dask and Ray are started here, and
+        ended with the block.
+    """
+    if backend not in (None, *BACKENDS):
+        raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", backend)
+    if address is not None and backend not in ("dask", "ray"):
+        raise InputError("address", "is of a cluster: it goes with `backend=dask` or `backend=ray`")
+    if count is None and backend is None:
+        yield
+        return
+    from joblib import cpu_count, parallel_config
+
+    if count == -1:
+        count = None if address is not None else int(cpu_count())
+    elif count is not None:
+        whole("workers", count)
+    if backend is None:
+        with parallel_config(n_jobs=count):
+            yield
+        return
+    with ExitStack() as stack:
+        cluster = address is not None
+        if backend == "dask":
+            stack.enter_context(_dask(count, address))
+        elif backend == "ray":
+            cluster = stack.enter_context(_ray(count, address))
+        jobs = count if count is not None else -1 if cluster else 1
+        stack.enter_context(parallel_config(backend, n_jobs=jobs))
+        yield
+
+
+@contextmanager
+def _dask(count: int | None, address: str | None) -> Iterator[None]:
+    try:
+        import distributed
+    except ImportError:
+        raise missing_extra("dask", "working on Dask") from None
+    own: dict[str, Any] = {"n_workers": count or 1, "threads_per_worker": 1}
+    own |= {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    with _reached("Dask", address):
+        client = distributed.Client(**own) if address is None else distributed.Client(address)
+    with client:
+        yield
+
+
+@contextmanager
+def _ray(count: int | None, address: str | None) -> Iterator[bool]:
+    """Start or join Ray, unless it is joined already; yield whether it is a cluster's."""
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+    except ImportError:
+        raise missing_extra("ray", "working on Ray") from None
+    register_ray()
+    # It tells every time that a pool of its own takes no context, which joblib always gives.
+    logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.CRITICAL)
+    if ray.is_initialized() and address is None:
+        yield True
+        return
+    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    with _reached("Ray", address):
+        if address is None:
+            ray.init(num_cpus=count or 1, include_dashboard=False, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    try:
+        yield address is not None
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _reached(what: str, address: str | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # each library has its own tree
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        if address is None:
+            raise InputError(f"{what} cannot be started here: {why}") from None
+        raise InputError("address", f"leads to no scheduler of {what}: {why}", address) from None
+
+
+def each(
+    work: Callable[[Given], Result],
+    given: Iterable[Given],
+    *,
+    n_jobs: int | None = None,
+    prefer: str | None = None,
+    at_once: int = _ROUND,
+) -> Iterator[Result]:
+    """Yield ``work`` of everything given, in order; what is due later is not asked for yet.
+
+    Parameters
+    ----------
+    at_once
+        How many calls each worker gets before the next ones are asked for.
+
+    Raises
+    ------
+    WorkerLostError
+        If a worker dies, and the backend does not start its work again by itself.
+    """
+    # Imported here because it takes a second that other uses of the package should not pay.
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    workers = max(1, int(effective_n_jobs(n_jobs)))
+    call = work if workers < 2 else partial(_inside, work)
+    calls, size = iter(given), at_once * workers if workers > 1 else 1
+    batch = max(1, at_once // _SHARES)
+    with Parallel(n_jobs, prefer=prefer, pre_dispatch="all", batch_size=batch) as pool:
+        # Asked for outside of `_losses`: what fails there is no worker's loss.
+        while some := [*islice(calls, size)]:
+            with _losses():
+                results = pool(delayed(call)(one) for one in some)
+            yield from results
+            del results
+
+
+def _inside(work: Callable[[Given], Result], one: Given) -> Result:
+    """Do the work in a worker: what it shares out itself stays there, which Dask would not have."""
+    from joblib import parallel_config
+
+    with parallel_config("threading"):
+        return work(one)
+
+
+@contextmanager
+def _losses() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if any(kind.__name__ in _LOSSES for kind in type(error).__mro__):
+            said = shown(" ".join(str(error).split()))
+            raise WorkerLostError(f"a worker died in the middle of its work: {said}") from error
+        raise
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold linear algebra to one thread: sums then have one order, and small ones no waiting."""
+    with _pools().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _pools() -> Any:
+    """Return the thread pools of this process's libraries; looking for them takes a while."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -1,0 +1,5 @@
+"""Votes as people have them: a checked cube, bits, surprises, and the readers of files."""
+
+from .arrays import read, write_packed
+
+__all__ = ["read", "write_packed"]

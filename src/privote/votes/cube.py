@@ -1,0 +1,750 @@
+"""Ballots: a checked cube of votes (queries, voters, labels), read in blocks.
+
+A vote is 1, 0 or missing (-1). A cube that was made is a cube that was checked: mechanisms and
+accountants never meet a NaN, a 2 or a missing axis. Cubes larger than memory stay where they are
+(arrays in files, Zarr, Parquet) and come in blocks of a few megabytes.
+
+A block is a run of consecutive queries in memory, which is all a mechanism ever counts. Dense
+blocks hold every voter's ballot, one vote a byte or packed as bits; sparse ones only the ballots of
+those who spoke.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BallotError, InputError, numbers, shown, whole
+from .bits import Bits, Bytes
+from .names import Names
+
+MISSING = -1
+Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
+Counts = npt.NDArray[np.int64]
+Margins = npt.NDArray[np.signedinteger[Any]]
+Floats = npt.NDArray[np.float64]
+
+_FEW = 1 << 14  # votes that are added up sooner than they are packed
+Threshold = float | npt.ArrayLike | None
+
+MOST = 10**12  # of queries, voters or labels: sums and squares of sizes stay exact
+_BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
+# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
+_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
+
+
+class StoredArray(ABC):
+    """An array that stays where it is: rows are read when they are asked for.
+
+    ``dtype`` says what its values are, which a slice may hold in a wider type.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self.name, self.shape, self.dtype = name, shape, np.dtype(dtype)
+        self.ndim, self.size = len(shape), math.prod(shape)
+
+    @abstractmethod
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        """Return consecutive rows."""
+
+
+Cells = npt.NDArray[Any] | StoredArray
+
+
+@runtime_checkable
+class BallotSource(Protocol):
+    """Anything that yields blocks: :class:`Ballots`, :class:`SparseBallots`, or one of yours."""
+
+    queries: int
+    voters: int
+    labels: int
+    missing: bool
+    sparse: bool
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield consecutive queries, block by block."""
+
+    def head(self, queries: int) -> BallotSource:
+        """Return the first ``queries`` queries."""
+
+
+class Ballots:
+    """A dense, checked cube of votes (queries, voters, labels).
+
+    Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
+    :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves: they
+    give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
+    as ``packed(start, stop)``.
+    With ``steps`` above 1 a vote is a whole number of them from 0 to that, or missing.
+    ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
+    None. Those of queries and labels are public, those of voters are never released.
+    """
+
+    sparse = False
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        rows: Callable[[int, int], Votes],
+        *,
+        missing: bool,
+        names: Names | None = None,
+        packed: Callable[[int, int], Bytes] | None = None,
+        steps: int = 1,
+    ) -> None:
+        self.steps = steps
+        self.queries, self.voters, self.labels = check_shape(shape)
+        if not callable(rows):
+            raise InputError("rows", "must be a function of start and stop", rows)
+        self.missing = bool(missing)
+        self._rows, self._packed = rows, packed
+        self._names = named = (names or Names()).checked(self.shape)
+        self.query_names, self.voter_names = named.queries, named.voters
+        self.label_names = named.labels
+
+    def __repr__(self) -> str:
+        kind = ", some missing" if self.missing else ""
+        return f"Ballots({self.queries} queries, {self.voters} voters, {self.labels} labels{kind})"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(queries, voters, labels)."""
+        return self.queries, self.voters, self.labels
+
+    @property
+    def packed(self) -> bool:
+        """Whether votes are held as bits, of which any part is at hand."""
+        return self._packed is not None
+
+    def named(self, names: Names, where: str = "votes") -> Ballots:
+        """Return the same ballots under these names; ``where`` they come from."""
+        names.checked(self.shape, where)
+        return self._with(self.shape, names)
+
+    def _with(self, shape: tuple[int, int, int], names: Names) -> Ballots:
+        return Ballots(
+            shape,
+            self._rows,
+            missing=self.missing,
+            names=names,
+            packed=self._packed,
+            steps=self.steps,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        votes: Any,
+        *,
+        threshold: Threshold = None,
+        steps: int = 1,
+        soft: bool | None = None,
+        empty_chunks: str | None = None,
+    ) -> BallotSource:
+        """Return ``votes`` as checked ballots, whatever they came as.
+
+        Ballots pass through; arrays and data frames are checked; a path or URL is read
+        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``). The others are of
+        :meth:`from_array`; in a table votes are probabilities only where ``soft`` says so.
+        """
+        if isinstance(votes, BallotSource):
+            if threshold is not None:
+                raise InputError(
+                    "threshold", "applies to probabilities, and votes are ballots already"
+                )
+            return votes
+        from .arrays import read
+        from .tables import is_frame, of_sheet, open_frame
+
+        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
+            how: dict[str, Any] = {"steps": steps, "soft": soft, "empty_chunks": empty_chunks}
+            return read(votes, threshold=threshold, **how)
+        if is_frame(votes):
+            return of_sheet(open_frame(votes, "votes"), threshold, steps if soft else 1)
+        return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
+
+    @classmethod
+    def from_array(
+        cls,
+        votes: npt.ArrayLike | StoredArray,
+        *,
+        threshold: Threshold = None,
+        may_be_missing: bool | None = None,
+        steps: int = 1,
+        soft: bool | None = None,
+    ) -> Ballots:
+        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
+
+        Parameters
+        ----------
+        votes
+            (queries, voters, labels)
+        threshold
+            ``None``, one value, or one per label: a probability at or above it is a yes.
+        may_be_missing
+            Whether a neighbour's vote could be missing. By default the type decides, never the
+            votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
+        steps
+            Where votes are probabilities and there is no threshold: how many steps a whole vote
+            has, to which they are rounded; -1 is missing. With 1 they are refused.
+        soft
+            Whether they are. By default floats are: the type decides, never the votes.
+        """
+        array = _array("votes", votes)
+        shape = check_shape(array.shape)
+        if may_be_missing not in (None, True, False):
+            raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
+        if threshold is not None:
+            bar = check_threshold(threshold, array.shape[2])
+            check_probabilities(array)
+            return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
+        if steps > 1 and (array.dtype.kind == "f" if soft is None else soft):
+            check_probabilities(array, or_missing=True)
+            return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
+        seen = check_votes(array)
+        missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
+        if seen and not missing:
+            raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
+        return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
+
+    @classmethod
+    def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
+        """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
+        sizes, bits = _array("shape", shape), _array("votes", bits)
+        if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
+            raise BallotError(f"shape of packed votes must be 3 integers, got {shown(shape)}")
+        queries, voters, labels = (int(size) for size in sizes)
+        check_shape((queries, voters, labels))
+        need = -(-queries * voters * labels // 8)
+        if bits.dtype != np.uint8 or bits.ndim != 1 or bits.size != need:
+            raise BallotError(
+                f"packed votes must be {need} bytes (uint8) for shape "
+                f"({queries}, {voters}, {labels}), got {bits.dtype} of shape {bits.shape}"
+            )
+        ballot = voters * labels
+
+        def rows(start: int, stop: int) -> Votes:
+            first, last = start * ballot, stop * ballot
+            flat = np.unpackbits(bits[first // 8 : -(-last // 8)])
+            skip = first % 8
+            return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
+
+        def packed(start: int, stop: int) -> Bytes:
+            return bits[start * ballot // 8 : stop * ballot // 8].reshape(stop - start, -1)
+
+        shape = queries, voters, labels
+        return cls(shape, rows, missing=False, packed=None if ballot % 8 else packed)
+
+    def blocks(self) -> Iterator[DenseBlock]:
+        """Yield the cube in blocks of consecutive queries."""
+        step = block_queries(self.voters, self.labels)
+        for start in range(0, self.queries, step):
+            yield self.part(start, min(start + step, self.queries))
+
+    def part(self, start: int, stop: int) -> DenseBlock:
+        """Return the queries from ``start`` to before ``stop``."""
+        if self._packed is None:
+            return DenseBlock(self._rows(start, stop), self.missing, start)
+        return PackedBlock(Bits.of_rows(self._packed(start, stop), self.voters, self.labels), start)
+
+    def head(self, queries: int) -> Ballots:
+        """Return the first ``queries`` queries."""
+        shape = (check_head(queries, self.queries), self.voters, self.labels)
+        return self._with(shape, self._names.head(queries))
+
+    def to_array(self) -> Votes:
+        """Return the whole cube as one array: bool, or int8 where votes are missing."""
+        return np.concatenate([block.votes for block in self.blocks()])
+
+    def clip(self, max_positives: int) -> Ballots:
+        """Return ballots with at most ``max_positives`` ones each: the first ones are kept.
+
+        A rule that looks at one ballot only, so it costs nothing; order the labels so that the
+        ones to keep come first.
+        """
+        whole("max_positives", max_positives, 0)
+
+        def rows(start: int, stop: int) -> Votes:
+            votes = self._rows(start, stop)
+            surplus = (votes == 1) & (np.cumsum(votes == 1, axis=2) > max_positives)
+            return np.where(surplus, np.zeros((), votes.dtype), votes)
+
+        return Ballots(self.shape, rows, missing=self.missing, names=self._names)
+
+
+class SparseBallots:
+    """Ballots of which few of very many voters cast one on each query.
+
+    Parameters
+    ----------
+    query, voter
+        (speakers,) The query and the voter of each ballot cast; at most one ballot a pair.
+    votes
+        (speakers, labels) bool.
+    queries, voters
+        How many there are in all, silent ones included.
+    """
+
+    sparse = True
+    missing = True
+
+    def __init__(
+        self,
+        query: npt.ArrayLike,
+        voter: npt.ArrayLike,
+        votes: npt.ArrayLike,
+        *,
+        queries: int,
+        voters: int,
+    ) -> None:
+        ballots = _array("votes", votes)
+        if ballots.ndim != 2:
+            raise BallotError(
+                f"votes of sparse ballots must have 2 axes (speakers, labels), "
+                f"got shape {ballots.shape}"
+            )
+        check_shape((queries, voters, ballots.shape[1]))
+        if check_votes(ballots[None]):
+            raise BallotError("votes of sparse ballots must be 0 or 1: who is silent is left out")
+        places = []
+        for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
+            array = _array(name, given)
+            if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
+                raise BallotError(
+                    f"{name} must be {len(ballots)} integers, one per ballot, "
+                    f"got {array.dtype} of shape {array.shape}"
+                )
+            if array.size and not (0 <= array.min() and array.max() < bound):
+                raise BallotError(
+                    f"{name} must lie in 0..{bound - 1}, got {_outside(array, bound)}"
+                )
+            places.append(array.astype(np.int64))
+        order = np.lexsort((places[1], places[0]))
+        self._query, self._voter = places[0][order], places[1][order]
+        self._votes = ballots.astype(np.bool_)[order]
+        same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
+        if same.any():
+            at = int(np.flatnonzero(same)[0])
+            raise BallotError(
+                f"voter {self._voter[at]} casts more than one ballot on query {self._query[at]}"
+            )
+        self.queries, self.voters, self.labels = int(queries), int(voters), ballots.shape[1]
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
+            f"{len(self._votes)} ballots)"
+        )
+
+    def blocks(self) -> Iterator[SparseBlock]:
+        """Yield the ballots in blocks of consecutive queries."""
+        # By public sizes only: how many speak is private, and blocks leave traces in a ledger.
+        step = max(1, _BLOCK_CELLS // (self.labels * 128))
+        for start in range(0, self.queries, step):
+            stop = min(start + step, self.queries)
+            low, high = np.searchsorted(self._query, [start, stop])
+            yield SparseBlock(
+                self._query[low:high] - start,
+                self._voter[low:high],
+                self._votes[low:high],
+                queries=stop - start,
+                voters=self.voters,
+                start=start,
+            )
+
+    def head(self, queries: int) -> SparseBallots:
+        """Return the first ``queries`` queries."""
+        queries = check_head(queries, self.queries)
+        keep = self._query < queries
+        return SparseBallots(
+            self._query[keep],
+            self._voter[keep],
+            self._votes[keep],
+            queries=queries,
+            voters=self.voters,
+        )
+
+
+def _array(name: str, values: Any) -> Any:
+    """Return values as an array; refuse what is ragged, and masks, which would be lost."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise BallotError(name, "must be a plain array: a mask says nothing here, -1 is missing")
+    try:
+        return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
+    except ValueError:
+        raise BallotError(name, "must be one array, its rows of one length") from None
+
+
+def _outside(array: npt.NDArray[Any], bound: int) -> int:
+    return int(array[(array < 0) | (array >= bound)][0])
+
+
+def block_queries(voters: int, labels: int) -> int:
+    """Return how many queries of a dense cube come in one block: by public sizes only."""
+    cells = max(1, voters * labels)
+    # Eight queries end on a whole byte of packed votes. Where their tallies alone would fill a
+    # block one comes by itself, if its votes are whole bytes.
+    fewest = 1 if 8 * labels >= _BLOCK_CELLS and cells % 8 == 0 else 8
+    return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
+
+
+def check_head(queries: int, available: int) -> int:
+    """Return ``queries`` if that many are there."""
+    if isinstance(queries, bool | np.timedelta64) or not isinstance(queries, int | np.integer):
+        raise InputError("queries", "must be an integer", queries)
+    if not 1 <= queries <= available:
+        raise InputError(
+            "queries", f"must lie in 1..{available} (the votes hold {available})", queries
+        )
+    return int(queries)
+
+
+def can_be_missing(dtype: np.dtype[Any]) -> bool:
+    """Return whether votes of this type can hold a missing vote (-1)."""
+    return dtype.kind in "if"
+
+
+def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
+    """Return checked votes in the type they are counted in.
+
+    A copy: whoever looks at a block twice, to count surprises and then votes, must find the same,
+    also in a file that somebody writes to. There a bool may hide any byte by now.
+    """
+    if missing:
+        return slab.astype(np.int8)
+    return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
+
+
+def in_steps(slab: npt.NDArray[Any], steps: int) -> Votes:
+    """Return checked probabilities in whole steps, rounded; what is none by now is missing."""
+    values = np.rint(steps * slab.astype(np.float64))
+    return np.where((values >= 0) & (values <= steps), values, MISSING).astype(np.int8)
+
+
+def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
+    if not isinstance(shape, tuple) or len(shape) != 3:
+        raise BallotError(
+            "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
+        )
+    for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
+        if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer):
+            raise BallotError(f"{axis} must be an integer, got {shown(size)}")
+        if size < 1:
+            raise BallotError("votes", f"must have at least one of its {axis}", shape)
+        if size > MOST:
+            raise BallotError(f"{axis} must be at most {MOST}, got {shown(size)}")
+    return int(shape[0]), int(shape[1]), int(shape[2])
+
+
+def check_threshold(threshold: Threshold, labels: int) -> Floats:
+    """Return a threshold in [0, 1], or one per label, ready to broadcast."""
+    try:
+        bar = numbers("threshold", [] if threshold is None else threshold)
+    except InputError:
+        raise InputError("threshold", "must be a number or one per label", threshold) from None
+    if bar.shape not in ((), (labels,)):
+        raise InputError(
+            "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
+        )
+    if not ((bar >= 0) & (bar <= 1)).all():
+        raise InputError("threshold", f"must lie in [0, 1], got {bar.tolist()}")
+    return bar
+
+
+def _slabs(array: Cells) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    step = block_queries(array.shape[1], array.shape[2])
+    for start in range(0, array.shape[0], step):
+        yield start, array[start : start + step]
+
+
+def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:
+    query, voter, label = (int(i) for i in np.argwhere(bad)[0])
+    return BallotError(
+        f"votes[query {start + query}, voter {voter}, label {label}]",
+        rule,
+        sealed=f"it is {slab[query, voter, label]}",
+    )
+
+
+def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
+    """Refuse anything but numbers in [0, 1], and -1 if allowed; the message names the first."""
+    if array.dtype.kind not in "fiub":
+        raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
+    for start, slab in _slabs(array):
+        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & (slab == MISSING)))
+        if bad.any():
+            rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
+            raise _odd(rule, bad, slab, start)
+
+
+def check_votes(array: Cells) -> bool:
+    """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
+    if array.dtype.kind not in "fiub":
+        raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
+    missing = False
+    if array.dtype == np.bool_:
+        for start, slab in _slabs(array):
+            # A bool from outside may hide any byte, and bytes are what is added up.
+            bad = slab.view(np.uint8) > 1
+            if bad.any():
+                raise _odd("is no bool inside", bad, slab.view(np.uint8), start)
+        return False
+    for start, slab in _slabs(array):
+        bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        if bad.any():
+            rule = f"must be 0, 1 or missing ({MISSING})"
+            if array.dtype.kind == "f":
+                rule += "; give `threshold` if these are probabilities"
+            raise _odd(rule, bad, slab, start)
+        missing = missing or bool((slab == MISSING).any())
+    return missing
+
+
+@cache
+def keep_memory() -> None:
+    """Let this process keep the memory of some megabytes of votes for the next ones.
+
+    Without, every block begins with a thousand page faults (mallopt(3)). Where the environment
+    says more, it stays.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another library, or another system
+        return
+    for name, (option, value) in _MALLOC.items():
+        said = os.environ.get(f"MALLOC_{name}_", "")
+        if not (said.isdecimal() and int(said) > value):
+            mallopt(option, value)
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+class Block(Protocol):
+    """A run of consecutive queries: what a mechanism may ask of the ballots."""
+
+    @property
+    def start(self) -> int:
+        """The first query's place in the whole, for messages."""
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether a vote may be missing."""
+
+    def part(self, start: int, stop: int) -> Block:
+        """Return its queries from ``start`` to before ``stop``."""
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
+
+    votes: Votes
+    missing: bool
+    start: int = 0
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.votes.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.votes.shape[0]
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[2]
+
+    def part(self, start: int, stop: int) -> DenseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return DenseBlock(self.votes[start:stop], self.missing, self.start + start)
+
+    @property
+    def large(self) -> bool:
+        """Whether packing the votes pays."""
+        return self.votes.size > _FEW
+
+    def bits(self) -> Bits:
+        """Return the yes-votes as bits; a missing vote is none."""
+        return Bits.of_votes(np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_))
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
+        if self.missing and not missing_is_no:
+            yes, no = (_signed(_count(self.votes == vote), self.voters) for vote in (1, 0))
+            return yes - no
+        return _margins(self._yes(), self.voters)
+
+    def _yes(self) -> npt.NDArray[Any]:
+        return _count(self.votes if not self.missing else self.votes == 1)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self.bits().weighted(weights)
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
+        if self.missing:
+            query, voter = np.nonzero((self.votes != MISSING).any(axis=2))
+            return query, voter, self.votes[query, voter] == 1
+        query = np.repeat(np.arange(self.queries), self.voters)
+        voter = np.tile(np.arange(self.voters), self.queries)
+        return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
+
+
+class PackedBlock(DenseBlock):
+    """Every voter's ballot, none missing, as bits; they are unpacked where somebody looks at each.
+
+    Attributes
+    ----------
+    held
+        The bits.
+    """
+
+    held: Bits
+    large = True
+
+    def __init__(self, held: Bits, start: int = 0) -> None:
+        for name, value in (("held", held), ("missing", False), ("start", start)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def votes(self) -> Votes:
+        """(queries, voters, labels)."""
+        return self.held.votes()
+
+    @property
+    def voters(self) -> int:
+        """Registered voters."""
+        return self.held.voters
+
+    @property
+    def queries(self) -> int:
+        """Queries of this block."""
+        return self.held.queries
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.held.labels
+
+    def part(self, start: int, stop: int) -> PackedBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        return PackedBlock(self.held.part(start, stop), self.start + start)
+
+    def bits(self) -> Bits:
+        """Return the votes as they are held."""
+        return self.held
+
+    def _yes(self) -> npt.NDArray[Any]:
+        return self.held.yes()
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Few of many voters speak: row i is voter ``voter[i]``'s ballot on query ``query[i]``.
+
+    A silent voter casts no vote: zero everywhere for Binary and Tau, no class for Powerset and
+    Plurality.
+    """
+
+    query: Counts
+    voter: Counts
+    votes: npt.NDArray[np.bool_]
+    queries: int
+    voters: int
+    start: int = 0
+    missing: bool = True
+
+    @property
+    def labels(self) -> int:
+        """Labels of every ballot."""
+        return self.votes.shape[1]
+
+    def part(self, start: int, stop: int) -> SparseBlock:
+        """Return its queries from ``start`` to before ``stop``."""
+        here = (self.query >= start) & (self.query < stop)
+        return replace(
+            self,
+            query=self.query[here] - start,
+            voter=self.voter[here],
+            votes=self.votes[here],
+            queries=stop - start,
+            start=self.start + start,
+        )
+
+    def margins(self, *, missing_is_no: bool) -> Margins:
+        """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
+        del missing_is_no
+        return _margins(self._sum(None), self.voters)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
+        return self._sum(weights[self.votes.sum(axis=1)]).astype(np.float64)
+
+    def _sum(self, weights: Floats | None) -> npt.NDArray[Any]:
+        """Add up what ballots say; few say yes, so only the yes-votes are visited."""
+        row, label = np.nonzero(self.votes)
+        cell = self.query[row] * self.labels + label
+        each = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        return tally.reshape(self.queries, self.labels)
+
+    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+        return self.query, self.voter, self.votes
+
+
+def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
+    if cells.size > _FEW:
+        return Bits.of_votes(cells).yes()
+    voters = cells.shape[1]
+    width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width))
+
+
+def _signed(yes: npt.NDArray[Any], voters: int) -> Margins:
+    """Return counts in the fewest bits that hold twice as many as there are voters, and minus."""
+    return yes.astype(np.min_scalar_type(-2 * voters - 1))
+
+
+def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:
+    margins = _signed(yes, voters)
+    margins *= 2
+    margins -= voters
+    return margins

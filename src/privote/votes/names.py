@@ -1,0 +1,113 @@
+"""What data sets, queries, voters and labels are called.
+
+Names of queries and labels are public and travel to the release. Names of voters are known to
+whoever keeps allowances, and never leave. Data sets, consumers and voters are compared by
+:func:`folded`: a space, a capital or an invisible character makes no other person of anybody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unicodedata import category, normalize
+
+import numpy as np
+
+from ..errors import BallotError
+
+Listed = tuple[str, ...] | None
+_DIGITS = re.compile("([0-9]+)")
+# Invisible, by Unicode's Default_Ignorable_Code_Point, though it counts them among letters and
+# marks or has not assigned them: fillers, joiners, variation marks, tags.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+_BLANK = "\u2800"  # a Braille cell without dots, which Unicode counts among symbols
+
+
+def folded(name: str) -> str:
+    """Return what a name is compared by: without invisible characters, odd spaces and case.
+
+    NFKC, format and control characters removed, white space folded to one space, trimmed, and
+    case-folded. Empty for a name of which nothing is visible.
+    """
+    text = name.replace(_BLANK, " ")
+    if not (text.isascii() and text.isprintable()):
+        for _ in range(2):  # what is removed may have kept two characters from joining
+            text = _UNSEEN.sub("", normalize("NFKC", text))
+            seen = (c for c in text if c.isspace() or category(c) not in ("Cf", "Cc"))
+            text = normalize("NFKC", "".join(seen).casefold())
+    return " ".join(text.casefold().split())
+
+
+def twins(names: Iterable[str]) -> list[list[str]]:
+    """Return groups of names that differ in spaces, case, punctuation or what nobody sees."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        letters = "".join(filter(str.isalnum, folded(name)))
+        groups.setdefault(letters or folded(name), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """Names along the axes of votes, in order; None for an axis that has none."""
+
+    queries: Listed = None
+    voters: Listed = field(default=None, repr=False)
+    labels: Listed = None
+
+    def checked(self, shape: tuple[int, int, int], where: str = "votes") -> Names:
+        """Return the names if there is one, of its own, for everything on each axis."""
+        for axis, names, size in zip(("query", "voter", "label"), self._axes(), shape, strict=True):
+            if names is None:
+                continue
+            if len(names) != size:
+                raise BallotError(
+                    f"{where} must have one name a {axis}, {size} of them, got {len(names)}"
+                )
+            told = {folded(name) for name in names} if axis == "voter" else set(names)
+            if len(told) < size or not all(told):
+                raise BallotError(f"{where} must have a name of its own for every {axis}")
+        return self
+
+    def head(self, queries: int) -> Names:
+        """Return the names of the first ``queries`` queries."""
+        return self if self.queries is None else replace(self, queries=self.queries[:queries])
+
+    def _axes(self) -> tuple[Listed, Listed, Listed]:
+        return self.queries, self.voters, self.labels
+
+
+def listed(values: Any, what: str) -> tuple[str, ...]:
+    """Return an array of texts or whole numbers as names."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iuU":
+        raise BallotError(
+            f"{what} must be one axis of texts or integers, got {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    return tuple(str(name).strip() for name in array.tolist())
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return names in their natural order, numbers in them by size: q2 before q10.
+
+    The order of rows in a file must not decide which query comes first: it may be the order in
+    which ballots came in.
+    """
+    return sorted(names, key=_natural)
+
+
+def _natural(name: str) -> tuple[Any, ...]:
+    if name.isascii() and name.isdigit():  # most names are numbers
+        return (("", len(name.lstrip("0")), name.lstrip("0")), (name,))
+    parts = _DIGITS.split(name.casefold())
+    texts, digits = parts[::2], [part.lstrip("0") for part in parts[1::2]]
+    return (
+        *((text, len(d), d) for text, d in zip(texts, [*digits, ""], strict=True)),
+        (name,),
+    )

@@ -1,0 +1,683 @@
+"""Tables as people have them, CSV files and data frames, and the votes in them.
+
+A sheet has a header and gives its rows in blocks of columns, so that a large file is never a list
+of rows. Every message about a cell names the file, the line and the column. The cells of a CSV file
+are texts; those of a data frame are whatever the frame holds.
+
+Votes. One row a ballot: columns ``query`` and ``voter``, then one column a label. One row a vote:
+columns ``query``, ``voter``, ``label`` and ``vote``. One row a yes: ``query``, ``voter``,
+``label``; a row without a label is a ballot without a yes. Without the column ``query`` there is
+one query, and then a row is a voter and a column is a label; voters may be named in the column
+``voter`` or in the first one. An empty cell is a missing vote, and so is a ballot without a row.
+
+Queries, voters and labels come in the order of their names, so the order of the rows says nothing.
+Which there are is public: a query, or a label of rows, that only one voter names would tell what
+this voter said, and is refused unless a row without a voter lists it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BallotError, InputError, MissingExtraError, PrivoteWarning, shown
+from ..files import check_file, check_unpacked
+from .cube import MISSING, Ballots, Threshold, check_threshold
+from .names import Names, in_order
+
+SUFFIXES = (".csv", ".tsv")
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
+Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
+
+# How a formula begins in one spreadsheet or another, in either width.
+_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+_ROWS = 1 << 16  # of a block
+_YES, _NO = ("1", "yes", "true", "y", "1.0"), ("0", "no", "false", "n", "0.0")
+_GAPS = ("", "-1", "-1.0", "na", "n/a", "nan", "null")
+ODD = -9  # what is neither yes, no nor a gap
+VOTE_WORDS = "1, 0, yes, no, true, false or empty"
+NO_HEADER = "the first line reads like a row, and must name the columns"
+# What stands in rows and in no header: words for yes, no and a gap, dates, addresses.
+_CELL = re.compile(
+    r"yes|no|true|false|n/?a|nan|null|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?|\S+@\S+", re.I
+)
+Ints = npt.NDArray[np.int64]
+Cells = npt.NDArray[Any]
+
+_VOTE = f"must be a vote: {VOTE_WORDS} (missing)"
+# The text of a cell must not decide what it is: it is private.
+_PROBABILITIES = (
+    "; if these are probabilities, give `threshold`, or save them as floats in a .npy, .npz, Zarr "
+    "or Parquet file, where they count as they are"
+)
+_CHANCE = "must be a probability from 0 to 1, or empty (missing)"
+# How people head a column of names where a row is a voter.
+_HEADS = ("", "voter", "voters", "name", "id", "person", "teacher", "participant", "respondent")
+
+
+class Sheet:
+    """A table with a header.
+
+    Attributes
+    ----------
+    name
+        What messages call it.
+    header
+        Names of the columns, all different.
+    size
+        Bytes it takes where it lies.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        header: Sequence[str],
+        blocks: Callable[[], Iterator[Block]],
+        *,
+        unit: str,
+        size: int,
+    ) -> None:
+        self.name, self.header, self.size = name, tuple(header), size
+        self._blocks, self.unit = blocks, unit
+        seen: dict[str, int] = {}
+        for place, column in enumerate(self.header):
+            if not column and place:
+                raise InputError(f"{self.at(1)}: column {place + 1} has no name")
+            if column in seen:
+                both = f"{self.at(1)}: columns {seen[column] + 1} and {place + 1} are both called "
+                if is_header(self.header):
+                    raise InputError(f"{both}{column!r:.60}")
+                raise InputError(
+                    f"{both}the same; {NO_HEADER}", sealed=f"the name is {shown(column)}"
+                )
+            seen[column] = place
+
+    def __repr__(self) -> str:
+        return f"Sheet({self.name}, {len(self.header)} columns)"
+
+    def at(self, place: int, column: str | None = None) -> str:
+        """Return where a cell or a row is, in words."""
+        row = f"{self.name}, {self.unit} {place}"
+        return row if column is None else f"{row}, {called(self.header, column)}"
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in blocks: where they stand, and their columns."""
+        return self._blocks()
+
+
+def open_sheet(source: Any, name: str = "table") -> Sheet:
+    """Return a CSV file, a data frame, a mapping of columns or a list of records as a sheet."""
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        return open_csv(source, name)
+    if is_frame(source):
+        return open_frame(source, name)
+    if isinstance(source, Mapping):
+        return of_columns(name, source)
+    if isinstance(source, Sequence) and source and all(isinstance(r, Mapping) for r in source):
+        header = list(dict.fromkeys(column for record in source for column in record))
+        return of_columns(name, {key: [row.get(key) for row in source] for key in header})
+    raise InputError(
+        name,
+        "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
+        f"{type(source).__name__}",
+    )
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether this is a data frame, whose ever: pandas', polars', Arrow's."""
+    return hasattr(value, "columns") and any(
+        hasattr(value, how) for how in ("iloc", "get_columns", "to_pydict", "to_pandas")
+    )
+
+
+def open_frame(frame: Any, name: str = "table") -> Sheet:
+    """Return a data frame as a sheet; an index that says something comes first, as a column."""
+    if hasattr(frame, "get_columns") and hasattr(frame, "to_dict"):
+        return of_columns(name, frame.to_dict(as_series=False))  # polars
+    if hasattr(frame, "to_pydict"):
+        return of_columns(name, frame.to_pydict())  # Arrow
+    if not hasattr(frame, "iloc"):
+        try:
+            frame = frame.to_pandas()
+        except ImportError:
+            raise MissingExtraError(
+                f"{name}: reading a {type(frame).__name__} needs pandas: pip install pandas"
+            ) from None
+    if any(level is not None for level in frame.index.names):
+        frame = frame.reset_index()
+    columns: dict[Any, Any] = {}
+    if frame.index.dtype.kind not in "iu":
+        columns[""] = frame.index.tolist()
+    for place, column in enumerate(frame.columns):
+        text = _text(column)
+        if text in columns:
+            raise InputError(f"{name}: two columns are called {text!r:.60}")
+        columns[text] = frame.iloc[:, place].tolist()
+    return of_columns(name, columns)
+
+
+def of_columns(
+    name: str, columns: Mapping[Any, Any], *, unit: str = "row", size: int | None = None
+) -> Sheet:
+    """Return columns of one length as a sheet; rows count from 0."""
+    held = {_text(key): list(values) for key, values in columns.items()}
+    lengths = {len(values) for values in held.values()}
+    if len(lengths) > 1:
+        raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
+    rows = lengths.pop() if lengths else 0
+
+    def blocks() -> Iterator[Block]:
+        for start in range(0, rows, _ROWS):
+            stop = min(start + _ROWS, rows)
+            yield list(range(start, stop)), [column[start:stop] for column in held.values()]
+
+    return Sheet(
+        name, list(held), blocks, unit=unit, size=8 * rows * len(held) if size is None else size
+    )
+
+
+def open_csv(path: Any, what: str = "file") -> Sheet:
+    """Open a CSV file: separated by commas, semicolons or tabs, whichever its header has."""
+    file = check_file(path, what)
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            first = stream.readline(1 << 20)
+        separator = "\t" if file.suffix == ".tsv" else max(",;\t", key=first.count)
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            header = next(csv.reader(stream, delimiter=separator, strict=True), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise _unreadable(file, error, 1) from None
+    if not any(cell.strip() for cell in header):
+        raise InputError(f"{file.name}, line 1: must be a header with a name for every column")
+    names = [name_in(cell.strip()) for cell in header]
+    return Sheet(
+        file.name,
+        names,
+        lambda: _csv_blocks(file, separator, len(names)),
+        unit="line",
+        size=file.stat().st_size,
+    )
+
+
+def _csv_blocks(file: Path, separator: str, width: int) -> Iterator[Block]:
+    with file.open(newline="", encoding="utf-8-sig") as stream:
+        reader = csv.reader(stream, delimiter=separator, strict=True)
+        try:
+            next(reader)
+            line, more = reader.line_num, True
+            while more:
+                lines: list[int] = []
+                rows: list[list[str]] = []
+                more = False
+                for row in islice(reader, _ROWS):
+                    more = True
+                    if len(row) == width and (width > 1 or row[0].strip()):
+                        lines.append(line + 1)
+                        rows.append(row)
+                    elif any(cell.strip() for cell in row):  # a blank line is no row
+                        raise InputError(
+                            f"{file.name}, line {line + 1}: {len(row)} values under a header of "
+                            f"{width}"
+                        )
+                    line = reader.line_num
+                if rows:
+                    yield lines, list(zip(*rows, strict=True))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise _unreadable(file, error, reader.line_num) from None
+
+
+def _unreadable(file: Path, error: Exception, line: int) -> InputError:
+    """Return what goes wrong while a text is read as one sentence, with the line."""
+    if isinstance(error, UnicodeDecodeError):
+        return InputError(f"{file.name}, line {_undecodable(file)}: must be text in UTF-8")
+    if isinstance(error, csv.Error):
+        return InputError(f"{file.name}, line {line}: cannot be read: {error}")
+    return InputError(f"{file.name} cannot be read: {error}")
+
+
+def _undecodable(file: Path) -> int:
+    """Return the first line that is no UTF-8."""
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 1
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+def is_header(names: Iterable[str]) -> bool:
+    """Return whether names may be quoted: none reads as a cell would, a number, a date or a yes.
+
+    A file whose header is missing has a private row in its place.
+    """
+    return not any(_CELL.fullmatch(name.strip()) or _is_number(name) for name in names)
+
+
+def called(header: Sequence[str], column: str) -> str:
+    """Return what a message calls a column: by its name, unless that may be a private cell."""
+    if column not in header or is_header(header):
+        return f"column {column!r:.60}"
+    return f"column {list(header).index(column) + 1}"
+
+
+def as_csv(file: str) -> str:
+    """Return what to do with a file of a spreadsheet program, for the end of a message."""
+    return ": save the sheet as CSV first" if file.lower().endswith(_SPREADSHEETS) else ""
+
+
+def columns_in_words(header: Iterable[str]) -> tuple[str, str | None]:
+    """Return which columns there are, for a message: what it may say, and what is sealed."""
+    names = list(header)
+    few = ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")
+    if len(names) == 1 and "|" in names[0]:
+        few += "; columns must be separated by commas, semicolons or tabs"
+    return (few, None) if is_header(names) else (f"{len(names)} others, but {NO_HEADER}", few)
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+class YesNo(dict[Any, int]):
+    """What a cell says: 1, 0, -1 for a gap, :data:`ODD` for anything else. Ask it with ``[]``."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(_YES, 1) | dict.fromkeys(_NO, 0) | dict.fromkeys(_GAPS, -1))
+        self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
+
+    def __missing__(self, cell: Any) -> int:
+        if is_gap(cell):
+            return -1
+        if not isinstance(cell, str):
+            return ODD
+        found = super().get(cell.strip().lower(), ODD)
+        if found != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
+            self[cell] = found
+        return found
+
+
+def is_gap(cell: Any) -> bool:
+    """Return whether nothing stands in a cell: empty, None, NaN, pandas' NA and NaT."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in ("", "na", "n/a", "nan", "null")
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, float | np.floating) and cell != cell
+
+
+def name_of(cell: Any) -> str:
+    """Return a cell as a name, without blanks around it; "" if nothing stands there."""
+    if isinstance(cell, str):
+        return name_in(cell.strip())
+    if is_gap(cell):
+        return ""
+    return _text(cell)
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; a whole number that a frame made a float is written as one."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return name_in(str(value).strip()) if isinstance(value, str) else str(value)
+
+
+def cell_of(name: str) -> str:
+    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
+    A plain number stays what it is.
+    """
+    begins = name.lstrip("'")[:1]
+    if not begins or begins not in _FORMULAS or _is_number(name):
+        return name
+    return f"'{name}"
+
+
+def name_in(cell: str) -> str:
+    """Return the name that :func:`cell_of` made this cell of."""
+    begins = cell.lstrip("'")[:1]
+    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
+
+
+def write_header(stream: TextIO, names: Iterable[str]) -> None:
+    """Write the first line of a CSV file, so that readers here find these very names."""
+    cells = [cell_of(name) for name in names]
+    # Else the writer leaves a carriage return bare, and readers end the line there.
+    odd = any("\r" in cell or "\n" in cell for cell in cells)
+    made = csv.writer(
+        stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
+    )
+    made.writerow(cells)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# -- votes -----------------------------------------------------------------------------------------
+
+
+def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballots:
+    """Return the votes of a sheet as checked ballots, with their names.
+
+    They are probabilities where there is a ``threshold``, or more than one of ``steps``.
+    """
+    votes, names = cube_of(sheet, soft=threshold is not None or steps > 1)
+    if threshold is not None:
+        bar = check_threshold(threshold, votes.shape[2])
+        votes = np.where(np.isnan(votes), MISSING, votes >= bar).astype(np.int8)
+    elif steps > 1:
+        votes = np.where(np.isnan(votes), MISSING, votes)
+    # An empty cell could stand anywhere, so a neighbour's vote may be missing whether or not one is
+    made = Ballots.from_array(votes, may_be_missing=True, steps=steps)
+    return made.named(names, sheet.name)
+
+
+def cube_of(sheet: Sheet, *, soft: bool) -> tuple[Cells, Names]:
+    """Return votes, or with ``soft`` probabilities, as (queries, voters, labels), and the names.
+
+    A missing vote is -1, a missing probability NaN.
+    """
+    rows = _Rows.of(sheet, _Form.of(sheet), soft)
+    return rows.cube()
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Which column is what; places in the header, None for a column that is not there."""
+
+    query: int | None
+    voter: int | None
+    label: int | None
+    vote: int | None
+    votes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sheet: Sheet) -> _Form:
+        known = {name.lower(): place for place, name in enumerate(sheet.header)}
+        query, voter, label = (known.get(name) for name in ("query", "voter", "label"))
+        if query is not None and voter is None:
+            raise _misnamed(
+                sheet, "has a column 'query' and must then have a column 'voter'; it has"
+            )
+        others = [p for p in range(len(sheet.header)) if p not in (query, voter, label)]
+        if voter is not None and label is not None:
+            vote = known.get("vote")
+            if others not in ([], [vote]):
+                raise _misnamed(
+                    sheet,
+                    "has a column 'label', so a row is one vote and the columns are query, voter, "
+                    "label and vote; it has",
+                )
+            return cls(query, voter, label, vote, () if vote is None else (vote,))
+        if label is not None:
+            others = sorted([*others, label])
+        if voter is None and others and _names_voters(sheet):
+            voter = others.pop(0)
+        if not others:
+            raise _misnamed(sheet, "must have one column a label, it has")
+        says = YesNo()
+        if sheet.unit == "line" and all(says[sheet.header[place]] != ODD for place in others):
+            warnings.warn(
+                f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
+                "must name the labels",
+                PrivoteWarning,
+                stacklevel=2,
+            )
+        return cls(query, voter, None, None, tuple(others))
+
+
+def _names_voters(sheet: Sheet) -> bool:
+    """Return whether the first column names voters: by its head, or as nothing in it is a vote."""
+    if len(sheet.header) < 2 or sheet.header[0].lower() in _HEADS:
+        return len(sheet.header) > 1
+    says = YesNo()
+    return all(
+        says[cell] == ODD and not _is_finite(cell)
+        for _, columns in sheet.blocks()
+        for cell in columns[0]
+    )
+
+
+class _Index(dict[Any, int]):
+    """Names in the order in which they come, as numbers; a cell without a name is -1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, int] = {}
+
+    def __missing__(self, cell: Any) -> int:
+        name = name_of(cell)
+        found = self.names.setdefault(name, len(self.names)) if name else -1
+        if isinstance(cell, str | int):
+            self[cell] = found
+        return found
+
+    def read(self, column: Any) -> Ints:
+        """Return the number of every cell's name."""
+        return np.fromiter(map(self.__getitem__, column), np.int64, len(column))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """All rows of a sheet as numbers: where they stand, whose they are, what they say."""
+
+    sheet: Sheet
+    form: _Form
+    places: Ints
+    queries: tuple[Ints, list[str]]
+    voters: tuple[Ints, list[str]]
+    labels: tuple[Ints, list[str]] | None
+    votes: Cells  # (rows, labels); one column where a row is one vote
+
+    @classmethod
+    def of(cls, sheet: Sheet, form: _Form, soft: bool) -> _Rows:
+        query, voter, label = _Index(), _Index(), _Index()
+        parts: list[tuple[Any, ...]] = []
+        says = YesNo()
+        for places, columns in sheet.blocks():
+            size = len(places)
+            votes = np.ones((size, max(1, len(form.votes))), np.float64 if soft else np.int8)
+            for at, place in enumerate(form.votes):
+                column = columns[place]
+                votes[:, at] = said = _chances(column) if soft else _words(column, says)
+                odd = (said < 0) | (said > 1) if soft else said == ODD
+                if odd.any():
+                    row = int(np.flatnonzero(odd)[0])
+                    raise _odd_cell(sheet, places[row], sheet.header[place], column[row], soft)
+            index = np.arange(size) + sum(len(part[0]) for part in parts)
+            parts.append(
+                (
+                    np.array(places, np.int64),
+                    np.zeros(size, np.int64)
+                    if form.query is None
+                    else _read(query, columns, form.query),
+                    index if form.voter is None else _read(voter, columns, form.voter),
+                    np.zeros(0, np.int64)
+                    if form.label is None
+                    else _read(label, columns, form.label),
+                    votes,
+                )
+            )
+        if not parts:
+            raise BallotError(f"{sheet.name} has a header and no rows")
+        held = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        everybody = [str(place) for place in range(len(held[0]))]
+        return cls(
+            sheet,
+            form,
+            held[0],
+            (held[1], ["0"] if form.query is None else list(query.names)),
+            (held[2], everybody if form.voter is None else list(voter.names)),
+            None if form.label is None else (held[3], list(label.names)),
+            held[4],
+        )
+
+    def cube(self) -> tuple[Cells, Names]:
+        """Return (queries, voters, labels), and the names along the axes."""
+        ballots = self._ballots()
+        if not ballots.any():
+            raise BallotError(f"{self.sheet.name} names no voter")
+        query, queries = self._ordered("query", self.queries, ballots)
+        voter, voters = self._ordered("voter", self.voters, ballots)
+        if self.labels is None:
+            label, labels = None, [self.sheet.header[place] for place in self.form.votes]
+        else:
+            label, labels = self._ordered("label", self.labels, ballots)
+        shape = (len(queries), len(voters), len(labels))
+        check_unpacked(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
+        query, voter, votes = query[ballots], voter[ballots], self.votes[ballots]
+        missing = np.nan if votes.dtype == np.float64 else MISSING
+        cube = np.full(shape, missing, votes.dtype)
+        self._refuse_twice(ballots, query, voter, label, shape)
+        if label is None:
+            cube[query, voter] = votes
+        else:
+            if self.form.vote is None:
+                cube[query, voter] = 0  # who names some labels says no to the others
+            said = label[ballots] >= 0
+            cube[query[said], voter[said], label[ballots][said]] = votes[said, 0]
+        return cube, Names(
+            queries=None if self.form.query is None else tuple(queries),
+            voters=None if self.form.voter is None else tuple(voters),
+            labels=tuple(labels),
+        )
+
+    def _ballots(self) -> npt.NDArray[np.bool_]:
+        """Return which rows are ballots: the others have no voter, and list what there is."""
+        cast = self.voters[0] >= 0
+        if self.form.votes:
+            gaps = np.isnan(self.votes) if self.votes.dtype == np.float64 else self.votes == MISSING
+            self._refuse(~cast & ~gaps.all(axis=1), "voter", "must name the voter of these votes")
+        self._refuse(cast & (self.queries[0] < 0), "query", "must name the query")
+        if self.labels is not None and self.form.vote is not None:
+            self._refuse(cast & (self.labels[0] < 0), "label", "must name the label of this vote")
+        return cast
+
+    def _refuse(self, bad: npt.NDArray[np.bool_], column: str, rule: str) -> None:
+        if bad.any():
+            place = int(self.places[np.flatnonzero(bad)[0]])
+            raise BallotError(self.sheet.at(place, column), f"{rule}, and is empty")
+
+    def _ordered(
+        self, column: str, found: tuple[Ints, list[str]], ballots: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, list[str]]:
+        """Return rows and names in order: first what rows without a voter list, then by name."""
+        numbers, names = found
+        given = numbers[~ballots & (numbers >= 0)]
+        listed = [names[number] for number in dict.fromkeys(given.tolist())]
+        if column != "voter" and getattr(self.form, column) is not None:
+            self._refuse_alone(column, numbers, names, set(listed), ballots)
+        order = [*listed, *in_order(set(names) - set(listed))]
+        rank = {name: place for place, name in enumerate(order)}
+        place = np.array([*(rank[name] for name in names), -1], np.int64)  # the last is for no name
+        return place[numbers], order
+
+    def _refuse_alone(
+        self,
+        column: str,
+        numbers: Ints,
+        names: list[str],
+        listed: set[str],
+        ballots: npt.NDArray[np.bool_],
+    ) -> None:
+        """Refuse a query or a label that exists because of one voter only."""
+        voters = len(self.voters[1])
+        if voters < 2 or len(listed) == len(names):
+            return
+        named = ballots & (numbers >= 0)
+        pairs = np.unique(numbers[named] * voters + self.voters[0][named])
+        count = np.bincount(pairs // voters, minlength=len(names))
+        for number in np.flatnonzero(count == 1).tolist():
+            if names[number] in listed:
+                continue
+            row = int(np.flatnonzero(named & (numbers == number))[0])
+            raise BallotError(
+                self.sheet.at(int(self.places[row]), column),
+                "must be named by two voters or more, and this one is by one: the list of them "
+                "would tell what this voter said. If it is public, list it in a row of its own, "
+                "without a voter and a vote",
+                sealed=f"it is {shown(names[number])}",
+            )
+
+    def _refuse_twice(
+        self,
+        ballots: npt.NDArray[np.bool_],
+        query: Ints,
+        voter: Ints,
+        label: Ints | None,
+        shape: tuple[int, int, int],
+    ) -> None:
+        key = query * shape[1] + voter
+        if label is not None:
+            key = key * (shape[2] + 1) + label[ballots] + 1
+        order = np.argsort(key, kind="stable")
+        same = np.flatnonzero(np.diff(key[order]) == 0)
+        if not len(same):
+            return
+        first, second = self.places[ballots][order[same[0] : same[0] + 2]].tolist()
+        what = "ballot on one query" if label is None else "vote on one label of one query"
+        raise BallotError(
+            f"{self.sheet.at(first)} and {self.sheet.unit} {second}: a voter must cast one {what}, "
+            "and these two are by one voter on the same"
+        )
+
+
+def _read(index: _Index, columns: Any, place: int) -> Ints:
+    return index.read(columns[place])
+
+
+def _words(column: Any, says: YesNo) -> Cells:
+    try:
+        return np.fromiter(map(says.__getitem__, column), np.int8, len(column))
+    except TypeError:  # a list, or something else that is no cell
+        return np.array([says[c] if c.__hash__ else ODD for c in column], np.int8)
+
+
+def _chances(column: Any) -> Cells:
+    return np.fromiter(map(_chance, column), np.float64, len(column))
+
+
+def _chance(cell: Any) -> float:
+    """Return a probability, NaN for a gap, and a number outside [0, 1] for anything else."""
+    try:
+        number = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        text = cell.strip().replace(",", ".") if isinstance(cell, str) else ""
+        if is_gap(cell):
+            return float("nan")
+        return float(text) if text.replace(".", "", 1).isdigit() else -np.inf
+    return -np.inf if isinstance(cell, str) and "_" in cell else number
+
+
+def _is_finite(cell: Any) -> bool:
+    return bool(np.isfinite(_chance(cell)))
+
+
+def _odd_cell(sheet: Sheet, place: int, column: str, cell: Any, soft: bool) -> BallotError:
+    where, sealed = sheet.at(place, column), f"the cell is {shown(cell)}"
+    if soft:
+        return BallotError(where, _CHANCE, sealed=sealed)
+    hint = _PROBABILITIES if 0 <= _chance(cell) <= 1 else ""
+    return BallotError(where, _VOTE + hint, sealed=sealed)
+
+
+def _misnamed(sheet: Sheet, rule: str) -> BallotError:
+    said, sealed = columns_in_words(sheet.header)
+    return BallotError(f"{sheet.name} {rule}: {said}", sealed=sealed)

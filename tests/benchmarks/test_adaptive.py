@@ -1,0 +1,100 @@
+"""The adaptive audit: two allowances are enough, one is not."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import adaptive as room
+import numpy as np
+import pytest
+from adaptive import adaptive, effective_ballots
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.contracts.cases import MECHANISMS as EVERY
+
+import privote as pv
+from privote.votes.surprises import effective_votes, left_over
+
+MECHANISMS: list[tuple[pv.Mechanism, int]] = [
+    (pv.BinaryVoting(sigma=2.0), 2),
+    (pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=2, sigma=1.0)), 1),
+    (pv.TauVoting(sigma=1.0, tau=1.1), 2),
+    (pv.PluralityVoting(sigma=1.0), 2),
+    (pv.PowersetVoting(sigma=1.0, max_positives=1), 2),
+]
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("allowance", [1, 2])
+def test_no_adaptive_run_costs_more_than_two_allowances(name: str, allowance: int) -> None:
+    mech = EVERY[name]
+    report = adaptive(
+        mech, 3, 1 if mech.gate else 2, allowance=allowance, queries=3, runs=12, seed=100
+    )
+    assert report.ok, report.summary()
+
+
+@pytest.mark.parametrize(("mechanism", "labels"), MECHANISMS, ids=str)
+def test_one_allowance_instead_of_two_is_caught(mechanism: pv.Mechanism, labels: int) -> None:
+    report = adaptive(mechanism, 3, labels, runs=60, factor=1)
+    assert report.broken
+    assert not report.ok
+    assert "BROKEN" in report.summary()
+    again = adaptive(mechanism, 3, labels, runs=1, seed=report.broken[0], factor=1)
+    assert again.broken == report.broken[:1], "a broken run can be repeated by its seed"
+
+
+def test_two_allowances_are_all_used_by_somebody() -> None:
+    report = adaptive(pv.BinaryVoting(sigma=2.0), 3, 2, runs=200)
+    assert report.ok
+    assert report.ratio == pytest.approx(1.0, abs=1e-6), "the bound is attained: it is tight"
+
+
+def generous(
+    votes: Any, baseline: Any, left: Any, unit: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # never runs out
+    counted, spent, refused = effective_votes(votes, baseline, left + 100, unit)
+    return counted, np.minimum(spent, left), refused
+
+
+def test_a_rule_that_lets_voters_overspend_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "effective_votes", generous)
+    report = adaptive(pv.BinaryVoting(sigma=2.0), 3, 2, runs=60)
+    assert report.unlike
+    assert report.broken
+    assert not report.ok
+
+
+def test_a_tree_that_is_too_large_is_refused() -> None:
+    with pytest.raises(pv.InputError, match="transcripts"):
+        adaptive(pv.BinaryVoting(sigma=2.0), 3, 4, queries=6)
+
+
+@given(seed=st.integers(0, 2**32 - 1), unit=st.sampled_from(["vote", "ballot"]))
+def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
+    rng = np.random.default_rng(seed)
+    queries, voters, labels = 5, 4, 3
+    votes = rng.choice([-1, 0, 1], size=(queries, voters, labels), p=[0.3, 0.4, 0.3])
+    votes[rng.random((queries, voters)) < 0.2] = -1
+    baseline = rng.random((queries, labels)) < 0.4
+    left = rng.integers(0, 6, size=voters)
+    real, *spent = effective_votes(votes.astype(np.int8), baseline, left, unit)
+    after = left_over(left, *spent)
+    for query in range(queries):
+        plain, left = effective_ballots(votes[query], baseline[query], left, unit=unit)
+        assert np.array_equal(real[query], plain)
+    assert (left == after).all()
+
+
+def test_no_voter_departs_more_often_than_allowed() -> None:
+    """All 4^4 ballots of one voter on four queries of two labels, allowance 2."""
+    ballots = list(itertools.product((0, 1), repeat=2))
+    baseline = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], bool)
+    for cast in itertools.product(ballots, repeat=4):
+        votes = np.array(cast, bool)[:, None]
+        for unit in ("vote", "ballot"):
+            counted, spent, _ = effective_votes(votes, baseline, np.array([2]), unit)
+            departs = counted[:, 0] != baseline
+            used = departs.sum() if unit == "vote" else departs.any(axis=1).sum()
+            assert used == spent[0] <= 2

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import typer
+from tests.cli.conftest import Run
+from typer.testing import CliRunner
+
+from privote.cli.options import REQUIRED, Group, derived, plain, signature_of, words_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lens:
+    """What is looked through.
+
+    Attributes
+    ----------
+    size : MM
+        How large; not with ``thick``.
+    """
+
+    size: int
+    colour: str | None = None
+    thick: bool = False
+
+
+def app_of(group: Group, seen: list[Any]) -> typer.Typer:
+    app = typer.Typer()
+
+    @app.command()
+    @derived(lens=group)
+    def look(at: str, *, lens: Any, twice: bool = False) -> None:
+        """Look at something.
+
+        Parameters
+        ----------
+        twice
+            And again.
+        """
+        seen.append((at, lens, twice))
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("group", "words", "expected"),
+    [
+        (Group(of=Lens), "moon --size 3 --thick", Lens(size=3, thick=True)),
+        (Group(of=Lens), "moon --size 3 --colour red", Lens(size=3, colour="red")),
+        (Group(of=Lens, without=("thick",)), "moon --size 3", Lens(size=3)),
+        (Group(of=Lens, only=("size",)), "moon --size 3", Lens(size=3)),
+        (Group(of=Lens, instead={"size": (int, 5)}), "moon", Lens(size=5)),
+        (Group(of="OptimalLink"), "moon --cost 1 --order 2", {"cost": 1.0, "order": 2.0}),
+        (Group(of="label", only=("queries", "resume")), "moon", {"resume": False}),
+        (Group(of="label", only=("queries", "resume"), unset=True), "moon", {}),
+        (Group(of="label", only=("threshold",)), "moon --threshold 1,0",
+         {"threshold": [1.0, 0.0]}),
+    ],
+)  # fmt: skip
+def test_a_verb_gets_its_options_as_one(group: Group, words: str, expected: Any) -> None:
+    seen: list[Any] = []
+    done = CliRunner().invoke(app_of(group, seen), words.split())
+    assert done.exit_code == 0, done.stderr
+    assert seen == [("moon", expected, False)]
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        (Group(of=Lens), "moon"),  # --size is required
+        (Group(of=Lens, without=("thick",)), "moon --size 3 --thick"),
+        (Group(of=Lens, instead={"colour": (str, REQUIRED)}), "moon --size 3"),
+        (Group(of="OptimalLink"), "moon --cost 1"),
+    ],
+)
+def test_what_is_no_option_is_refused(group: Group, words: str) -> None:
+    seen: list[Any] = []
+    assert CliRunner().invoke(app_of(group, seen), words.split()).exit_code == 2
+    assert seen == []
+
+
+def test_help_is_what_docstrings_say() -> None:
+    shown = CliRunner().invoke(app_of(Group(of=Lens), []), ["--help"], env={"COLUMNS": "200"})
+    lines = [" ".join(line.strip("│ ").split()) for line in shown.stdout.splitlines()]
+    assert "* --size MM How large; not with --thick. [required]" in lines
+    assert any(line.endswith("And again.") for line in lines)
+    assert "Parameters" not in shown.stdout
+
+
+def test_docstrings_are_read_as_numpy_writes_them() -> None:
+    doc = """What it is.
+
+    Parameters
+    ----------
+    one, two : NAME
+        First line,
+        second line.
+
+        A paragraph.
+    three
+        The last.
+
+    Not a parameter.
+    """
+    said = ("First line, second line. A paragraph.", "NAME")
+    assert words_of(doc) == {"one": said, "two": said, "three": ("The last.", None)}
+    text = 'See :func:`privote.label`: ``one="x"``, ``two=True``, ``"auto"`` or ``None``.'
+    assert plain(text, {"one": "--one", "two": "--no-two"}) == (
+        'See privote.label: --one "x", --no-two, auto or None.'
+    )
+
+
+def test_signatures_are_those_that_python_sees() -> None:
+    import inspect
+
+    import privote as pv
+
+    for place, called in (("label", pv.label), ("links:OptimalLink", pv.OptimalLink)):
+        read, words = signature_of(place)
+        assert list(read) == list(inspect.signature(called).parameters)
+        assert set(words) >= set(read)
+
+
+def test_every_option_of_every_verb_says_what_it_is(run: Run) -> None:
+    from privote.cli import app
+
+    def silent(group: Any, words: tuple[str, ...]) -> list[str]:
+        inside = getattr(group, "commands", None)
+        if inside is None:
+            shown = [each for each in group.params if each.name != "help"]
+            return [" ".join((*words, each.name)) for each in shown if not each.help]
+        return [found for name, each in inside.items() for found in silent(each, (*words, name))]
+
+    assert silent(typer.main.get_command(app), ()) == []
+    shown = run("tune", "--help").stdout
+    for option in ("--gate-sigmas", "--max-positives", "--equal", "--report"):
+        assert option in shown
