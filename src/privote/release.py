@@ -19,7 +19,7 @@ from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
-from .forecast import LASTS, SPENT, Forecast
+from .forecast import LASTS, Forecast
 from .ledger.records import digest_of
 from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
 from .votes.arrays import ArrayFile
@@ -365,7 +365,7 @@ class Release:
         """
         found = self.forecast
         warned = () if found is None else found.warnings
-        if found is None or not any(text.startswith((LASTS, SPENT)) for text in warned):
+        if found is None or not any(text.startswith(LASTS) for text in warned):
             return None
         before = 0 if self.so_far is None else self.so_far - self.answered
         first = 0 if found.lasts is None else max(0, found.lasts - before)

@@ -246,7 +246,8 @@ def train_amount(folder: Path) -> list[Any]:
     facts = json.loads((folder / "run" / "statement.json").read_text())
     labels = folder / "run" / "labels.csv"
     rows = len(labels.read_text().splitlines()) if labels.exists() else 0
-    names = ("epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "allowance")
+    names = ["epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "terms"]
+    names += [] if "learnt" in (facts.get("terms") or {}) else ["allowance"]  # which is drawn
     return [rows, *(facts.get(name) for name in names)]
 
 

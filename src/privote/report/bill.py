@@ -92,35 +92,11 @@ def _expected(release: Release) -> dict[str, Any]:
     return {
         "missed": f"{_percent(found.missed)} of the labels that {found.whoever} wants",
         "false alarms": f"{_percent(found.false_alarm)} of the labels that nobody wants",
-        "allowance lasts for": _lasts(found),
+        "allowance lasts for": None if found.lasts is None else found.lasting,
         "expected to be poor": _poor(release),
         "WARNING": " ".join(found.warnings) or None,
         "why": " ".join(release.reasons) or None,
     }
-
-
-def _lasts(found: Forecast) -> str | None:
-    if found.lasts is None:
-        return None
-    if not _paced(found):
-        return found.lasting
-    return f"{found.lasting}, at {found.yeses} ({found.yes_from}); {_answered(found)}"
-
-
-def _answered(found: Forecast) -> str:
-    """Say how many were answered and, where that is more than was forecast, why."""
-    many = "1 was answered" if found.answered == 1 else f"{found.answered:,} were answered"
-    if not _paced(found):
-        return many
-    if not found.lasts:
-        return f"{many}, before released labels could tell"
-    return f"{many}, as long as released labels showed no drift"
-
-
-def _paced(found: Forecast) -> bool:
-    """Return whether more was answered than was forecast, because released labels allowed it."""
-    warned = any("last for" in text for text in found.warnings)
-    return found.lasts is not None and found.answered > found.lasts and not warned
 
 
 def _poor(release: Release) -> str | None:
@@ -209,7 +185,7 @@ def _said(found: Forecast) -> list[Block]:
     return [
         *said,
         f"At {found.yeses} ({found.yes_from}), a voter's allowance of {found.allowance:,} "
-        f"surprises should last for {found.lasting}, the busiest voter's too; {_answered(found)}. "
+        f"surprises should last for {found.lasting}, the busiest voter's too. "
         "Whoever runs out counts as the baseline, so that labels drift there.",
         UNSEEN.replace("It", "The forecast", 1),
     ]
