@@ -16,8 +16,8 @@ from ..accounting import ptr
 from ..accounting.renyi import check_orders
 from ..accounting.renyi import epsilon as to_epsilon
 from ..errors import BudgetError, InputError, UnavailableError
+from ..guardian.allowance import check_baseline
 from ..guardian.consensus import Levels, propose
-from ..guardian.registry import check_baseline
 from ..guardian.voter_bills import by_voter
 from ..ledger import Budget
 from ..mechanisms import Mechanism

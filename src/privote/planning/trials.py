@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..guardian.registry import check_baseline
+from ..guardian.allowance import check_baseline
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..release import GUARANTEES
