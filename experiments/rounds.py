@@ -1,10 +1,9 @@
 """Where rounds help PATE's teachers: the student so far as the baseline of the next queries.
 
-With more than one round, votes that agree with the student so far cost nothing, so that an
-allowance lasts for more rows. Everything is PATE's own default: noise from public numbers, rows as
-many as released labels say the allowance lasts for. "used" is how much of it a mean teacher has
-cast, a sealed number that only a simulation may print. Means and standard deviations over seeds:
-each seed is another split, partition, training and noise.
+With more than one round, votes that agree with the student so far cost nothing. Everything is
+PATE's own default: an allowance that is learnt for all rows, and tallies. "used" is how much of it
+a mean teacher has cast, a sealed number that only a simulation may print. Means and standard
+deviations over seeds: each seed is another split, partition, training and noise.
 
 Run: python experiments/rounds.py --seeds 3
 """

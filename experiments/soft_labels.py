@@ -4,8 +4,9 @@ Teachers vote on public rows, tallies are released as ``shared/tools/tally.py`` 
 learnt, whole budget; floating-point draws, for figures only), and a LinearStudent learns from them.
 Figures are macro AUC on test rows, as in ``methods.py``; delta is 1e-5.
 
-``targets`` compares, on rows as they are, what students learn from (bits: the default as it is; one
-half: labels decided by the posterior; chance: the posterior of a majority; share: the expected
+``targets`` compares, on rows as they are, what students learn from (bits: labels of Binary voting,
+whose noise in the kept figures was that of an earlier default; one half: labels decided by the
+posterior; chance: the posterior of a majority; share: the expected
 share of voters who want the label; raw: the noisy share itself; no noise: the true share) and, by
 share, what teachers say (grid: probabilities in fifteenths; top half: yes to half as many rows as
 by "prevalence"; at 0.5: yes where the probability is at least that). ``teachers`` compares how many
@@ -129,7 +130,9 @@ def by_target(sets: Sides, epsilon: float, voters: int, seed: int) -> str:
         z, sigma, _ = tallies(ballots, epsilon, DELTA, seed)
         targets[name] = posterior(z, sigma, voters)[1]
     row = {name: taught(sets, cells) for name, cells in targets.items()}
-    model = pv.PATEClassifier(n_teachers=voters, epsilon=epsilon, delta=DELTA, random_state=seed)
+    bits = {"mechanism": pv.BinaryVoting(sigma=voters / 5), "guarantee": "allowance"}
+    settings = {"n_teachers": voters, "epsilon": epsilon, "delta": DELTA, "random_state": seed}
+    model = pv.PATEClassifier(**bits, **settings)
     row["bits"] = auc(sets, model.fit(X, sets["Y"], public, seed=seed))
     figures = ", ".join(f"{name} {value:.4f}" for name, value in row.items())
     return f"{voters} teachers, seed {seed}: {figures}"

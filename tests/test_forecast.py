@@ -112,6 +112,8 @@ def test_what_does_not_tell_is_not_told() -> None:
     held = np.full((50, LABELS), pv.ABSTAIN, np.int8)
     assert lasts(pv.BinaryVoting(sigma=12.0), 1000, held) is None
     assert lasts(pv.BinaryVoting(sigma=12.0), 1000, labels, near=0.1) is None
+    # Where a few voters are enough, a 1 does not tell what the others said.
+    assert lasts(pv.BinaryVoting(sigma=2.0, quota=0.1), 1000, labels) is None
 
 
 def test_whole_ballots_are_one_surprise_each() -> None:

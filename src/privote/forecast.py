@@ -30,6 +30,7 @@ _BUSIEST = 1.56  # times the mean: how often the busiest voter departs from the 
 _SURE = 0.95
 _ROWS = 1 << 16  # that are counted at a time
 _LIKELY = 0.9  # agreement at which released labels are read: more would be read as fewer yeses
+_FEW = 0.2  # of the voters: where they are enough for a 1, a 1 tells little of the others
 _TELLING = 0.1  # wanted labels must be released so much more often to be told from the others
 
 
@@ -161,21 +162,19 @@ def forecast(
     """
     share_near = 1.0 if near is None else float(np.median(np.asarray(near)))
     speaking = min(max(1, round(share_near * voters)), voters)
-    low, high = (chance_of_one(mechanism, voters, labels, count) for count in (0, speaking))
+    size = mechanism, voters, labels
+    low, high = (chance_of_one(*size, count) for count in (0, speaking))
     needed = None
     if high >= _SURE:
-        needed = bisect_left(
-            range(speaking),
-            True,
-            key=lambda count: chance_of_one(mechanism, voters, labels, count) >= _SURE,
-        )
+        counts = range(speaking)
+        needed = bisect_left(counts, True, key=lambda count: chance_of_one(*size, count) >= _SURE)
     answered = before + (0 if released is None else len(released))
     share, source, lasts = yes, None if yes is None else "stated", None
     if allowance is not None and near is None:
         if share is not None:
             lasts = _lasting(mechanism, labels, allowance, share)
-        elif released is not None:
-            likely = chance_of_one(mechanism, voters, labels, math.ceil(_LIKELY * voters))
+        elif released is not None and chance_of_one(*size, int(_FEW * voters)) < 0.5:
+            likely = chance_of_one(*size, math.ceil(_LIKELY * voters))
             rows, left, past = len(released), float(allowance), 0
             if departed is not None:  # about as often as a mean voter did, but for the noise
                 used = max(0.0, departed - low * labels * before) / max(likely - low, _TELLING)

@@ -570,3 +570,40 @@ def test_the_guardian_refuses_what_does_not_go_together() -> None:
     guardian = pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="worst-case")
     with pytest.raises(pv.InputError, match="baseline"):
         guardian.release(VOTES, baseline=np.zeros((60, 5)))
+
+
+def test_batches_that_depend_on_each_other_are_not_priced_as_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a ledger: one charge before the first draw, at the price of adaptive batches."""
+    book, kinds, draw = pv.Ledger.in_memory(), [], pv.TallyVoting.draw
+
+    def watch(self: Any, tally: Any, entropy: Any) -> Any:
+        kinds.append([each["kind"] for each in book.published()].count("charge"))
+        return draw(self, tally, entropy)
+
+    monkeypatch.setattr(pv.TallyVoting, "draw", watch)
+    with pv.Guardian("auto", pv.Budget(**BUDGET), book, seed=0) as guardian:
+        first = guardian.release(VOTES[:20], plan_for=60)
+        second = guardian.release(VOTES[20:40], plan_for=60, baseline=np.ones((20, 5)))
+        third = guardian.release(VOTES[40:])
+        with pytest.raises(pv.BudgetError):
+            guardian.release(VOTES[:1])
+    assert set(kinds) == {1}
+    assert first.epsilon == second.epsilon == third.epsilon
+    assert third.epsilon is not None
+    assert third.epsilon <= BUDGET["epsilon"]
+    assert [each.terms["learnt"]["exact"] for each in (first, second, third)] == [False] * 3
+    assert first.mechanism == third.mechanism
+    spent = third.sealed.spent
+    assert (spent <= third.allowance).all()
+    whole = pv.label(VOTES, **BUDGET, seed=0)
+    assert whole.terms["learnt"]["exact"]
+    # The curve of the learning and of the noise together, as it was charged: no more than asked.
+    learning = first.terms["learnt"]["epsilon0"] ** 2 / 8
+    assert third.allowance is not None
+    noise = min(2 * int(third.allowance), 300) / (2 * first.mechanism["sigma"] ** 2)
+    orders = np.array(pv.DEFAULT_ORDERS)
+    cost = pv.epsilon((learning + noise) * orders, orders, BUDGET["delta"])
+    assert cost <= BUDGET["epsilon"] * (1 + 1e-9)
+    assert cost == pytest.approx(third.epsilon, rel=0.02)

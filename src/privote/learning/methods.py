@@ -220,7 +220,8 @@ def plan_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Plan:
     noise on a tally is the same for any number of voters, so that more of them stand out of it,
     until they know too little each. Fitted on ``experiments/results/soft_labels.txt``, six data
     sets of 350 to 10,000 records and 6 to 22 labels at epsilon 1 to 10: there students lose 0.0018
-    AUC on average, and 0.009 at worst, to the best of the numbers that were tried.
+    AUC on average, and 0.009 at worst, to the best of the numbers that were tried. (60 is a little
+    better there; two sets of ``experiments/methods.py``, scenes and patients, decided for 50.)
 
     Parameters
     ----------
