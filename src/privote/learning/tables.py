@@ -40,7 +40,7 @@ _WORD = re.compile(r"\w\w+")
 _ISO = "iso"
 _DATES = (_ISO, "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y")
 _YEAR = 365.2425
-_SAYS = YesNo()
+_SAYS = YesNo(ticks=False)
 
 
 class TableEncoder:

@@ -45,9 +45,13 @@ Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the 
 # How a formula begins in one spreadsheet or another, in either width.
 _FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 _ROWS = 1 << 16  # of a block
-_YES = ("1", "x", "yes", "y", "true", "t", "1.0", "\u2713", "\u2714")
-_NO = ("0", "no", "n", "false", "f", "0.0")
-_GAPS = ("", "-", "-1", "-1.0", "na", "n/a", "nan", "null", "none")
+_WORDS = {
+    1: ("1", "yes", "true", "y", "1.0"),
+    0: ("0", "no", "false", "n", "0.0"),
+    -1: ("", "-1", "-1.0", "na", "n/a", "nan", "null"),
+}
+# What people mark votes with; in a feature these may mean anything.
+_TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
 ODD = -9  # what is neither yes, no nor a gap
 VOTE_WORDS = "1, 0, yes, no, true, false or empty"
 NO_HEADER = "the first line reads like a row, and must name the columns"
@@ -336,10 +340,15 @@ def columns_in_words(header: Iterable[str]) -> tuple[str, str | None]:
 
 
 class YesNo(dict[Any, int]):
-    """What a cell says: 1, 0, -1 for a gap, :data:`ODD` for anything else. Ask it with ``[]``."""
+    """What a cell says: 1, 0, -1 for a gap, :data:`ODD` for anything else. Ask it with ``[]``.
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(_YES, 1) | dict.fromkeys(_NO, 0) | dict.fromkeys(_GAPS, -1))
+    ``ticks`` is False for a feature, in which an x need not be a yes.
+    """
+
+    def __init__(self, *, ticks: bool = True) -> None:
+        super().__init__()
+        for words in (_WORDS, _TICKS) if ticks else (_WORDS,):
+            self.update({word: said for said, spelled in words.items() for word in spelled})
         self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
 
     def __missing__(self, cell: Any) -> int:

@@ -95,6 +95,9 @@ def test_what_a_cell_says() -> None:
     gaps = ("", " ", "-", "NaN", "n/a", None, float("nan"), pd.NA, pd.NaT, np.float32("nan"), -1)
     assert [says[cell] for cell in (*gaps, "-1", "None")] == [-1] * 13
     assert [says[cell] for cell in ("maybe", 2, 0.5, b"1", "01")] == [ODD] * 5
+    features = YesNo(ticks=False)
+    assert [features[cell] for cell in ("x", "t", "f", "-", "none")] == [ODD] * 5
+    assert [features[cell] for cell in ("yes", "No", "nan")] == [1, 0, -1]
     assert "maybe" not in says  # what strangers write is not kept
 
 
