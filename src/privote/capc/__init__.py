@@ -4,3 +4,10 @@ A querying party has unlabelled inputs, answering parties have models, the priva
 ledger. What they compute together is in :mod:`privote.capc.programs`, run by an engine of
 :mod:`privote.capc.engine`.
 """
+
+from importlib.util import find_spec
+
+from ..errors import missing_extra
+
+if not all(map(find_spec, ("cryptography", "grpc", "msgspec", "tomli_w"))):
+    raise missing_extra("capc", "a coalition")

@@ -19,9 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-from ..errors import InputError, missing_extra, whole
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ..errors import InputError, whole
 from ..files import complete
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -137,11 +141,6 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
 
 def _signed(name: str, days: int) -> tuple[bytes, bytes]:
     """Return a new private key and its self-signed certificate, both PEM."""
-    x509 = _x509()
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begins = datetime.now(UTC) - _EARLY
@@ -165,14 +164,6 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return private, certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _x509() -> Any:
-    try:
-        from cryptography import x509
-    except ImportError:
-        raise missing_extra("capc", "reading a certificate") from None
-    return x509
 
 
 def read_all(path: Path) -> list[Certificate]:
@@ -200,19 +191,16 @@ def fingerprint_of(pem: bytes) -> str:
 
 
 def _parsed(data: bytes, where: str) -> list[Certificate]:
-    x509 = _x509()
     if b"PRIVATE KEY" in data:
         raise InputError(f"{where} holds a private key: only certificates may be handed around")
     try:
         found = x509.load_pem_x509_certificates(data)
     except ValueError:
         raise InputError(f"{where} must be a PEM file of certificates") from None
-    return [_described(each, where, x509) for each in found]
+    return [_described(each, where) for each in found]
 
 
-def _described(each: Any, where: str, x509: Any) -> Certificate:
-    from cryptography.hazmat.primitives import hashes, serialization
-
+def _described(each: x509.Certificate, where: str) -> Certificate:
     try:
         names = each.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -413,9 +401,6 @@ class Own:
                 f"{str(self.key)!r} must be for its owner only (0600), "
                 f"its mode is {status.st_mode & 0o777:04o}"
             )
-        from cryptography import x509
-        from cryptography.hazmat.primitives import serialization
-
         try:
             ours = serialization.load_pem_private_key(key, password=None).public_key()
         except (ValueError, TypeError):

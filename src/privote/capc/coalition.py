@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tomli_w
 
 from .._version import written
 from ..datasets.scenes import load_scenes
@@ -50,7 +51,6 @@ from .querying import QueryingParty
 from .roles import LabelledBatch, Role, batch_rows
 from .site import LISTENING, stamp_of
 from .statements import facts_of, write
-from .streams import grpc_module
 from .terms import Terms
 
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
@@ -301,8 +301,6 @@ def _free_addresses(count: int) -> list[str]:
 
 def to_toml(plain: Mapping[str, Any]) -> str:
     """Return texts, numbers, flags, lists and tables as TOML; what is None is left out."""
-    import tomli_w
-
     return tomli_w.dumps({key: value for key, value in plain.items() if value is not None})
 
 
@@ -464,7 +462,6 @@ def simulate(
     ``telling`` says what comes next while it lasts.
     """
     if not clear:  # say what is missing before anything is trained
-        grpc_module()
         engine("spu")
     with telling("training the sites' models", None):
         scenes = made(terms, len(terms.parties), terms.most_queries, _SCENES, seed or 0)

@@ -10,16 +10,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, missing_extra
+from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
 from .programs import IntArray
-
-try:
-    import msgspec
-    from msgspec import Meta
-except ImportError:
-    raise missing_extra("capc", "a coalition") from None
 
 QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
 ROLES = (QUERYING, ANSWERING, GUARDIAN)

@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, PeerError, PrivoteError, missing_extra
+import grpc
+
+from ..errors import InputError, PeerError, PrivoteError
 from .certs import Own, Trust, fingerprint_of
 from .messages import ROLES
 from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel, cause
@@ -29,15 +31,6 @@ ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may 
 TALK_BUFFER = 64 << 20
 _CONNECTIONS = 4096
 Log = Callable[[str], None]
-
-
-def grpc_module() -> Any:
-    """Return gRPC, or say which extra brings it."""
-    try:
-        import grpc
-    except ImportError:
-        raise missing_extra("capc", "a coalition over a network") from None
-    return grpc
 
 
 def bounds(most_message: int) -> list[tuple[str, int]]:
@@ -108,17 +101,17 @@ class Client:
 
     def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
         self.peer, self._role, self._log = peer, role, log
-        self._grpc, self._trust = grpc_module(), settings.trust
+        self._trust = settings.trust
         self._tunnels: set[Any] = set()
         key, certificate, _ = settings.own.read()
         pinned = self._trust.of(peer)
         self.fingerprints = {each.fingerprint for each in pinned}
-        credentials = self._grpc.ssl_channel_credentials(
+        credentials = grpc.ssl_channel_credentials(
             root_certificates=b"".join(each.pem for each in pinned),
             private_key=key,
             certificate_chain=certificate,
         )
-        self._channel = self._grpc.secure_channel(
+        self._channel = grpc.secure_channel(
             settings.addresses[peer],
             credentials,
             [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
@@ -167,7 +160,7 @@ class Client:
             except PrivoteError as error:
                 why = f"what it sent was refused: {error}"
                 call.cancel()
-            except self._grpc.RpcError as error:
+            except grpc.RpcError as error:
                 why = cause(error)
             except Exception as error:  # whoever waits for this peer must hear that it is gone
                 why = f"what it sent could not be read: {type(error).__name__}"
@@ -194,8 +187,8 @@ class Client:
         try:
             if next(call, None) != b"":
                 raise PeerError(f"{self.peer} did not open session {session!r}")
-        except self._grpc.RpcError as error:
-            late = error.code() == self._grpc.StatusCode.CANCELLED
+        except grpc.RpcError as error:
+            late = error.code() == grpc.StatusCode.CANCELLED
             why = f"not ready after {patience:g} s" if late else cause(error)
             raise PeerError(f"session {session} with {self.peer}: {why}") from None
         finally:
@@ -275,7 +268,7 @@ class Server:
     """
 
     def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
-        self._grpc, self._own, self._trust = grpc_module(), settings.own, settings.trust
+        self._own, self._trust = settings.own, settings.trust
         self._callers, self._driver, self._log = settings.callers, driver, log
         # Each caller may answer and query, and have sessions open beside.
         self._most_each = 2 * settings.sessions + 4
@@ -285,15 +278,15 @@ class Server:
         self._given = self._files()
         self._fault: str | None = None
         first = self._configuration()  # a certificate that is no good is an error here
-        credentials = self._grpc.dynamic_ssl_server_credentials(
+        credentials = grpc.dynamic_ssl_server_credentials(
             first, self._fetch, require_client_authentication=True
         )
         calls = {TALK: self.talk, TUNNEL: self.tunnel}  # bytes in, bytes out
-        serving = self._grpc.stream_stream_rpc_method_handler
+        serving = grpc.stream_stream_rpc_method_handler
         methods = {name: serving(serve) for name, serve in calls.items()}
-        self._server = self._grpc.server(
+        self._server = grpc.server(
             futures.ThreadPoolExecutor(most_streams + 4, thread_name_prefix="capc"),
-            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, methods),),
+            handlers=(grpc.method_handlers_generic_handler(SERVICE, methods),),
             options=[*bounds(settings.most_frame), *limits()],
             maximum_concurrent_rpcs=most_streams,
         )
@@ -307,7 +300,7 @@ class Server:
 
     def _configuration(self) -> Any:
         key, certificate, _ = self._own.read()
-        return self._grpc.ssl_server_certificate_configuration(
+        return grpc.ssl_server_certificate_configuration(
             [(key, certificate)], root_certificates=self._trust.bundle() or certificate
         )
 
@@ -373,7 +366,7 @@ class Server:
 
     def _refuse(self, context: Any, code: str, why: str) -> None:
         self._log(why)
-        context.abort(getattr(self._grpc.StatusCode, code), why)
+        context.abort(getattr(grpc.StatusCode, code), why)
 
     def talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Serve a stream of messages: ours go out while a thread takes the peer's."""
@@ -406,7 +399,7 @@ class Server:
                     listening.join()
                 self._driver.closed(line)
         if why:
-            context.abort(self._grpc.StatusCode.INVALID_ARGUMENT, why[0])
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, why[0])
 
     def tunnel(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Serve a session's tunnel."""
