@@ -133,8 +133,7 @@ def _expect(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
         raise InputError("--queries must be given, or --mechanism for what that buys")
     from privote.planning import plan
 
-    from .output import print_json
-    from .progress import working
+    from .output import print_json, working
 
     given: dict[str, Any] = dict(zip(("voters", "labels", "epsilon", "delta"), where, strict=True))
     given |= {name: value for name, value in asdict(votes).items() if value is not None}
@@ -177,7 +176,7 @@ def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | N
     """Return the mechanism with the least noise, or the least clipping, for so many queries."""
     from privote.planning import sigma_for, tau_for
 
-    from .progress import working
+    from .output import working
 
     solvers: dict[str, Callable[..., float]] = {"sigma": sigma_for, "tau": tau_for}
     lacking = flags.lacking()
@@ -225,7 +224,7 @@ def _numbers(
 ) -> dict[str, Any]:
     from privote.planning import allowance_for, queries_for, queries_until_out, unanimous_miss
 
-    from .progress import working
+    from .output import working
 
     voters, labels, epsilon, delta = where
     with working("planning"):

@@ -238,8 +238,7 @@ def poll(
     from privote.report.polls import pages, write_pages
 
     from .files import DRAFT, claimed_folder
-    from .output import check_shown
-    from .progress import working
+    from .output import check_shown, working
 
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
@@ -358,8 +357,7 @@ def plan_poll(
     from privote.report.polls import plan_plot, plan_rows
 
     from .files import claimed
-    from .output import print_json, print_table
-    from .progress import working
+    from .output import print_json, print_table, working
 
     claim = nullcontext() if plot is None else claimed(plot, force=force, suffixes=(".svg",))
     with claim as part:

@@ -170,7 +170,7 @@ def tune(
     votes that are public or paid for, then label others.
     """
     from .files import check_new
-    from .progress import stages
+    from .output import stages
 
     if over not in OVER:
         raise InputError("over", f"must be one of {', '.join(OVER)}", over)

@@ -9,11 +9,11 @@ from typing import Any
 
 from privote.accounting.renyi import rounded_up
 from privote.planning import NOT_PRIVATE, Trial, Tuning
+from privote.release import OWNER_ONLY
 
-from .blocks import Block, Command, Facts, Section, TableBlock, drawn
-from .page import write_page
+from .page import Block, Command, Facts, Section, TableBlock, drawn, write_page
 from .plots import answered_by_guarantee, by_parameter, utility_by_answered
-from .tables import OWNER_ONLY, Column
+from .tables import Column
 
 _HEADINGS = {
     "allowance": "allow-\nance",
