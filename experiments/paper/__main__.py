@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from privote.cli import options
 from privote.cli.output import print_json, print_table, say, speak, stages
 from privote.errors import InputError
 
@@ -45,7 +44,7 @@ def paper(
     listed: Annotated[
         bool, typer.Option("--list", help="Show the claims and leave; nothing is run.")
     ] = False,
-    json: options.Json = False,
+    json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure the paper's theorems, tables and figures, and say which hold.
 

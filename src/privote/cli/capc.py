@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -20,19 +20,13 @@ app = typer.Typer(
 )
 app.add_typer(certs, name="certs")
 
-SiteFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SITE.toml",
-        show_default=False,
-        help="This site's settings; they name the coalition's terms.",
-    ),
-]
-LogJson = Annotated[bool, typer.Option("--json", help="Log one JSON object a line.")]
-
 
 @app.command()
-def guardian(site: SiteFile, json: LogJson = False) -> None:
+def guardian(
+    site: Path,
+    *,
+    json: bool = False,
+) -> None:
     """Keep the coalition's ledger, decide its batches; runs until it is stopped.
 
     Example:
@@ -42,6 +36,13 @@ def guardian(site: SiteFile, json: LogJson = False) -> None:
     Charges every batch before it is answered, one budget for each answering party. Sees masks,
     never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
     stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
+
+    Parameters
+    ----------
+    site : SITE.toml
+        This site's settings; they name the coalition's terms.
+    json
+        Log one JSON object a line.
     """
     from privote.capc import site as sites
 
@@ -49,7 +50,11 @@ def guardian(site: SiteFile, json: LogJson = False) -> None:
 
 
 @app.command()
-def answer(site: SiteFile, json: LogJson = False) -> None:
+def answer(
+    site: Path,
+    *,
+    json: bool = False,
+) -> None:
     """Answer the others' queries with this site's model; runs until it is stopped.
 
     Example:
@@ -59,6 +64,13 @@ def answer(site: SiteFile, json: LogJson = False) -> None:
     The model leaves this machine only inside a secure two-party computation. This site sees who
     asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
     guardian's address in SITE.toml.
+
+    Parameters
+    ----------
+    site : SITE.toml
+        This site's settings; they name the coalition's terms.
+    json
+        Log one JSON object a line.
     """
     from privote.capc import site as sites
 
@@ -67,30 +79,13 @@ def answer(site: SiteFile, json: LogJson = False) -> None:
 
 @app.command()
 def query(
-    site: SiteFile,
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS",
-            show_default=False,
-            help="Rows to have labelled: .npz (array X), .csv or .parquet of the terms' features.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            show_default=False, help="A folder for labels.npz, statement.txt and statement.json."
-        ),
-    ],
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            help="Allowance, binary voting: this site's own guess (queries, labels), .npy or .csv. "
-            "Votes that agree with it are free. It stays secret."
-        ),
-    ] = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    site: Path,
+    rows: Path,
+    *,
+    output: Path,
+    baseline: Path | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Have rows labelled by the other sites; nobody else sees the rows or the labels.
 
@@ -104,6 +99,18 @@ def query(
 
     labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
     in plain words what was promised to whom.
+
+    Parameters
+    ----------
+    site : SITE.toml
+        This site's settings; they name the coalition's terms.
+    rows
+        Rows to have labelled: .npz (array X), .csv or .parquet of the terms' features.
+    output
+        A folder for labels.npz, statement.txt and statement.json.
+    baseline
+        Allowance, binary voting: this site's own guess (queries, labels), .npy or .csv. Votes that
+        agree with it are free. It stays secret.
     """
     from privote.capc.site import Site, ask
     from privote.capc.statements import allowance_said, warn_of_quality, write
@@ -141,48 +148,15 @@ def query(
 
 @app.command()
 def retrain(
-    records: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RECORDS",
-            show_default=False,
-            help="This site's own records: .npz (X, Y), .csv or .parquet, scaled as ROWS are.",
-        ),
-    ],
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS", show_default=False, help="The rows that `privote capc query` asked."
-        ),
-    ],
-    answers: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LABELS.npz", show_default=False, help="What it received: its labels.npz."
-        ),
-    ],
-    labels: Annotated[
-        str,
-        typer.Option(
-            metavar="A,B,...",
-            show_default=False,
-            help="Which columns of RECORDS are labels (in an .npz: of its Y); names of the "
-            "coalition.",
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option(show_default=False, help="Where the model goes: an .npz file.")
-    ],
-    every_label: Annotated[
-        bool,
-        typer.Option(
-            "--every-label",
-            help="Keep the labels that this site has no records of, too. A model that answers "
-            "others has the labels of its own records only.",
-        ),
-    ] = False,
-    force: options.Force = False,
-    json: options.Json = False,
+    records: Path,
+    rows: Path,
+    answers: Path,
+    *,
+    labels: str,
+    output: Path,
+    every_label: bool = False,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Train this site's model again, on its own records and the labels it received.
 
@@ -193,6 +167,22 @@ def retrain(
 
     Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
     answer` to answer with the new model. Thresholds follow the site's own records.
+
+    Parameters
+    ----------
+    records
+        This site's own records: .npz (X, Y), .csv or .parquet, scaled as ROWS are.
+    rows
+        The rows that `privote capc query` asked.
+    answers : LABELS.npz
+        What it received: its labels.npz.
+    labels : A,B,...
+        Which columns of RECORDS are labels (in an .npz: of its Y); names of the coalition.
+    output
+        Where the model goes: an .npz file.
+    every_label
+        Keep the labels that this site has no records of, too. A model that answers others has the
+        labels of its own records only.
     """
     from privote.capc.retrain import Records, retrain_site
     from privote.datasets.tables import table
@@ -224,51 +214,26 @@ def retrain(
     print_result(facts, json=json, title="Trained again")
 
 
-_MECHANISM = Annotated[
-    str,
-    typer.Option("--mechanism", metavar="NAME", help="binary or tau.", rich_help_panel="Mechanism"),
-]
-_COALITION, _BUDGET = "Coalition", "Budget"
-
-
 @app.command()
 @derived(
     mechanism=Group(
         of=MechanismFlags,
         without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
-        instead={"name": (_MECHANISM, "binary")},
+        instead={"name": (options.Name, "binary")},
     )
 )
 def simulate(
-    output: Annotated[
-        Path, typer.Option(show_default=False, help="A new folder for everything that is made.")
-    ],
+    *,
+    output: Path,
     mechanism: MechanismFlags,
-    parties: Annotated[int, typer.Option(help="Answering sites.", rich_help_panel=_COALITION)] = 5,
-    queries: Annotated[
-        int, typer.Option(help="Scenes to have labelled.", rich_help_panel=_COALITION)
-    ] = 100,
-    clear: Annotated[
-        bool,
-        typer.Option(
-            "--clear",
-            help="One process, no secrecy: the same roles and messages in clear text, for large "
-            "studies. Stamped INSECURE.",
-            rich_help_panel=_COALITION,
-        ),
-    ] = False,
-    epsilon: Annotated[
-        float, typer.Option(help="The budget of each site's data.", rich_help_panel=_BUDGET)
-    ] = 20.0,
-    delta: Annotated[
-        float, typer.Option(help="The probability left out.", rich_help_panel=_BUDGET)
-    ] = 1e-5,
-    guarantee: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="allowance or worst-case.", rich_help_panel=_BUDGET),
-    ] = "allowance",
-    seed: options.Seed = None,
-    json: options.Json = False,
+    parties: int = 5,
+    queries: int = 100,
+    clear: bool = False,
+    epsilon: float = 20.0,
+    delta: float = 1e-05,
+    guarantee: str = "allowance",
+    seed: int | None = None,
+    json: bool = False,
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and one that asks.
 
@@ -283,6 +248,26 @@ def simulate(
     for 50; with --clear, on seconds in all.
 
     With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
+
+    Parameters
+    ----------
+    output
+        A new folder for everything that is made.
+    parties
+        Answering sites.
+    queries
+        Scenes to have labelled.
+    clear
+        One process, no secrecy: the same roles and messages in clear text, for large studies.
+        Stamped INSECURE.
+    epsilon
+        The budget of each site's data.
+    delta
+        The probability left out.
+    guarantee : NAME
+        allowance or worst-case.
+    name : NAME
+        binary or tau.
     """
     from privote.capc import coalition
     from privote.capc.statements import warn_of_quality

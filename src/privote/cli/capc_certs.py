@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from . import options
 from .output import say
 
 if TYPE_CHECKING:
@@ -18,21 +17,16 @@ app = typer.Typer(
     help="Certificates of a coalition: every site makes its own, the others pin exactly that one.",
 )
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, help="The site, as the terms name it.")
-]
-Folder = Annotated[Path, typer.Option(help="Where the site's own key and certificate lie.")]
-TrustFolder = Annotated[Path, typer.Option(help="The folder of pinned certificates.")]
-Days = Annotated[int, typer.Option(help="How long it is valid.")]
 _SHOWN = 16  # digits of a fingerprint in a table
 
 
 @app.command()
 def make(
-    name: Name,
-    folder: Folder = Path(),
-    days: Days = 365,
-    json: options.Json = False,
+    name: str,
+    *,
+    folder: Path = Path(),
+    days: int = 365,
+    json: bool = False,
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
@@ -42,6 +36,15 @@ def make(
 
     Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
     pins it. Nobody can make a certificate in this site's name.
+
+    Parameters
+    ----------
+    name
+        The site, as the terms name it.
+    folder
+        Where the site's own key and certificate lie.
+    days
+        How long it is valid.
     """
     from privote.capc import certs
 
@@ -56,13 +59,12 @@ def make(
 
 @app.command()
 def renew(
-    name: Name,
-    folder: Folder = Path(),
-    days: Days = 365,
-    switch: Annotated[
-        bool, typer.Option("--switch", help="Use the one that `renew` made before.")
-    ] = False,
-    json: options.Json = False,
+    name: str,
+    *,
+    folder: Path = Path(),
+    days: int = 365,
+    switch: bool = False,
+    json: bool = False,
 ) -> None:
     """Make the next certificate beside the one in use; with --switch, use it.
 
@@ -73,6 +75,17 @@ def renew(
     Three steps, without a moment in which nobody can connect: renew here; the others pin
     NAME.next.pem, beside the old one; then renew --switch here. The others revoke the old
     fingerprint when they like.
+
+    Parameters
+    ----------
+    name
+        The site, as the terms name it.
+    folder
+        Where the site's own key and certificate lie.
+    days
+        How long it is valid.
+    switch
+        Use the one that `renew` made before.
     """
     from privote.capc import certs
 
@@ -91,18 +104,12 @@ def renew(
 
 @app.command()
 def pin(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", show_default=False, help="The certificate another site handed over."
-        ),
-    ],
-    trust: TrustFolder = Path("trust"),
-    name: Annotated[
-        str | None, typer.Option(help="The site it must be for; refused if it names another.")
-    ] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="Drop older pins of that site.")] = False,
-    json: options.Json = False,
+    file: Path,
+    *,
+    trust: Path = Path("trust"),
+    name: str | None = None,
+    alone: bool = False,
+    json: bool = False,
 ) -> None:
     """Trust another site's certificate: whoever holds its key is that site from here on.
 
@@ -112,6 +119,17 @@ def pin(
 
     Compare the fingerprint with its administrator first, over a channel you trust. A second
     certificate of the same site is accepted beside the first, unless --alone.
+
+    Parameters
+    ----------
+    file
+        The certificate another site handed over.
+    trust
+        The folder of pinned certificates.
+    name
+        The site it must be for; refused if it names another.
+    alone
+        Drop older pins of that site.
     """
     from privote.capc import certs
 
@@ -122,22 +140,26 @@ def pin(
 
 @app.command()
 def revoke(
-    name: Name,
-    trust: TrustFolder = Path("trust"),
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(
-            help="Only this one of its certificates, or the 16 digits `certs list` shows; all "
-            "unless told."
-        ),
-    ] = None,
-    json: options.Json = False,
+    name: str,
+    *,
+    trust: Path = Path("trust"),
+    fingerprint: str | None = None,
+    json: bool = False,
 ) -> None:
     """Stop trusting a site: its streams end within seconds, and its certificate stays refused.
 
     Example:
 
         privote capc certs revoke south --trust /etc/privote/trust
+
+    Parameters
+    ----------
+    name
+        The site, as the terms name it.
+    trust
+        The folder of pinned certificates.
+    fingerprint
+        Only this one of its certificates, or the 16 digits `certs list` shows; all unless told.
     """
     from privote.capc import certs
 
@@ -157,17 +179,23 @@ def revoke(
 
 @app.command(name="list")
 def list_them(
-    trust: TrustFolder = Path("trust"),
-    folder: Annotated[
-        Path | None, typer.Option(help="Also the site's own certificates in this folder.")
-    ] = None,
-    json: options.Json = False,
+    *,
+    trust: Path = Path("trust"),
+    folder: Path | None = None,
+    json: bool = False,
 ) -> None:
     """List the pinned certificates, whether they are valid, and for how long.
 
     Example:
 
         privote capc certs list --trust /etc/privote/trust --folder /etc/privote
+
+    Parameters
+    ----------
+    trust
+        The folder of pinned certificates.
+    folder
+        Also the site's own certificates in this folder.
     """
     from privote.capc import certs
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from . import options
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option(help="A folder for data and report; an earlier demo is replaced.")
-    ] = Path("privote-demo"),
-    queries: Annotated[int, typer.Option(help="How many reports and pictures to label.")] = 300,
-    records: Annotated[int, typer.Option(help="How many visits of patients.")] = 6_000,
-    seed: options.Seed = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    *,
+    output: Path = Path("privote-demo"),
+    queries: int = 300,
+    records: int = 6000,
+    seed: int | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Show what privote does by default, on embedded data, in a few seconds.
 
@@ -31,6 +25,15 @@ def demo(
     8 and 2: what a release says about the quality of its labels, and how good they are.
 
     The data are the same every time; the noise is not, unless --seed is given.
+
+    Parameters
+    ----------
+    output
+        A folder for data and report; an earlier demo is replaced.
+    queries
+        How many reports and pictures to label.
+    records
+        How many visits of patients.
     """
     from privote.report import demo as work
 

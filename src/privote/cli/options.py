@@ -37,8 +37,9 @@ _LIBRARY = Path(__file__).parents[1]
 _PANELS = {
     "Options": "method output seed force resume",
     "Mechanism": "clip",
+    "Outcome": "seats quota shares mechanism typical",
     "Budget": "epsilon delta guarantee queries plan_for baseline voter_ids ledger beside dataset "
-    "consumer electorate",
+    "consumer electorate people budget",
     "Where it runs": "backend workers address chunk group",
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
@@ -90,20 +91,7 @@ class Shared:
     """
 
 
-# For verbs that do not derive their options; the help is found by the parameter's name.
-_OPTION = typer.Option()
-VotesFile = Annotated[str, typer.Argument()]
-Epsilon = Annotated[float, _OPTION]
-Delta = Epsilon
-Voters = Annotated[int, _OPTION]
-Labels = Voters
-Threshold = Annotated[str | None, _OPTION]
-EmptyChunks = Threshold
-Seed = Annotated[int | None, _OPTION]
-Beside = Annotated[Path | None, _OPTION]
-Force = Annotated[bool, _OPTION]
-Resume = Force
-Json = Force
+#: The annotation of a mechanism's name, for a group that gives it another default.
 Name = Annotated[str, typer.Option("--mechanism", metavar="NAME", rich_help_panel="Mechanism")]
 
 
@@ -251,7 +239,10 @@ class Group:
             hints = get_type_hints(self.of, include_extras=True)
             for each in fields(self.of):
                 default = REQUIRED if each.default is MISSING else each.default
-                every[each.name] = hints[each.name], default, None
+                hint = hints[each.name]
+                if self.panel is not None and not hasattr(hint, "__metadata__"):
+                    hint = Annotated[hint, typer.Option(rich_help_panel=self.panel)]
+                every[each.name] = hint, default, None
         every |= {name: (*other, None) for name, other in self.instead.items()}
         wanted = self.only or every
         return {n: every[n] for n in wanted if n in every and n not in self.without}
@@ -277,15 +268,17 @@ def derived(**groups: Group) -> Callable[[Verb], Verb]:
 
     def decorate(verb: Verb) -> Verb:
         own = inspect.signature(verb, eval_str=True).parameters
-        said = {**words_of(Shared.__doc__), **words_of(verb.__doc__)}
+        shared, said = words_of(Shared.__doc__), words_of(verb.__doc__)
         options: list[tuple[inspect.Parameter, Words]] = []
         for name, each in own.items():
-            if name not in groups:
-                words = {**groups[next(iter(groups))].words(), **said} if groups else said
-                options.append((each, words))
+            group = groups.get(name)
+            if group is None:
+                options.append((each, {**shared, **said}))
                 continue
-            words = {**groups[name].words(), **said}
-            for part, (annotation, default, _) in groups[name].parameters().items():
+            words = {**shared, **group.words(), **said}
+            if isinstance(group.of, str):  # the library's words are for Python
+                words = {**group.words(), **shared, **said}
+            for part, (annotation, default, _) in group.parameters().items():
                 if part not in own:
                     option = inspect.Parameter(part, each.KEYWORD_ONLY, annotation=annotation)
                     options.append((option.replace(default=default), words))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError
 
@@ -18,55 +16,40 @@ if TYPE_CHECKING:
     from privote.planning import Plan
 
 Size = tuple[int, int, float, float]  # voters, labels, epsilon, delta
-_EXPECTED = "What to expect"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is to be answered, and what the votes will be like."""
+    """What is to be answered, and what the votes will be like.
 
-    queries: Annotated[
-        int | None, typer.Option(help="How many are to be answered.", rich_help_panel=_EXPECTED)
-    ] = None
-    yes: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of yes among all votes, as a guess; 0.1.", rich_help_panel=_EXPECTED
-        ),
-    ] = None
+    Attributes
+    ----------
+    queries
+        How many are to be answered.
+    yes
+        The share of yes among all votes, as a guess; 0.1.
+    """
+
+    queries: int | None = None
+    yes: float | None = None
 
 
 @derived(
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
-    votes=Group(of=Guess),
+    votes=Group(of=Guess, panel="What to expect"),
 )
 def plan(
+    *,
     mechanism: MechanismFlags,
     votes: Guess,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    voters: options.Voters,
-    labels: options.Labels,
-    surprises_per_query: Annotated[
-        float | None,
-        typer.Option(
-            help="How many surprises the busiest voter casts on a query, on average: its yes-votes "
-            "for binary, its non-empty ballots for the others. A guess, never from these votes."
-        ),
-    ] = None,
-    wanted: Annotated[
-        int | None,
-        typer.Option(help="Instead of --sigma: the smallest sigma for this many queries."),
-    ] = None,
-    rule: Annotated[
-        str,
-        typer.Option(
-            metavar="exclusive|shared",
-            help="How the budget adds up: exclusive to one mechanism, as without a ledger; or "
-            "shared with others, as in a ledger that lasts.",
-        ),
-    ] = "exclusive",
-    json: options.Json = False,
+    epsilon: float,
+    delta: float,
+    voters: int,
+    labels: int,
+    surprises_per_query: float | None = None,
+    wanted: int | None = None,
+    rule: str = "exclusive",
+    json: bool = False,
 ) -> None:
     r"""Say what to expect of labels; or how many queries a mechanism answers, or its noise.
 
@@ -90,6 +73,17 @@ def plan(
 
     With --wanted sigma is solved for: under the allowance if --surprises-per-query is given, under
     the worst case if not.
+
+    Parameters
+    ----------
+    surprises_per_query
+        How many surprises the busiest voter casts on a query, on average: its yes-votes for binary,
+        its non-empty ballots for the others. A guess, never from these votes.
+    wanted
+        Instead of --sigma: the smallest sigma for this many queries.
+    rule : exclusive|shared
+        How the budget adds up: exclusive to one mechanism, as without a ledger; or shared with
+        others, as in a ledger that lasts.
     """
     where = (voters, labels, epsilon, delta)
     if not mechanism.name:

@@ -6,93 +6,62 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from privote.errors import InputError
 
-from . import options
 from .options import Group, derived, explained
 
-_BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingFlags:
-    """How ballots are read."""
+    """How ballots are read.
 
-    most: Annotated[
-        int | None,
-        typer.Option(
-            help="The poll's rule: how many approvals, or points in all, a ballot may have. Never "
-            "the largest ballot seen; no limit unless told, or a Pabulib file says one.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    each: Annotated[
-        int | None,
-        typer.Option(
-            help="The poll's rule: how many points an option may get; 1 makes any an approval.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    top: Annotated[
-        int | None,
-        typer.Option(
-            help="Orders and categories: how many first places are approved; 1 unless told.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    invalid: Annotated[
-        str,
-        typer.Option(
-            metavar="error|empty",
-            help="What becomes of a ballot that breaks the rule.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = "error"
-    options: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...|FILE",
-            help="The options, or a file with one a line: which columns they are; needed for "
-            "lists and long tables. With --plan how many.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="wide|list|long",
-            help="A column an option; one column of lists; or a row an approval.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    voter: Annotated[
-        str | None, typer.Option(help="The column that names voters.", rich_help_panel=_BALLOTS)
-    ] = None
-    column: Annotated[
-        str | None, typer.Option(help="The column with options.", rich_help_panel=_BALLOTS)
-    ] = None
-    voters: Annotated[
-        int | None,
-        typer.Option(
-            help="How many voted; needed for long tables, where an empty ballot has no row.",
-            rich_help_panel=_BALLOTS,
-        ),
-    ] = None
-    separator: Annotated[
-        str | None, typer.Option(help="Between options of a list.", rich_help_panel=_BALLOTS)
-    ] = None
-    delimiter: Annotated[
-        str | None, typer.Option(help="Between cells.", rich_help_panel=_BALLOTS)
-    ] = None
-    encoding: Annotated[str | None, typer.Option(help="E.g. cp1252.", rich_help_panel=_BALLOTS)] = (
-        None
-    )
+    Attributes
+    ----------
+    most
+        The poll's rule: how many approvals, or points in all, a ballot may have. Never the largest
+        ballot seen; no limit unless told, or a Pabulib file says one.
+    each
+        The poll's rule: how many points an option may get; 1 makes any an approval.
+    top
+        Orders and categories: how many first places are approved; 1 unless told.
+    invalid : error|empty
+        What becomes of a ballot that breaks the rule.
+    options : A,B,...|FILE
+        The options, or a file with one a line: which columns they are; needed for lists and long
+        tables. With --plan how many.
+    form : wide|list|long
+        A column an option; one column of lists; or a row an approval.
+    voter
+        The column that names voters.
+    column
+        The column with options.
+    voters
+        How many voted; needed for long tables, where an empty ballot has no row.
+    separator
+        Between options of a list.
+    delimiter
+        Between cells.
+    encoding
+        E.g. cp1252.
+    """
+
+    most: int | None = None
+    each: int | None = None
+    top: int | None = None
+    invalid: str = "error"
+    options: str | None = None
+    form: str | None = None
+    voter: str | None = None
+    column: str | None = None
+    voters: int | None = None
+    separator: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Return them as the library takes them."""
@@ -111,103 +80,31 @@ class ReadingFlags:
         return given
 
 
-@derived(reading=Group(of=ReadingFlags))
+@derived(reading=Group(of=ReadingFlags, panel="Ballots"))
 def poll(
+    file: Path | None = None,
+    *,
     reading: ReadingFlags,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            show_default=False,
-            help="Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.",
-        ),
-    ] = None,
-    plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan",
-            help="Before the poll, without FILE: say how close a race so many --voters and "
-            "--options decide. With --ledger, priced as one.",
-        ),
-    ] = False,
-    seats: Annotated[
-        int | None,
-        typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
-    ] = None,
-    quota: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="All options win that more than this share of the voters approve.",
-            rich_help_panel=_OUTCOME,
-        ),
-    ] = None,
-    shares: Annotated[
-        bool,
-        typer.Option(
-            "--shares", help="Publish shares with intervals, too.", rich_help_panel=_OUTCOME
-        ),
-    ] = False,
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="auto, binary, tau, counts or top-m; auto decides by public numbers.",
-            rich_help_panel=_OUTCOME,
-        ),
-    ] = "auto",
-    typical: Annotated[
-        float | None,
-        typer.Option(
-            help="How many approvals a typical ballot has, as expected before the poll, never from "
-            "these ballots: then clipping the few long ones is considered.",
-            rich_help_panel=_OUTCOME,
-        ),
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Of intervals and of what is called decided.")
-    ] = 0.95,
-    title: Annotated[str | None, typer.Option(help="What the poll is called.")] = None,
-    people: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Who voted: their budget in the ledger is charged.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|ADDRESS", help="Where polls are counted.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    beside: options.Beside = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            help="The epsilon of all polls of these people together; fixed by the first one, where "
-            "it is --epsilon unless told.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A folder for poll.html, to publish, and poll.json."),
-    ] = None,
-    show_sealed: Annotated[
-        bool,
-        typer.Option(
-            "--show-sealed",
-            help="Also write true counts, for the owner's eyes: beside the folder, DIR-owner.html.",
-        ),
-    ] = False,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    seed: options.Seed = None,
-    json: options.Json = False,
+    epsilon: float,
+    delta: float,
+    plan: bool = False,
+    seats: int | None = None,
+    quota: float | None = None,
+    shares: bool = False,
+    mechanism: str = "auto",
+    typical: float | None = None,
+    confidence: float = 0.95,
+    title: str | None = None,
+    people: str | None = None,
+    ledger: str | None = None,
+    beside: Path | None = None,
+    budget: float | None = None,
+    output: Path | None = None,
+    show_sealed: bool = False,
+    force: bool = False,
+    resume: bool = False,
+    seed: int | None = None,
+    json: bool = False,
 ) -> None:
     """Publish who won a poll, not who voted for whom.
 
@@ -229,6 +126,40 @@ def poll(
     them come out right with the confidence asked for.
 
         privote poll --plan --voters 500 --options 12 --epsilon 1 --delta 1e-6
+
+    Parameters
+    ----------
+    file
+        Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.
+    plan
+        Before the poll, without FILE: say how close a race so many --voters and --options decide.
+        With --ledger, priced as one.
+    seats
+        So many options win: the most approved.
+    quota : SHARE
+        All options win that more than this share of the voters approve.
+    shares
+        Publish shares with intervals, too.
+    mechanism : NAME
+        auto, binary, tau, counts or top-m; auto decides by public numbers.
+    typical
+        How many approvals a typical ballot has, as expected before the poll, never from these
+        ballots: then clipping the few long ones is considered.
+    confidence
+        Of intervals and of what is called decided.
+    title
+        What the poll is called.
+    people : NAME
+        Who voted: their budget in the ledger is charged.
+    ledger : FILE|ADDRESS
+        Where polls are counted.
+    budget
+        The epsilon of all polls of these people together; fixed by the first one, where it is
+        --epsilon unless told.
+    output : DIR
+        A folder for poll.html, to publish, and poll.json.
+    show_sealed
+        Also write true counts, for the owner's eyes: beside the folder, DIR-owner.html.
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.files import drafted

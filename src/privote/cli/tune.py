@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from privote.planning import Tuning
 
 OVER = ("sigma", "tau", "mechanism")
-_RULE, _LOOK = "What to choose by", "What to look at"
 _COUNTED = {
     "allowance": "allow-\nance",
     "worst-case": "worst\ncase",
@@ -30,21 +27,21 @@ _COUNTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class TuneFlags:
-    """What to look at."""
+    """What to look at.
 
-    truth: Annotated[
-        Path | None,
-        typer.Option(
-            help="True labels (queries, labels): .npy, .npz or .csv. Unless told, those in the "
-            "votes' .npz under 'truth'; or else what the voters want without noise.",
-            rich_help_panel=_LOOK,
-        ),
-    ] = None
-    threshold: options.Threshold = None
-    empty_chunks: options.EmptyChunks = None
-    max_queries: Annotated[
-        int, typer.Option(help="Look at the first N queries only.", rich_help_panel=_LOOK)
-    ] = 1000
+    Attributes
+    ----------
+    truth
+        True labels (queries, labels): .npy, .npz or .csv. Unless told, those in the votes' .npz
+        under 'truth'; or else what the voters want without noise.
+    max_queries
+        Look at the first N queries only.
+    """
+
+    truth: Path | None = None
+    threshold: str | None = None
+    empty_chunks: str | None = None
+    max_queries: int = 1000
 
     def __post_init__(self) -> None:
         if self.max_queries < 1:
@@ -76,31 +73,17 @@ class TuneFlags:
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "binary")}),
 )
 def tune(
-    votes: options.VotesFile,
-    over: Annotated[
-        str, typer.Option(metavar="|".join(OVER), show_default=False, help="What to try.")
-    ],
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    votes: str,
+    *,
+    over: str,
+    epsilon: float,
+    delta: float,
     flags: TuneFlags,
     mechanism: MechanismFlags,
-    values: Annotated[
-        str | None,
-        typer.Option(metavar="X[,X...]", help="The sigmas or taus to try; a grid unless told."),
-    ] = None,
-    guarantee: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Whose answers count: allowance, worst-case or data-dependent.",
-            rich_help_panel=_RULE,
-        ),
-    ] = "allowance",
-    drop: Annotated[
-        float,
-        typer.Option(help="How much more may be wrong than without noise.", rich_help_panel=_RULE),
-    ] = 0.02,
-    json: options.Json = False,
+    values: str | None = None,
+    guarantee: str = "allowance",
+    drop: float = 0.02,
+    json: bool = False,
 ) -> None:
     """Try settings on votes: how many queries each answers, and how good the labels are.
 
@@ -114,6 +97,17 @@ def tune(
 
     Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
     votes that are public or paid for, then label others.
+
+    Parameters
+    ----------
+    over : sigma|tau|mechanism
+        What to try.
+    values : X[,X...]
+        The sigmas or taus to try; a grid unless told.
+    guarantee : NAME
+        Whose answers count: allowance, worst-case or data-dependent.
+    drop
+        How much more may be wrong than without noise.
     """
     from privote import planning
 
