@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from .errors import InputError, PrivoteWarning
 from .files import Draft, beside, check_here, complete, drafted
+from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .ledger import Budget, Ledger
 from .ledger.records import digest_of
 from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.tally import PERCENT
-from .planning import with_forecast
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
 from .votes.cube import Ballots, BallotSource, Threshold, check_head
@@ -202,9 +202,7 @@ def label(
         if release.tallies is None:
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
-            earlier = getattr(release.sealed, "earlier", None)
-            given: dict[str, Any] = {"baseline": guess, "near": near, "earlier": earlier}
-            release = with_forecast(release, made_by, **given)
+            release = with_forecast(release, made_by, baseline=guess, near=near)
         if output is not None and draft is not None:
             release = output.write(release)
             draft.finish()
@@ -260,6 +258,31 @@ def guarantee_of(
         return "allowance"
     fit = queries_for(mechanism, voters, labels, budget.epsilon, budget.delta)
     return "worst-case" if fit >= queries else "allowance"
+
+
+def with_forecast(
+    release: Release,
+    mechanism: Mechanism,
+    *,
+    baseline: npt.NDArray[Any] | None = None,
+    near: npt.ArrayLike | None = None,
+) -> Release:
+    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`."""
+    if not release.answered or release.tallies is not None:
+        return release
+    each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance or 0,)
+    told = forecast(
+        mechanism,
+        release.voters,
+        release.labels.shape[1],
+        allowance=min((own for own in each if own > 0), default=None),
+        released=release.labels,
+        baseline=baseline,
+        before=0 if release.so_far is None else release.so_far - release.answered,
+        departed=getattr(release.sealed, "departed", None),
+        near=near,
+    )
+    return replace(release, forecast=told)
 
 
 def warn_of_quality(release: Release) -> None:

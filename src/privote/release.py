@@ -22,7 +22,7 @@ from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
-from .forecast import LASTS, SPENT, Forecast
+from .forecast import LASTS, Forecast
 from .ledger.records import digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
@@ -300,7 +300,7 @@ def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
 
 def poor_from(forecast: Forecast | None, so_far: int | None, answered: int) -> int | None:
     """Return the first row by which voters should have run out; None if there is none."""
-    if forecast is None or not any(t.startswith((LASTS, SPENT)) for t in forecast.warnings):
+    if forecast is None or not any(t.startswith(LASTS) for t in forecast.warnings):
         return None
     before = 0 if so_far is None else so_far - answered
     first = 0 if forecast.lasts is None else max(0, forecast.lasts - before)

@@ -197,7 +197,7 @@ def _technical(text: str) -> str:
 
 
 def _of_training(facts: dict[str, Any]) -> Any:
-    from privote.learning.direct.account import TrainingPrivacy
+    from privote.learning.direct.training import TrainingPrivacy
 
     return TrainingPrivacy(**{name: facts[name] for name in facts.keys() - {"guarantee"}})
 

@@ -22,7 +22,7 @@ from ..release import GUARANTEES, VOTER, Release, check_protects
 from ..votes.cube import Ballots, check_head, keep_memory
 from . import allowance, consensus, learnt, worst_case
 from .accounts import Accounts, Allowance
-from .issuer import Issuer, Pacer, Parts
+from .issuer import Issuer, Parts
 from .registry import seats
 
 AUTO = "auto"
@@ -176,15 +176,13 @@ class Guardian:
         bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
         parts: Parts | None = None,
-        pace: Pacer | None = None,
         plan_for: int | None = None,
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
 
         ``parts`` keep each part of the release as soon as it is drawn, before the next is charged
-        or drawn; what they hold already is not drawn again. ``pace`` says under an allowance how
-        many queries to answer next; without one all are answered. ``plan_for`` is for how many
-        queries, these included, an allowance is learnt; in a ledger, later calls go on with it.
+        or drawn; what they hold already is not drawn again. ``plan_for`` is for how many queries,
+        these included, an allowance is learnt: later calls go on with it.
         """
         keep_memory()
         ballots = Ballots.of(votes)
@@ -204,7 +202,7 @@ class Guardian:
         if baseline is not None and self.guarantee != "allowance":
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "allowance" or issuer.learns:
-            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, pace, plan_for
+            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
             return allowance.release(issuer, ballots, *asked)
         if self.guarantee == "worst-case":
             return worst_case.release(issuer, ballots, queries, parts)

@@ -1,7 +1,7 @@
-"""Planning: every question before or after a release, asked of one engine.
+"""Planning: every question before a release, asked of one engine.
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
-`unanimous_miss`, `sigma_for` and `tau_for`; with released labels, `forecast`.
+`unanimous_miss`, `sigma_for` and `tau_for`.
 On votes that are public or paid for: `queries_that_fit`, `quality`, `tune_sigma`, `tune_tau`,
 `tune_gate`, `tune_threshold` and `tune_mechanism`. These look at the votes and are covered by no
 guarantee.
@@ -9,8 +9,6 @@ guarantee.
 
 from .budget import allowance_for, queries_for, queries_until_out, unanimous_miss
 from .counting import queries_that_fit
-from .forecast import forecast, with_forecast, yes_share
-from .pace import Pace
 from .quality import Quality, noise_free, quality, quality_of
 from .solve import sigma_for, tau_for
 from .tallies import YES, Plan, plan
@@ -20,13 +18,11 @@ from .tuning import tune_gate, tune_mechanism, tune_sigma, tune_tau, tune_thresh
 __all__ = [
     "NOT_PRIVATE",
     "YES",
-    "Pace",
     "Plan",
     "Quality",
     "Trial",
     "Tuning",
     "allowance_for",
-    "forecast",
     "noise_free",
     "plan",
     "quality",
@@ -42,6 +38,4 @@ __all__ = [
     "tune_tau",
     "tune_threshold",
     "unanimous_miss",
-    "with_forecast",
-    "yes_share",
 ]
