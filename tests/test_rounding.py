@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.report.test_tables import text_table
 
 import privote as pv
 from privote.accounting.renyi import rounded_up
-from privote.report import Column, text_table
+from privote.report import Column
 from privote.report.tables import cell, is_cost
 
 SOURCE = Path(pv.__file__).parent

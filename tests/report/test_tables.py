@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,22 @@ from rich.console import Console
 from tests.refusals import refused
 
 from privote.release import OWNER_ONLY, UNCONDITIONAL
-from privote.report import Column, table, text_table
+from privote.report import Column, table
 from privote.report.tables import cell, is_sealed
 
 ROWS = [
     {"guarantee": "allowance", "queries": 988, "delta": 1e-5, "mark": UNCONDITIONAL},
     {"guarantee": "data-dependent", "queries": 12345, "mark": OWNER_ONLY, "BAC": 0.91234},
 ]
+
+
+def text_table(rows: Any, width: int = 100, **how: Any) -> str:
+    """Return a table as plain text without colour."""
+    console = Console(width=width, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(table(rows, **how))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from .page import (
     write_page,
 )
 from .plots import answered_by_guarantee
-from .tables import Column, table, text_table
+from .tables import Column, table
 
 __all__ = [
     "OWNER_ONLY",
@@ -27,6 +27,5 @@ __all__ = [
     "answered_by_guarantee",
     "render_page",
     "table",
-    "text_table",
     "write_page",
 ]

@@ -145,44 +145,10 @@ def _is_sealed(block: Block) -> bool:
 # -- as HTML -------------------------------------------------------------------------------------
 
 
-def write_page(
-    path: str | Path,
-    *,
-    title: str,
-    intro: str,
-    sections: Sequence[Section],
-    notices: Sequence[str] = (),
-    sealed: bool = False,
-    numbered: bool = True,
-) -> Path:
-    """Write the report and return where it is.
-
-    Parameters
-    ----------
-    path
-        The file to write; it is replaced if it exists.
-    title, intro
-        The heading and what stands below it; an empty line in ``intro`` starts a paragraph.
-    sections
-        The body. With three or more, a list of contents comes first.
-    notices
-        Things every reader must see first, such as "Simulated: drawn with a seed."
-    sealed
-        Must be True if a table or figure holds numbers for the owner's eyes; the page then says so
-        on top.
-    numbered
-        False where tables and figures are about others that have numbers of their own.
-    """
+def write_page(path: str | Path, **content: Any) -> Path:
+    """Write a page, whole, and return where it is; ``content`` as :func:`render_page` takes it."""
     target = Path(path)
-    text = render_page(
-        title=title,
-        intro=intro,
-        sections=sections,
-        notices=notices,
-        sealed=sealed,
-        numbered=numbered,
-    )
-    target.write_text(text, encoding="utf-8")
+    target.write_text(render_page(**content), encoding="utf-8")
     return target
 
 
@@ -196,9 +162,23 @@ def render_page(
     numbered: bool = True,
     one_sheet: bool = False,
 ) -> str:
-    """Return the report as HTML text; parameters as in `write_page`.
+    """Return a page as HTML text.
 
-    ``one_sheet`` is for what hangs on a wall: no contents, and small on paper.
+    Parameters
+    ----------
+    title, intro
+        The heading and what stands below it; an empty line in ``intro`` starts a paragraph.
+    sections
+        The body. With three or more, a list of contents comes first.
+    notices
+        Things every reader must see first, such as "Simulated: drawn with a seed."
+    sealed
+        Must be True if a table or figure holds numbers for the owner's eyes; the page then says so
+        on top.
+    numbered
+        False where tables and figures are about others that have numbers of their own.
+    one_sheet
+        True for what hangs on a wall: no contents, and small on paper.
     """
     hidden = [section.heading for section in sections if section.sealed]
     if hidden and not sealed:

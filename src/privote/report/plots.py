@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from io import StringIO
-from numbers import Real
 from typing import Any
 
 from privote.errors import InputError, missing_extra
@@ -211,7 +210,9 @@ def side_by_side(panels: Sequence[Panel], *, paired: bool = False, sealed: bool 
     """
     if not panels:
         raise InputError("panels", "must hold at least one panel")
-    drawn = [_numbers(panel) for panel in panels]
+    drawn = [(_drawable(p.series, p.log), _drawable(p.points, p.log)) for p in panels]
+    if not all(lines for lines, _ in drawn):
+        raise InputError("series", "must hold at least one number")
     looks = _Looks([name for lines, _ in drawn for name in lines], paired)
     rows = math.ceil(len(panels) / 2)
     height = 3.7 if len(panels) == 1 else 0.3 + 2.6 * rows
@@ -317,11 +318,9 @@ def _draw(axes: Any, panel: Panel, lines: Lines, points: Lines, looks: _Looks) -
     for name, line in points.items():
         axes.plot(list(line), list(line.values()), label=name, **looks.of_point(name))
     for number, (name, value) in enumerate(panel.references.items()):
-        shown = check_number(f"references[{name!r}]", value)
-        axes.axhline(shown, color=INK, linestyle=DASHES[1 + number % 5], alpha=0.65, label=name)
+        axes.axhline(value, color=INK, linestyle=DASHES[1 + number % 5], alpha=0.65, label=name)
     for number, (name, value) in enumerate(panel.choices.items()):
-        shown = check_number(f"choices[{name!r}]", value)
-        axes.axvline(shown, color=INK, linestyle=DASHES[3 - number % 3], alpha=0.65, label=name)
+        axes.axvline(value, color=INK, linestyle=DASHES[3 - number % 3], alpha=0.65, label=name)
     whole = _whole(lines)
     if panel.log:
         numbers = [v for line in (*lines.values(), *points.values()) for v in line.values()]
@@ -366,35 +365,13 @@ def _range_of(name: str, points: Mapping[float, float], digits: int) -> str:
     return f"{name}: {ends}"
 
 
-def _numbers(panel: Panel) -> tuple[Lines, Lines]:
-    """Return lines and points without what cannot be drawn; at least one line with a number."""
-    lines = _drawable("series", panel.series, panel.log)
-    if not lines:
-        raise InputError("series", "must hold at least one number")
-    return lines, _drawable("points", panel.points, panel.log) if panel.points else {}
-
-
-def _drawable(argument: str, series: Any, log: bool) -> dict[str, dict[float, float]]:
-    if not isinstance(series, Mapping) or not series:
-        raise InputError(argument, "must be a dict with at least one line")
+def _drawable(series: Lines, log: bool) -> Lines:
+    """Return lines without what cannot be drawn."""
     lines = {
-        name: {
-            check_number(f"{argument}[{name!r}]", place): check_number(
-                f"{argument}[{name!r}]", value
-            )
-            for place, value in points.items()
-            if not (isinstance(value, Real) and (math.isnan(value) or (log and value <= 0)))
-        }
+        name: {x: y for x, y in points.items() if not (math.isnan(y) or (log and y <= 0))}
         for name, points in series.items()
     }
     return {name: points for name, points in lines.items() if points}
-
-
-def check_number(name: str, value: Any) -> float:
-    """Return a finite number as a float, or say which argument is none."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InputError(name, "must be a finite number", value)
-    return float(value)
 
 
 # -- bars and histograms -------------------------------------------------------------------------
@@ -420,8 +397,7 @@ def answered_by_guarantee(
     axis
         What the bars count, if not queries.
     """
-    names = list(_check_points("answered", answered))
-    _check_known("sealed", sealed, names)
+    names = list(answered)
     height = 1.3 + 0.46 * len(names)
     with sheet(height) as (figure, axes):
         longest = max(answered.values())
@@ -517,25 +493,3 @@ def by_parameter(
         references=references or {},
     )
     return side_by_side([panel], sealed=sealed)
-
-
-def _check_points(name: str, points: Any) -> Mapping[Any, float]:
-    if not isinstance(points, Mapping) or not points:
-        raise InputError(name, "must be a dict with at least one number", points)
-    for key, value in points.items():
-        if check_number(f"{name}[{key!r}]", value) < 0:
-            raise InputError(f"{name}[{key!r}] must not be negative, got {value!r}")
-    return points
-
-
-def _check_known(name: str, chosen: Collection[str], known: Collection[str]) -> None:
-    unknown = sorted(set(chosen) - set(known))
-    if unknown:
-        raise InputError(name, f"must name what is drawn, got {', '.join(map(repr, unknown))}")
-
-
-def _check_few(argument: str, what: str, names: Sequence[str]) -> None:
-    if len(names) > len(PALETTE):
-        raise InputError(
-            argument, f"must hold at most {len(PALETTE)} {what} to be told apart, got {len(names)}"
-        )

@@ -10,14 +10,12 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -171,21 +169,6 @@ def table(
     for row in rows:
         made.add_row(*(_styled(row.get(column.key), column) for column in shown))
     return made
-
-
-def text_table(
-    rows: Sequence[Row],
-    *,
-    columns: Sequence[Column | str] | None = None,
-    title: str | None = None,
-    caption: str | None = None,
-    width: int = 100,
-) -> str:
-    """Return the table as plain text without colour, at most ``width`` columns wide."""
-    out = StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False)
-    console.print(table(rows, columns=columns, title=title, caption=caption))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
 
 
 def _styled(value: Any, column: Column) -> Text:
