@@ -8,6 +8,7 @@ with its numbers fitted on the other five data sets.
 Results are kept in a file, so that a run that was stopped goes on.
 
 Run: python experiments/methods.py --seeds 10 --kept FILE > experiments/results/methods.txt
+     python experiments/methods.py --methods teachers --seeds 10 --kept FILE
 """
 
 from __future__ import annotations
@@ -109,12 +110,14 @@ def run(task: Sides, method: str, epsilon: float, seed: int) -> dict[str, float]
     return row | {"seconds": time.perf_counter() - started}
 
 
-def gather(kept: Path, names: list[str], seeds: int, budgets: list[float]) -> dict[str, Any]:
+def gather(
+    kept: Path, names: list[str], seeds: int, budgets: list[float], methods: list[str]
+) -> dict[str, Any]:
     """Return all figures by "set|epsilon|method|seed", and public numbers by set."""
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     for seed in range(seeds):
         for name in names:
-            jobs = [("not private", 0.0), *((m, e) for e in budgets for m in METHODS)]
+            jobs = [("not private", 0.0), *((m, e) for e in budgets for m in methods)]
             jobs = [job for job in jobs if f"{name}|{job[1]:g}|{job[0]}|{seed}" not in found]
             if not jobs:
                 continue
@@ -226,6 +229,14 @@ def report(kept: dict[str, Any]) -> None:
             print(f"  {low:g} to {high:g}: {np.mean(part):.3f}, {max(part):.3f} ({len(part)})")
 
 
+def figures(kept: dict[str, Any]) -> None:
+    """Print the figures of some methods, set by set."""
+    print("AUC ± standard error / MAP / BAC of the predicted labels (BAC at 0.5); delta 1e-5.")
+    for (name, epsilon), methods in by_cell(kept).items():
+        for method, rows in methods.items():
+            print(f"{name:9s} epsilon {epsilon:g}, {len(rows)} seeds, {method}: {_figures(rows)}")
+
+
 def against_teachers(seeds: int = 3, epsilon: float = 4.0) -> None:
     """Print a table of patients: the default method, and fifty teachers with PATE's own noise."""
     rows: dict[str, list[dict[str, float]]] = {"fifty teachers": [], "by default": []}
@@ -261,8 +272,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--kept", type=Path, default=Path("methods.json"))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     given = parser.parse_args()
-    report(gather(given.kept, given.sets, given.seeds, list(EPSILONS)))
+    kept = gather(given.kept, given.sets, given.seeds, list(EPSILONS), given.methods)
+    if len(given.methods) < len(METHODS):
+        figures(kept)
+        return 0
+    report(kept)
     against_teachers()
     return 0
 

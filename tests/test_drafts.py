@@ -334,7 +334,8 @@ def test_a_test_that_failed_leaves_no_draft(
 ) -> None:
     monkeypatch.setattr("privote.guardian.consensus.Levels.passes", lambda *_: False)
     X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
-    pate = pv.PATEClassifier(guarantee="ptr", queries=2, n_teachers=50)
+    setting = {"mechanism": pv.BinaryVoting(sigma=25.0), "guarantee": "ptr", "queries": 2}
+    pate = pv.PATEClassifier(**setting, n_teachers=50)
     with pytest.raises(BudgetError, match="did not pass"):
         pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
     assert not list(tmp_path.iterdir())

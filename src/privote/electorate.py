@@ -20,11 +20,10 @@ from .errors import InputError, PrivoteWarning
 from .forecast import Forecast
 from .guardian import Guardian, seats
 from .guardian.accounts import plain
+from .labelling import with_forecast
 from .ledger import Budget, Ledger
-from .ledger.totals import Earlier
 from .mechanisms import Mechanism
 from .mechanisms.base import check_electorate
-from .planning import with_forecast
 from .release import Release, Sealed
 from .votes.cube import Ballots
 from .votes.surprises import effective_votes
@@ -89,7 +88,7 @@ class Electorate:
         self._allowance = self._guardian.register(self.voters, self.labels)
         self.answered, self._counting = 0, threading.Lock()
         # What was released from the allowance so far: it tells how long the rest should last.
-        self._earlier, self._warned = self._allowance.earlier, 0
+        self._warned = 0
 
     @property
     def mechanism(self) -> Mechanism:
@@ -147,8 +146,8 @@ class Electorate:
     ) -> Release:
         """Answer every query of a batch; its queries and baseline may depend on past releases.
 
-        The release's forecast says how long the allowance should last, by all that was released
-        from it. A batch is never cut short: what to ask next is up to whoever reads that.
+        The release's forecast says how long the allowance should last, by what this batch released.
+        A batch is never cut short: what to ask next is up to whoever reads that.
 
         Parameters
         ----------
@@ -170,22 +169,11 @@ class Electorate:
                 "`voter_ids` if some are absent",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        guess = np.zeros(release.labels.shape) if baseline is None else np.asarray(baseline)
-        departed = int(((release.labels >= 0) & (release.labels != guess)).sum())
+        guess = None if baseline is None else np.asarray(baseline)
+        near = getattr(ballots, "near", None)
+        release = with_forecast(release, self.mechanism, baseline=guess, near=near)
         with self._counting:
-            past, self.answered = self._earlier, self.answered + release.answered
-            release = with_forecast(
-                release,
-                self.mechanism,
-                baseline=guess,
-                earlier=past,
-                near=getattr(ballots, "near", None),
-            )
-            self._earlier = Earlier(
-                queries=past.queries + release.answered,
-                told=past.told + release.answered,
-                departed=past.departed + departed,
-            )
+            self.answered += release.answered
             self._warn(release.forecast)
         return release
 

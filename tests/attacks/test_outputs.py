@@ -34,12 +34,13 @@ from privote.ledger import Ledger
 DRIVER = """
 import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
-import privote.cli.files, privote.cli.progress, privote.learning.jobs, privote.report.training
-import privote.statements, privote.votes.arrays, typer._adapters
-import privote.ledger.book, privote.learning.direct.base, privote.polls, privote.report.polls
+import privote.cli.files, privote.cli.output, privote.learning.jobs, privote.report.results
+import privote.votes.arrays, typer._adapters
+import privote.ledger.book, privote.learning.direct.training, privote.polls, privote.report.polls
 from privote.ledger import Ledger
 
-privote.learning.direct.base._PAUSE = privote.learning.direct.base._SELDOM = 0.0  # every step
+training = privote.learning.direct.training
+training._PAUSE = training._SELDOM = 0.0  # every step
 
 def run(job):
     calls, known, charged, counting = 0, {}, [], []
@@ -246,7 +247,8 @@ def train_amount(folder: Path) -> list[Any]:
     facts = json.loads((folder / "run" / "statement.json").read_text())
     labels = folder / "run" / "labels.csv"
     rows = len(labels.read_text().splitlines()) if labels.exists() else 0
-    names = ("epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "allowance")
+    names = ["epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "terms"]
+    names += [] if "learnt" in (facts.get("terms") or {}) else ["allowance"]  # which is drawn
     return [rows, *(facts.get(name) for name in names)]
 
 

@@ -10,7 +10,15 @@ import pytest
 
 import privote as pv
 from privote import audit
-from privote.audit.exact import BACKWARD, FORWARD, enumerate_neighbours, random_elections
+from privote.audit.exact import (
+    ABSOLUTE,
+    BACKWARD,
+    FORWARD,
+    AuditReport,
+    Findings,
+    enumerate_neighbours,
+    random_elections,
+)
 from privote.audit.textbook import Textbook
 
 ORDERS = [1.5, 4.0, 32.0]
@@ -114,16 +122,6 @@ def test_every_neighbour_is_listed() -> None:
     }
 
 
-def test_elections_are_of_many_kinds() -> None:
-    book = Textbook(pv.BinaryVoting(sigma=1.0), 6, 2, missing=True)
-    cast = random_elections(book, 140, np.random.default_rng(0))
-    kinds = np.array([len(set(row)) for row in cast.tolist()])
-    assert (kinds == 1).sum() >= 15  # unanimous
-    assert (kinds >= 5).any()
-    margins = (book.ballots[cast] == 1).sum(axis=1) - (book.ballots[cast] == 0).sum(axis=1)
-    assert ((margins == 0).all(axis=1)).sum() >= 5  # tied everywhere
-
-
 def test_the_same_seed_gives_the_same_audit() -> None:
     mech = pv.TauVoting(sigma=1.0, tau=1.1)
     assert audit.exact(mech, 4, 2, elections=14, seed=9) == audit.exact(
@@ -145,3 +143,113 @@ def test_refusals(arguments: dict[str, Any], match: str) -> None:
     given: dict[str, Any] = {"voters": 3, "labels": 2, **arguments}
     with pytest.raises(pv.InputError, match=match):
         audit.exact(pv.BinaryVoting(sigma=1.0), **given)
+
+
+# -- what counts as a violation, and what is kept of it --------------------------------------------
+
+TWO_ORDERS = np.array([2.0, 8.0])
+
+
+def show(case: int) -> tuple[list[Any], None]:
+    return [case], None
+
+
+def compared(enumerated: Any, stated: Any) -> Findings:
+    findings = Findings("a mechanism", TWO_ORDERS)
+    findings.compare("cost", FORWARD, np.array(enumerated, float), np.array(stated, float), show)
+    return findings
+
+
+def report(findings: Findings, tightness: float = 1.0) -> AuditReport:
+    return AuditReport(
+        "a mechanism", 3, 2, (2.0, 8.0), 5, 40, findings.ratios, tightness, findings.exceeded,
+        tuple(findings.violations),
+    )  # fmt: skip
+
+
+def test_equal_costs_and_rounding_are_no_violation() -> None:
+    for factor in (0.5, 1.0, 1 + 1e-8):
+        found = compared([[factor, 2 * factor]], [1.0, 2.0])
+        assert not found.exceeded
+        assert found.ratios["cost"] == pytest.approx(factor, rel=1e-9)
+    assert not compared([[ABSOLUTE / 2, 0.0]], [0.0, 0.0]).exceeded
+
+
+@pytest.mark.parametrize(
+    ("enumerated", "stated", "order"),
+    [
+        ([[1.0, 2.001]], [1.0, 2.0], 8.0),
+        ([[1e-9, 1.0]], [0.0, 2.0], 2.0),  # what is stated to be free is not
+        ([[np.nan, 1.0]], [1.0, 2.0], 2.0),
+        ([[1.0, 1.0]], [1.0, np.nan], 8.0),
+        ([[np.inf, 1.0]], [1.0, 2.0], 2.0),
+    ],
+)
+def test_any_excess_is_one_and_so_is_what_cannot_be_compared(
+    enumerated: Any, stated: Any, order: float
+) -> None:
+    found = compared(enumerated, stated)
+    assert found.exceeded == {("cost", FORWARD): 1}
+    assert found.violations[0].order == order
+    assert found.violations[0].votes == [0]
+    assert not report(found).ok
+
+
+def test_the_worst_order_of_each_case_is_kept_and_not_too_many_cases() -> None:
+    found = compared(np.full((50, 2), [1.1, 3.0]), [1.0, 2.0])
+    assert found.exceeded == {("cost", FORWARD): 50}
+    assert len(found.violations) == 20
+    assert {violation.order for violation in found.violations} == {8.0}
+    found.compare("cost", BACKWARD, np.array([[4.0, 1.0]]), np.array([1.0, 2.0]), show)
+    assert found.exceeded[("cost", BACKWARD)] == 1
+    assert found.ratios["cost"] == pytest.approx(4.0)
+
+
+def test_the_report_says_what_broke_and_where() -> None:
+    good, bad = report(compared([[1.0, 2.0]], [1.0, 2.0])), report(compared([[2, 2]], [1, 2]))
+    assert good.ok
+    assert good.summary().startswith("ok: a mechanism, 3 voters, 2 labels: 5 elections")
+    assert bad.summary().startswith("BROKEN")
+    assert f"cost is too small in 1 elections, direction {FORWARD}" in bad.summary()
+    assert "stated 1, enumerated 2 at order 2" in bad.summary()
+    assert report(compared([[1, 2]], [1, 2]), tightness=0.999).tight is False
+
+
+# -- elections of every kind, allowed by the mechanism --------------------------------------------
+
+STYLES = 7
+
+
+def drawn(book: Textbook, elections: int = 70, seed: int = 0) -> np.ndarray:
+    return random_elections(book, elections, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pv.BinaryVoting(sigma=2.0),
+        pv.PluralityVoting(sigma=2.0),
+        pv.PowersetVoting(sigma=2.0, max_positives=1),
+    ],
+    ids=str,
+)
+def test_every_ballot_is_one_the_mechanism_takes(mechanism: pv.Mechanism, missing: bool) -> None:
+    book = Textbook(mechanism, 6, 3, missing=missing)
+    cast = drawn(book)
+    assert cast.shape == (70, 6)
+    assert (cast >= 0).all()
+    assert (cast < len(book.ballots)).all()
+    votes = book.ballots[cast]
+    mechanism.check(pv.Ballots.from_array(votes))
+    assert (votes == -1).any() == missing
+
+
+def test_some_are_unanimous_some_are_tied() -> None:
+    book = Textbook(pv.BinaryVoting(sigma=2.0), 6, 3)
+    cast = drawn(book)
+    assert all(len(set(row)) == 1 for row in cast[1::STYLES].tolist())
+    assert all(len(set(row)) <= 2 for row in cast[2::STYLES].tolist())  # one against all
+    margins = 2 * book.ballots[cast[3::STYLES]].sum(axis=1) - 6
+    assert (margins == 0).all()  # a ballot and its opposite, evenly
+    assert len({tuple(row) for row in cast[0::STYLES].tolist()}) > 5

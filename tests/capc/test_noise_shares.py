@@ -246,7 +246,7 @@ def test_pricing_keeps_no_long_tables() -> None:
 
 
 def test_few_voters_or_a_gate_may_cost_more_than_the_guardians_noise_and_how_much() -> None:
-    """What docs/coalition.md says of prices: any bar counts here, and only a tally's there."""
+    """Any bar counts with noise from the sites, and with the guardian's only what tallies meet."""
     orders = pv.DEFAULT_ORDERS
     for voters, gate, factor in ((2, None, 1.4), (50, pv.Gate(threshold=35.0, sigma=2.0), 3.2)):
         mechanism = pv.BinaryVoting(sigma=2.0, gate=gate)

@@ -52,10 +52,10 @@ def app_of(group: Group, seen: list[Any]) -> typer.Typer:
         (Group(of=Lens, without=("thick",)), "moon --size 3", Lens(size=3)),
         (Group(of=Lens, only=("size",)), "moon --size 3", Lens(size=3)),
         (Group(of=Lens, instead={"size": (int, 5)}), "moon", Lens(size=5)),
-        (Group(of="links:OptimalLink"), "moon --cost 1 --order 2", {"cost": 1.0, "order": 2.0}),
-        (Group(of="labelling:label", only=("queries", "resume")), "moon", {"resume": False}),
-        (Group(of="labelling:label", only=("queries", "resume"), unset=True), "moon", {}),
-        (Group(of="labelling:label", only=("threshold",)), "moon --threshold 1,0",
+        (Group(of="OptimalLink"), "moon --cost 1 --order 2", {"cost": 1.0, "order": 2.0}),
+        (Group(of="label", only=("queries", "resume")), "moon", {"resume": False}),
+        (Group(of="label", only=("queries", "resume"), unset=True), "moon", {}),
+        (Group(of="label", only=("threshold",)), "moon --threshold 1,0",
          {"threshold": [1.0, 0.0]}),
     ],
 )  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_verb_gets_its_options_as_one(group: Group, words: str, expected: Any)
         (Group(of=Lens), "moon"),  # --size is required
         (Group(of=Lens, without=("thick",)), "moon --size 3 --thick"),
         (Group(of=Lens, instead={"colour": (str, REQUIRED)}), "moon --size 3"),
-        (Group(of="links:OptimalLink"), "moon --cost 1"),
+        (Group(of="OptimalLink"), "moon --cost 1"),
     ],
 )
 def test_what_is_no_option_is_refused(group: Group, words: str) -> None:
@@ -117,7 +117,7 @@ def test_signatures_are_those_that_python_sees() -> None:
 
     import privote as pv
 
-    for place, called in (("labelling:label", pv.label), ("links:OptimalLink", pv.OptimalLink)):
+    for place, called in (("label", pv.label), ("links:OptimalLink", pv.OptimalLink)):
         read, words = signature_of(place)
         assert list(read) == list(inspect.signature(called).parameters)
         assert set(words) >= set(read)

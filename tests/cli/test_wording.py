@@ -8,7 +8,7 @@ import typer
 from tests.cli.conftest import Run
 
 from privote.cli import app, output
-from privote.cli.wording import Spelling, Verb
+from privote.cli.output import Spelling, Verb
 from privote.errors import InputError
 
 SPELLING = {

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import privote as pv
 from privote.errors import BallotError
-from privote.guardian.allowance import _paced
 from privote.guardian.registry import registered_blocks
 from privote.votes import cube as blocks
 from privote.votes import cube as room
@@ -176,33 +175,6 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     joined = np.concatenate([block.votes for block in found])  # type: ignore[attr-defined]
     np.testing.assert_array_equal(joined[:, :present], votes)
     assert (joined[:, present:] == MISSING).all()
-
-
-@pytest.mark.parametrize("kind", ["dense", "packed", "sparse"])
-@given(sizes=st.lists(st.integers(1, 20), min_size=1), end=st.booleans())
-def test_a_pace_cuts_blocks_where_its_batches_end(kind: str, sizes: list[int], end: bool) -> None:
-    votes = votes_of("binary", 3)
-    source: Any = Ballots.from_array(votes)
-    if kind == "packed":
-        source = Ballots.from_packed(np.packbits(votes[:, :, :2]), (QUERIES, VOTERS, 2))
-        votes = votes[:, :, :2]
-    elif kind == "sparse":
-        query, voter = np.nonzero(votes.any(axis=2))
-        source = SparseBallots(query, voter, votes[query, voter], queries=QUERIES, voters=VOTERS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_BLOCK_CELLS", 16 * 128 * 3 if kind == "sparse" else 16 * 12)
-        whole = [block.queries for block in source.blocks()]
-        said = iter([*sizes, 0] if end else [*sizes, QUERIES])
-        found = list(_paced(source.blocks(), lambda: next(said)))
-    answered = min(sum(sizes), QUERIES) if end else QUERIES
-    ends = {0, *np.cumsum(whole).tolist(), *np.cumsum(sizes).tolist(), answered}
-    cuts = sorted(each for each in ends if each <= answered)
-    assert [block.start for block in found] == cuts[:-1]
-    assert [block.queries for block in found] == np.diff(cuts).tolist()
-    for block in found:
-        rows = votes[block.start : block.start + block.queries]
-        yes = 2 * rows.sum(axis=1) - VOTERS
-        assert block.margins(missing_is_no=True).tolist() == yes.tolist()
 
 
 def test_a_chunk_that_was_lost_is_not_counted_as_noes(tmp_path: Path) -> None:

@@ -168,10 +168,12 @@ def test_key_or_anchor_alone_missing_is_said(path: Path) -> None:
         pv.Ledger.open(path)
 
 
-def test_with_the_key_in_the_environment_an_emptied_file_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("named", [True, False])
+def test_an_emptied_file_is_refused_also_with_the_key_in_the_environment(
+    path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "ab" * 32)
+    if named:
+        monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "ab" * 32)
     label(path)
     with sqlite3.connect(path) as connection:
         connection.executescript(
@@ -238,6 +240,9 @@ def test_another_applications_database_is_left_alone(path: Path) -> None:
 
 
 def test_looking_makes_nothing(path: Path) -> None:
+    with pytest.raises(pv.LedgerError, match="does not exist"):
+        pv.Ledger.open(path, create=False)
+    assert files(path.parent) == []
     path.write_bytes(b"")
     with pytest.raises(pv.LedgerError, match="does not exist: the file is empty"):
         pv.Ledger.open(path, create=False)

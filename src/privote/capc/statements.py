@@ -15,9 +15,9 @@ from .._version import written
 from ..accounting.renyi import rounded_up
 from ..errors import PrivoteWarning
 from ..files import complete, write_statement
-from ..forecast import Forecast
+from ..forecast import Forecast, forecast
 from ..ledger import Budget
-from ..planning import YES, forecast
+from ..planning import YES
 from .charges import Prices
 from .roles import LabelledBatch
 from .terms import Terms

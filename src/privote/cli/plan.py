@@ -129,8 +129,7 @@ def _expect(where: Size, votes: Guess, rule: str, *, json: bool) -> None:
         raise InputError("--queries must be given, or --mechanism for what that buys")
     from privote.planning import plan
 
-    from .output import print_json
-    from .progress import working
+    from .output import print_json, working
 
     given: dict[str, Any] = dict(zip(("voters", "labels", "epsilon", "delta"), where, strict=True))
     given |= {name: value for name, value in asdict(votes).items() if value is not None}
@@ -173,7 +172,7 @@ def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | N
     """Return the mechanism with the least noise for so many queries."""
     from privote.planning import sigma_for
 
-    from .progress import working
+    from .output import working
 
     if flags.noisy:
         raise InputError("--wanted solves for sigma: leave out --sigma, or --link-cost")
@@ -202,7 +201,7 @@ def _numbers(
 ) -> dict[str, Any]:
     from privote.planning import allowance_for, queries_for, queries_until_out, unanimous_miss
 
-    from .progress import working
+    from .output import working
 
     voters, labels, epsilon, delta = where
     with working("planning"):

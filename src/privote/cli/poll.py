@@ -237,8 +237,7 @@ def poll(
     from privote.report.polls import pages, write_pages
 
     from .files import DRAFT, claimed_folder
-    from .output import check_shown
-    from .progress import working
+    from .output import check_shown, working
 
     if plan:
         if file is not None:
@@ -337,8 +336,7 @@ def _plan(
     from privote.planning.polls import poll_plans
     from privote.report.polls import plan_rows
 
-    from .output import print_json, print_table
-    from .progress import working
+    from .output import print_json, print_table, working
 
     number, voters = reading.options or "", reading.voters
     if voters is None or not number.isdecimal():

@@ -117,7 +117,7 @@ def tune(
     """
     from privote import planning
 
-    from .progress import stages
+    from .output import stages
 
     if over not in OVER:
         raise InputError("over", f"must be one of {', '.join(OVER)}", over)

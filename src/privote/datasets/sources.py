@@ -13,9 +13,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from privote.errors import InputError
 
@@ -97,7 +99,7 @@ def opened(path: Path, source: Source) -> Iterator[TextIO]:
             raise InputError(f"{path} is cut short or not gzip: {error}") from None
 
 
-def columns(path: Path, names: Sequence[str], source: Source) -> list[tuple[str, ...]]:
+def columns(path: Path, names: Sequence[str], source: Source) -> list[npt.NDArray[np.str_]]:
     """Return the named columns of a .csv file, each as one text per row."""
     with opened(path, source) as file:
         reader = csv.reader(file)
@@ -106,9 +108,8 @@ def columns(path: Path, names: Sequence[str], source: Source) -> list[tuple[str,
             if name not in header:
                 raise absent(f"the column {name!r} of {path}", source)
         places = [header.index(name) for name in names]
-        pick = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
         try:
-            rows = [pick(row) for row in reader if row]
+            rows = [[row[place] for place in places] for row in reader if row]
         except (IndexError, csv.Error) as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from None
-    return list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    return [np.array([row[at] for row in rows], dtype=np.str_) for at in range(len(names))]

@@ -30,7 +30,7 @@ from ..files import Draft
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, STATED, Entry, digest_of
 from ..ledger.store import CommittedError
-from ..ledger.totals import Account, Earlier, Scope, Totals, draft_of, packed, terms_of
+from ..ledger.totals import Account, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
 from ..votes.cube import Counts
@@ -402,7 +402,8 @@ class Accounts:
     def entry(self, kind: str) -> dict[str, Any]:
         """Return what every entry of a kind says."""
         scope = {"dataset": self.dataset, "consumer": self.consumer}
-        return {"kind": kind, **scope, **self.stamp, **self._claims}
+        claims = {} if self.claim is None else {"claim": self.claim}
+        return {"kind": kind, **scope, **self.stamp, **claims}
 
     def _append(
         self,
@@ -418,10 +419,6 @@ class Accounts:
         if self.draft is not None and self.claim is not None:
             self.draft.charging()
         self.ledger.append(body, sealed)
-
-    @property
-    def _claims(self) -> dict[str, str]:
-        return {} if self.claim is None else {"claim": self.claim}
 
     @property
     def _mechanism(self) -> str:
@@ -503,16 +500,15 @@ class Allowance:
         return self._known.queries
 
     @property
-    def earlier(self) -> Earlier:
-        """What earlier runs leave to know, for whoever paces the next one."""
+    def before(self) -> int:
+        """How many queries were answered from it before this run; where one is resumed, that."""
         known = self._known
-        return known.before.get(("answer", self.accounts.claim or ""), known.earlier)
+        return known.before.get(self.accounts.claim or "", known.queries)
 
     @property
-    def past(self) -> Earlier:
-        """What was released from it so far; less than that, where a run is resumed."""
-        known = self._known
-        return known.past._replace(queries=self.earlier.queries)
+    def departed(self) -> int:
+        """How many labels were released from it that depart from the baseline."""
+        return self._known.departed
 
     @property
     def left(self) -> Counts:
@@ -537,7 +533,7 @@ class Allowance:
         accounts = self.accounts
         with accounts.paying(), accounts.ledger.writing() as totals:
             known, claim = totals.accounts[self.account], accounts.claim
-            entered = ("answer", claim) in known.before
+            entered = claim in known.before
             if entered and accounts.draft is not None and accounts.draft.unread:
                 return None
             accounts.check_undrawn()

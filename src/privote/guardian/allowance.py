@@ -6,21 +6,20 @@ The whole cost is charged once, at the first answer; later batches go on with it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..errors import BudgetError
 from ..mechanisms import ABSTAIN
 from ..release import Release
 from ..votes.cube import BallotSource, Block, Counts
 from ..votes.surprises import effective
 from . import learnt
 from .accounts import Allowance, Roll, plain
-from .issuer import Issuer, Labels, Pacer, Parts, charged
+from .issuer import Issuer, Labels, Parts, charged
 from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
 
 
@@ -51,14 +50,9 @@ def release(
     ids: dict[str, int] | None,
     voter_ids: Sequence[Any] | None,
     parts: Parts | None,
-    pace: Pacer | None,
     plan_for: int | None,
 ) -> Release:
-    """Answer block by block: each block's surprises are entered before it is drawn.
-
-    Without a pace every query is answered. With one, blocks are cut as it says, from what was
-    released before.
-    """
+    """Answer every query, block by block: a block's surprises are entered before it is drawn."""
     here = seats_in_batch(ids, ballots.voters, voter_ids)
     guess = check_baseline(baseline, ballots, issuer.mechanism, first=queries)
     if issuer.learns:
@@ -83,13 +77,9 @@ def release(
             epsilon=issuer.epsilon(allowance.curve),
             allowance=plain(allowance.each),
         )
-    mechanism, start, past = issuer.mechanism, 0, allowance.past
+    mechanism, start, before, departed = issuer.mechanism, 0, allowance.departed, 0
     shape = ballots.queries, ballots.labels
     labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
-    blocks, departed = registered_blocks(ballots, places, voters), 0
-    if pace is not None:
-        pace.start(voters, int(allowance.each.min()), allowance.earlier)
-        blocks = _paced(blocks, lambda: pace.more(labels[:start], guess[:start]))
 
     def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
         counted, spent, refused = effective(
@@ -103,35 +93,15 @@ def release(
         return mechanism.tally(counted), spent, refused
 
     with charged():
-        for block in blocks:
+        for block in registered_blocks(ballots, places, voters):
             tally = allowance.answer(block.queries, partial(weigh, block))
             now = slice(start, start + block.queries)
             part = partial(publish, so_far=allowance.answered)
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
             departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int
-    if pace is not None and not start:
-        raise BudgetError(f"nothing more was answered from this allowance: {pace.why}")
-    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
-    more: dict[str, Any] = {} if labels.dtype == np.int64 else {"departed": departed}
-    more |= {} if pace is None else {"out": pace.out}
-    sealed = allowance.spending(earlier=past)
+    sealed = allowance.spending(departed=before)
     whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
+    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
+    more = {"departed": departed} if whole.tallies is None else {}
     return issuer.record(whole, parts, account=allowance.account, more=more)
-
-
-def _paced(blocks: Iterator[Block], more: Callable[[], int]) -> Iterator[Block]:
-    """Yield blocks, cut where a batch ends: as large as is said before it; nothing is the end.
-
-    Sizes of blocks show in a ledger: they follow from public sizes and from what was released.
-    """
-    size = 0
-    for block in blocks:
-        start = 0
-        while start < block.queries:
-            size = size or more()
-            if size < 1:
-                return
-            stop = min(start + size, block.queries)
-            yield block if stop - start == block.queries else block.part(start, stop)
-            start, size = stop, size - (stop - start)

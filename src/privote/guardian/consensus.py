@@ -1,13 +1,18 @@
-"""Prices of consensus: what these votes cost, and what of that may be said.
+"""Prices of consensus: what these votes cost, and what of that may be said. Two guarantees.
 
-Only for mechanisms that price cells by level, such as Binary voting, gated or not: the cost is a
-sum over cells of a table by level, and one changed ballot moves every cell by at most one vote,
-which is what the smooth sensitivity (:mod:`privote.accounting.sanitize`) and the distance test
-(:mod:`privote.accounting.ptr`) are proved for.
+*Propose, test, release*: these prices, if a private test says that there is consensus. Only for
+mechanisms that price cells by level, such as Binary voting, gated or not: the cost is a sum over
+cells of a table by level, and one changed ballot moves every cell by at most one vote, which is
+what the distance test (:mod:`privote.accounting.ptr`) is proved for.
+
+*Data-dependent*: the paper's. A statement about these votes; its exact epsilon is sealed. One that
+may be published follows from the smooth sensitivity (:mod:`privote.accounting.sanitize`), proved
+for the same mechanisms.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +20,96 @@ from scipy.special import ndtri
 
 from ..accounting import ptr
 from ..accounting import sanitize as rules
-from ..accounting.renyi import Floats
+from ..accounting.renyi import Floats, epsilon
 from ..entropy import Entropy
+from ..errors import InputError, UnavailableError
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, Ladder
+from ..release import Later, Release, Sealed
 from ..votes.cube import BallotSource, Counts
+from .issuer import Issuer, Parts, charged, sizes
+from .voter_bills import bills, by_voter
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
+
+
+def propose_test_release(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
+    """Charge the whole budget, then release all labels or none."""
+    levels = Levels.of(issuer.mechanism, ballots)
+    if levels is None:
+        raise UnavailableError(
+            "guarantee 'ptr' has a proof for mechanisms that count single votes, such as binary, "
+            f"not for {issuer.mechanism.name}; 'allowance' and 'worst-case' take every mechanism"
+        )
+    issuer.mechanism.check(ballots)
+    proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)
+    # Its promise holds at one order and with all of delta: nothing can be added to it.
+    issuer.accounts.charge_everything(
+        proposal.epsilon,
+        proposal.delta,
+        {"queries": ballots.queries, "epsilon": proposal.epsilon, **sizes(ballots)},
+    )
+    with charged():
+        labels = issuer.draw(ballots, levels.add)
+    passed = levels.passes(proposal, issuer.entropy)
+    terms = {  # what was fixed before looking, and the one public bit
+        "passed": passed,
+        "order": proposal.order,
+        "threshold": proposal.threshold,
+        "reserve": proposal.reserve,
+        "slack": proposal.depth,
+    }
+    made = issuer.publish(
+        labels if passed else np.zeros((0, ballots.labels), np.int8),
+        ballots.voters,
+        proposal.epsilon,
+        terms=terms,
+    )
+    if parts is not None:
+        parts.keep(made)
+    return issuer.record(made, parts, queries=ballots.queries)
+
+
+def data_dependent(
+    issuer: Issuer, ballots: BallotSource, bound: str, parts: Parts | None
+) -> Release:
+    """Price and draw in one pass; charge, sealed, before anything leaves."""
+    mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
+    if bound not in mechanism.bounds:
+        raise InputError("bound", f"must be one of {', '.join(mechanism.bounds)}", bound)
+    mechanism.check(ballots)
+    levels = Levels.of(mechanism, ballots) if bound == "exact" else None
+    total = np.zeros(len(orders))
+
+    def price(tally: Any) -> None:
+        nonlocal total
+        total += mechanism.total_cost(tally, orders=orders, bound=bound)
+        if levels is not None:
+            levels.add(tally)
+
+    # One pass: the tally that is priced is the one that is drawn. The draws stay here until the
+    # charge is on disk.
+    labels = issuer.draw(ballots, price)
+    shown, terms = sanitize(levels, orders, delta, issuer.entropy)
+    issuer.accounts.charge_sealed(total, {"queries": ballots.queries, **sizes(ballots)})
+    exact = Later(lambda: by_voter(mechanism, ballots, delta))
+    sealed = Sealed(
+        epsilon=epsilon(total, orders, delta),
+        rdp=total,
+        orders=orders,
+        bound=bound,
+        bills=partial(bills, mechanism, ballots, delta),
+        epsilon_by_voter=Later(lambda: exact.value.epsilon),
+        accountant=Later(lambda: exact.value.accountant),
+        epsilon_rdp=Later(lambda: exact.value.rdp),
+        epsilon_pld=Later(lambda: exact.value.pld),
+    )
+    made = issuer.publish(labels, ballots.voters, shown, terms=terms, sealed=sealed)
+    if parts is not None:
+        parts.keep(made)
+    return issuer.record(made, parts)
 
 
 class Levels:
@@ -64,17 +150,6 @@ class Levels:
         )
         fail, success = chances[-1:, 0], chances[-1:, 1]
         return bool(entropy.bernoulli(success, fail)[0])
-
-    @staticmethod
-    def terms(proposal: ptr.Proposal, passed: bool) -> dict[str, Any]:
-        """Return what was fixed before looking, and the one public bit."""
-        return {
-            "passed": passed,
-            "order": proposal.order,
-            "threshold": proposal.threshold,
-            "reserve": proposal.reserve,
-            "slack": proposal.depth,
-        }
 
 
 def propose(levels: Levels, orders: Floats, ballots: BallotSource, budget: Budget) -> ptr.Proposal:

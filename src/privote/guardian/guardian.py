@@ -20,9 +20,9 @@ from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
 from ..votes.cube import Ballots, check_head, keep_memory
-from . import allowance, data_dependent, learnt, ptr, worst_case
+from . import allowance, consensus, learnt, worst_case
 from .accounts import Accounts, Allowance
-from .issuer import Issuer, Pacer, Parts
+from .issuer import Issuer, Parts
 from .registry import seats
 
 AUTO = "auto"
@@ -176,15 +176,13 @@ class Guardian:
         bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
         parts: Parts | None = None,
-        pace: Pacer | None = None,
         plan_for: int | None = None,
     ) -> Release:
         """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
 
         ``parts`` keep each part of the release as soon as it is drawn, before the next is charged
-        or drawn; what they hold already is not drawn again. ``pace`` says under an allowance how
-        many queries to answer next; without one all are answered. ``plan_for`` is for how many
-        queries, these included, an allowance is learnt; in a ledger, later calls go on with it.
+        or drawn; what they hold already is not drawn again. ``plan_for`` is for how many queries,
+        these included, an allowance is learnt: later calls go on with it.
         """
         keep_memory()
         ballots = Ballots.of(votes)
@@ -204,16 +202,22 @@ class Guardian:
         if baseline is not None and self.guarantee != "allowance":
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "allowance" or issuer.learns:
-            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, pace, plan_for
+            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
             return allowance.release(issuer, ballots, *asked)
         if self.guarantee == "worst-case":
             return worst_case.release(issuer, ballots, queries, parts)
         kept = None if parts is None else parts.kept(None)
         if kept is not None:
             return issuer.record(kept, parts, queries=ballots.queries)
+        if queries is None:
+            raise InputError(
+                "queries",
+                f"must be given for guarantee {self.guarantee!r}: stopping when a data-dependent "
+                "cost is used up leaks, so the number is fixed before looking",
+            )
         if self.guarantee == "ptr":
-            return ptr.release(issuer, ballots, queries, parts)
-        return data_dependent.release(issuer, ballots, queries, bound, parts)
+            return consensus.propose_test_release(issuer, ballots, parts)
+        return consensus.data_dependent(issuer, ballots, bound, parts)
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""

@@ -14,7 +14,6 @@ from ..accounting.renyi import Floats, epsilon_at
 from ..entropy import Entropy
 from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
-from ..ledger.totals import Earlier
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
 from ..votes.cube import BallotSource
@@ -34,28 +33,6 @@ class Parts(Protocol):
 
     def ahead(self) -> Release | None:
         """Return the part that :meth:`kept` will return next, and leave it there."""
-
-
-class Pacer(Protocol):
-    """Says how many queries to answer next: by public numbers and what was released, no more."""
-
-    @property
-    def through(self) -> bool:
-        """Whether all is answered, whatever it says: then nothing is noted for later runs."""
-
-    @property
-    def out(self) -> bool:
-        """Whether released labels say that voters have run out."""
-
-    @property
-    def why(self) -> str | None:
-        """Why it stopped; None while it has not."""
-
-    def start(self, voters: int, allowance: int, earlier: Earlier) -> None:
-        """Take in what is known before the first batch."""
-
-    def more(self, released: Labels, baseline: npt.NDArray[np.bool_]) -> int:
-        """Return how many queries to answer next; 0 is the end."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -213,13 +190,3 @@ def charged() -> Iterator[None]:
 def sizes(ballots: BallotSource) -> dict[str, int]:
     """Return what an entry says about the electorate."""
     return {"voters": ballots.voters, "labels": ballots.labels}
-
-
-def fixed(guarantee: str, queries: int | None) -> None:
-    """Refuse to look at a cost before the number of queries is fixed."""
-    if queries is None:
-        raise InputError(
-            "queries",
-            f"must be given for guarantee {guarantee!r}: stopping when a data-dependent cost "
-            "is used up leaks, so the number is fixed before looking",
-        )

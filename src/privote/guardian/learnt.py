@@ -91,7 +91,7 @@ def charge(
         raise InputError("votes", f"must be {kinds[0]}, as in earlier calls, got {kinds[1]}")
     if learnt["exact"] and found.account in before:
         raise BudgetError("this takes the whole budget of a run, and that run is over")
-    found.check_planned(found.earlier.queries, asked)
+    found.check_planned(found.before, asked)
     return replace(found, unit=steps**2)
 
 

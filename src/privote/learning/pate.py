@@ -23,7 +23,7 @@ from ..datasets import Images
 from ..errors import BudgetError, InputError, whole
 from ..files import Draft, drafted
 from ..guardian import AUTO, Guardian, record_kept
-from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality
+from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
 from .methods import VOTERS
@@ -39,7 +39,6 @@ from .rounds import (
     PublicRows,
     Rows,
     Schedule,
-    expected,
     learnt_from,
 )
 from .rows import (
@@ -326,10 +325,10 @@ class PATEClassifier(LabelClassifier):
             if plan is not None:
                 found = collected(pool, plan, order, self.public_rows_, self.release_)
                 near = found.shares
-        if self.rounds == 1 and release.tallies is None:  # baselines of later rounds are not in it
+        if self.rounds == 1:  # baselines of later rounds are not in it
             named = isinstance(self.mechanism, Mechanism)
             mechanism: Any = self.mechanism if named else mechanism_of(release.mechanism)
-            self.release_ = expected(self.release_, mechanism, near=near)
+            self.release_ = with_forecast(self.release_, mechanism, near=near)
         return found
 
     @property

@@ -21,10 +21,10 @@ from sklearn.utils import check_random_state
 
 from ..accounting.renyi import epsilon
 from ..errors import BudgetError, InputError, whole
+from ..forecast import chance_of_one
 from ..guardian import Guardian
-from ..labelling import KeptReleases
+from ..labelling import KeptReleases, with_forecast
 from ..mechanisms import Mechanism
-from ..planning import with_forecast, yes_share
 from ..release import Release, decide, drawn_of
 from ..votes.cube import BallotSource
 from .rows import Floats, Progress, Targets, label_probabilities
@@ -32,9 +32,6 @@ from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
 CHOICES = ("random", "uncertainty")
-# How often the busiest voter departs, over the mean. Teachers are alike, as their parts are, and go
-# on until a mean one is out; some records are near many more queries than others.
-EVEN, UNEVEN = 1.0, 2.0
 
 
 class Pool(Protocol):
@@ -210,11 +207,8 @@ class PoolLabelling:
             each = guardian.mechanism.worst_case_rdp(*size, guardian.orders)
             cost = float(epsilon(whole.answered * each, guardian.orders, whole.delta))
             whole = replace(whole, epsilon=cost)
-        if whole.tallies is not None:
-            return whole
-        return expected(
-            whole, guardian.mechanism, baseline=np.concatenate(self.guesses), near=self.pool.near
-        )
+        given: dict[str, Any] = {"baseline": np.concatenate(self.guesses), "near": self.pool.near}
+        return with_forecast(whole, guardian.mechanism, **given)
 
 
 def learnt_from(release: Release) -> Targets:
@@ -224,25 +218,22 @@ def learnt_from(release: Release) -> Targets:
 
 
 def yes_shares(release: Release, mechanism: Mechanism | str) -> Floats:
-    """Return how often voters said yes to each label, as released numbers tell: (labels,)."""
+    """Return how often voters said yes to each label, as released numbers tell: (labels,).
+
+    Of labels: with noise a share ``low`` of ones is released where nobody wants a label, and
+    ``high`` where everybody does; in between it is about a straight line.
+    """
     shares = release.shares
     if shares is not None:
         return np.asarray(shares.mean(axis=0))
     assert isinstance(mechanism, Mechanism)
-    return yes_share(release, mechanism)
-
-
-def expected(
-    release: Release,
-    mechanism: Mechanism,
-    *,
-    baseline: npt.NDArray[np.bool_] | None = None,
-    near: Floats | None = None,
-    asked: int | None = None,
-) -> Release:
-    """Return a release of a whole pool with its forecast; parameters as in `forecast`."""
-    given: dict[str, Any] = {"baseline": baseline, "near": near, "asked": asked}
-    return with_forecast(release, mechanism, busiest=EVEN if near is None else UNEVEN, **given)
+    answered = release.labels >= 0
+    ones = (release.labels == 1).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
+    if mechanism.surprise_unit != "vote":
+        return np.asarray(ones)
+    voters = release.voters
+    low, high = (chance_of_one(mechanism, voters, 1, count) for count in (0, voters))
+    return np.asarray(np.clip((ones - low) / max(high - low, 1e-9), 0.0, 1.0))
 
 
 class PartsOf:

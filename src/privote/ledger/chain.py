@@ -61,10 +61,10 @@ class Chain:
     @classmethod
     def read(cls, path: Path) -> Chain:
         """Take the key from its file."""
-        try:
-            text, mode = _content(path)
-        except OSError as error:
-            raise LedgerError(f"the ledger's key {path.name!r} cannot be read: {error}") from None
+        found = _content(path, "the ledger's key")
+        if found is None:
+            raise LedgerError(f"the ledger's key {path.name!r} is gone")
+        text, mode = found
         chain = cls.parse(text, path.name)
         if os.name == "posix" and mode & 0o077:
             warnings.warn(
@@ -131,13 +131,21 @@ def _durable(path: Path, content: bytes) -> Path:
     return draft
 
 
-def _content(path: Path) -> tuple[bytes, int]:
-    """Return what a small file holds, and its mode; refuse what is no file, without waiting."""
-    with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
-        mode = os.fstat(stream.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError("it must be a regular file, and is a pipe, a device or a folder")
-        return stream.read(_LONGEST), mode
+def _content(path: Path, what: str) -> tuple[bytes, int] | None:
+    """Return what a small file holds, and its mode; None if there is none.
+
+    What is no file is refused, without waiting.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise OSError("it must be a regular file, and is a pipe, a device or a folder")
+            return stream.read(_LONGEST), mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerError(f"{what} {path.name!r} cannot be read: {error}") from None
 
 
 class Anchor:
@@ -148,8 +156,8 @@ class Anchor:
 
     def read(self) -> list[Head]:
         """Return the anchored head and, if one is announced, the pending one; none if never set."""
-        content = _anchored(self._path)
-        return [] if content is None else self.parse(content)[1]
+        found = _content(self._path, "the anchor")
+        return [] if found is None else self.parse(found[0])[1]
 
     def parse(self, content: bytes) -> tuple[dict[str, Any], list[Head]]:
         """Return the record of an anchor and the heads in it, if this key has marked it."""
@@ -164,8 +172,8 @@ class Anchor:
     @property
     def restoring(self) -> bool:
         """Whether it was written ahead of a database that is being restored."""
-        content = _anchored(self._path)
-        return content is not None and bool(self.parse(content)[0].get("restoring"))
+        found = _content(self._path, "the anchor")
+        return found is not None and bool(self.parse(found[0])[0].get("restoring"))
 
     def text(self, head: Head, pending: Head | None = None, **more: Any) -> bytes:
         """Return what the file of an anchor holds."""
@@ -190,8 +198,8 @@ class Anchor:
     @staticmethod
     def peek(path: Path) -> int:
         """Return the last number an anchor names, unchecked: for when its key is gone."""
-        content = _anchored(path)
-        return 0 if content is None else max(_record(content, path.name)[1])[0]
+        found = _content(path, "the anchor")
+        return 0 if found is None else max(_record(found[0], path.name)[1])[0]
 
     @property
     def missing(self) -> str:
@@ -202,14 +210,6 @@ class Anchor:
     def rolled_back(head: Head, known: list[Head]) -> str:
         """What to say if the entries end elsewhere."""
         return f"the ledger ends at entry {head[0]}, the anchor says {known[-1][0]}: rolled back"
-
-
-def _anchored(path: Path) -> bytes | None:
-    """Return what an anchor's file holds; None if there is no such file."""
-    try:
-        return _content(path)[0] if path.exists() else None
-    except OSError as error:
-        raise LedgerError(f"the anchor {path.name!r} cannot be read: {error}") from None
 
 
 def _record(content: bytes, name: str) -> tuple[dict[str, Any], list[Head]]:

@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -187,25 +187,6 @@ def terms_of(body: dict[str, Any]) -> str:
     return canonical({key: body.get(key) for key in _TERMS})
 
 
-class Earlier(NamedTuple):
-    """What is known of an allowance before a run: public numbers, and counts of what was released.
-
-    Attributes
-    ----------
-    queries
-        How many were answered from it.
-    told, departed
-        For so many of these, how many released labels depart from the baseline.
-    out
-        Whether those say that voters have run out.
-    """
-
-    queries: int = 0
-    told: int = 0
-    departed: int = 0
-    out: bool = False
-
-
 @dataclass
 class Account:
     """A charged allowance: whose it is, and what was done with it.
@@ -221,15 +202,12 @@ class Account:
         What it was charged: (orders,).
     queries
         How many were answered from it; public.
-    told, departed, out
-        Of so many of them it is known how many labels were released that depart from the baseline,
-        and whether those say that voters have run out. Of what was released, and nothing else.
-    seen, parted
-        The first two of all runs, also of those that were not paced.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
+    departed
+        How many labels were released from it that depart from the baseline.
     before
-        What was known before each entry that has a claim, by kind and claim.
+        How many queries were answered before each answer that has a claim, by claim.
     last
         The claim of the last answer, and what it took: spent and refused.
     learnt
@@ -245,12 +223,8 @@ class Account:
     curve: Floats
     roll: dict[str, int] | None
     queries: int = 0
-    told: int = 0
     departed: int = 0
-    out: bool = False
-    seen: int = 0
-    parted: int = 0
-    before: dict[tuple[str, str], Earlier] = field(default_factory=dict)
+    before: dict[str, int] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
     learnt: dict[str, Any] | None = None
     mechanism: dict[str, Any] | None = None
@@ -262,21 +236,6 @@ class Account:
         """
         roll = self.roll or {}
         return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
-
-    @property
-    def past(self) -> Earlier:
-        """What is known of it before a run, for whoever says how long it lasts."""
-        return Earlier(self.queries, self.seen, self.parted)
-
-    @property
-    def earlier(self) -> Earlier:
-        """What is known of it before a run, for whoever paces that one."""
-        return Earlier(self.queries, self.told, self.departed, self.out)
-
-    def enter(self, body: dict[str, Any]) -> None:
-        """Remember what is known before an entry that has a claim."""
-        if body.get("claim") is not None:
-            self.before[body["kind"], body["claim"]] = self.earlier
 
     @classmethod
     def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
@@ -408,7 +367,8 @@ class Totals:
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = unsealed(row, body, chain), self.accounts[body["account"]]
-        account.enter(body)
+        if body.get("claim") is not None:
+            account.before[body["claim"]] = account.queries
         spent, refused = unpacked(hidden["spent"]), unpacked(hidden["refused"])
         account.last = body.get("claim"), spent, refused
         account.queries += int(body["queries"])
@@ -418,13 +378,7 @@ class Totals:
     def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden = unsealed(row, body, chain)
         if "departed" in hidden:  # of what was released; not known after a crash
-            account, past = self.accounts[body["account"]], int(hidden["departed"])
-            account.seen += int(body["queries"])
-            account.parted += past
-            if "out" in hidden:  # by a run that was paced
-                account.told += int(body["queries"])
-                account.departed += past
-                account.out = bool(hidden["out"])
+            self.accounts[body["account"]].departed += int(hidden["departed"])
         if body.get("claim") is not None:
             self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
 

@@ -1,9 +1,8 @@
-"""Planning: every question before or after a release, asked of one engine.
+"""Planning: every question before a release, asked of one engine.
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
-`unanimous_miss` and `sigma_for`; with released labels, `forecast`; for polls,
-:mod:`privote.planning.polls`. On votes that are public or paid for: `tune` and `queries_that_fit`.
-These look at the votes and are covered by no guarantee.
+`unanimous_miss` and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are public
+or paid for: `tune` and `queries_that_fit`, which are covered by no guarantee.
 """
 
 from .budget import (
@@ -14,8 +13,6 @@ from .budget import (
     sigma_for,
     unanimous_miss,
 )
-from .forecast import forecast, with_forecast, yes_share
-from .pace import Pace
 from .tallies import YES, Plan, plan
 from .tuning import (
     NOT_PRIVATE,
@@ -35,14 +32,12 @@ __all__ = [
     "NOT_PRIVATE",
     "YES",
     "FewOrders",
-    "Pace",
     "Plan",
     "Quality",
     "Trial",
     "Tuning",
     "allowance_for",
     "candidates",
-    "forecast",
     "noise_free",
     "plan",
     "quality",
@@ -54,6 +49,4 @@ __all__ = [
     "tune",
     "unanimous_miss",
     "variants",
-    "with_forecast",
-    "yes_share",
 ]

@@ -12,11 +12,10 @@ from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.result import SIMULATED, UNCOUNTED
+from privote.release import OWNER_ONLY
 
-from .blocks import Facts, Figure, Section, TableBlock
-from .canvas import PALETTE
-from .page import render_page
-from .tables import OWNER_ONLY
+from .page import Facts, Figure, Section, TableBlock, render_page
+from .plots import PALETTE
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 

@@ -11,11 +11,9 @@ from scipy.integrate import quad
 
 import privote as pv
 from privote.errors import BudgetError, InputError
-from privote.learning.direct.account import begin
-from privote.learning.direct.base import one_each
-from privote.learning.direct.gradients import DPLinear
-from privote.learning.direct.moments import DPMoments
+from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.direct.noise import Noise, TrainingPlan
+from privote.learning.direct.training import begin, one_each
 from privote.ledger import Budget, Ledger
 
 RNG = np.random.default_rng(0)

@@ -10,15 +10,15 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from privote.errors import InputError, MissingExtraError
-from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.linear import DPLinear
 from privote.learning.direct.noise import Noise, TrainingPlan
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
-from privote.learning.direct.dpsgd import DPSGDClassifier  # noqa: E402
-from privote.learning.direct.private_optimizer import (  # noqa: E402
-    PrivateOptimizer,
+from privote.learning.direct.dpsgd import (  # noqa: E402
+    ClippedSum,
+    DPSGDClassifier,
     gradients,
 )
 from privote.learning.networks.architectures import build_network, seeded  # noqa: E402
@@ -51,18 +51,11 @@ def test_each_record_is_clipped_over_all_its_labels():
     clip = 0.05
     with seeded(0):
         network = build_network("mlp", (6,), 3, hidden=8, dropout=0.0)
-    optimizer = PrivateOptimizer(
-        torch.optim.SGD(network.parameters(), lr=1.0),
-        noise=Noise(0),
-        noise_multiplier=1.0,
-        clip=clip,
-        batch=20,
-        quantile=0.5,
-    )
+    clipped = ClippedSum(list(network.parameters()), clip)
     # The last 4 only fill the chunk.
     each = gradients(network, torch.as_tensor(X[:24]), torch.as_tensor(Y[:24]).float())
-    optimizer.add(each, 20)
-    ours = [total.clone() for total in optimizer.sums]
+    clipped.add(each, 20)
+    ours = [total.clone() for total in clipped.sums]
     wanted = [torch.zeros_like(part) for part in ours]
     below = 0.0
     for x, y in zip(X[:20], torch.as_tensor(Y[:20]).float(), strict=True):
@@ -75,7 +68,7 @@ def test_each_record_is_clipped_over_all_its_labels():
         below += 0.5 if norm <= clip else -0.5
         for total, part in zip(wanted, parts, strict=True):
             total += part * min(1.0, clip / norm)
-    assert optimizer.below == below
+    assert clipped.below == below
     for one, two in zip(ours, wanted, strict=True):
         assert one.detach().numpy() == pytest.approx(two.detach().numpy(), abs=1e-5)
 

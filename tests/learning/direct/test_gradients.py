@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from privote.errors import InputError
-from privote.learning.direct.gradients import DPLinear, clipped_sum
+from privote.learning.direct.linear import DPLinear, clipped_sum
 from privote.learning.direct.noise import Noise, split_for_clipping
 
 RNG = np.random.default_rng(0)

@@ -19,8 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import privote as pv
 from privote.errors import BudgetError, InputError
-from privote.learning.direct.base import on_the_ball
-from privote.learning.direct.moments import DPMoments, moments
+from privote.learning.direct.linear import DPMoments, moments, on_the_ball
 from privote.learning.direct.noise import Noise, TrainingPlan
 from privote.learning.students.saving import load_student, save_student
 from privote.ledger import Budget, Ledger

@@ -67,9 +67,7 @@ def test_the_forecast_is_of_the_records_near_a_query(fitted):
     near = np.median(fitted.shares_) * release.voters
     assert found.near == pytest.approx(near, abs=1)
     assert 0 < found.share_needed <= 1
-    assert found.yes_from == "released"
-    cast = release.sealed.spent.mean() / release.answered / LABELS
-    assert found.yes == pytest.approx(cast, rel=0.6)
+    assert found.lasts is None  # their plan sees to that
     assert "voters near it want it" in " ".join(found.lines())
     with pytest.warns(pv.PrivoteWarning, match="that every voter near a query wants are missed"):
         pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)

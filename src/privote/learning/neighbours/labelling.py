@@ -25,10 +25,10 @@ from sklearn.pipeline import make_pipeline
 
 from ...errors import BudgetError, InputError, positive
 from ...guardian import Guardian
-from ...labelling import KeptReleases
+from ...labelling import KeptReleases, with_forecast
 from ...mechanisms import ABSTAIN, Mechanism
 from ...release import Release, drawn_of
-from ..rounds import PartsOf, Rows, expected
+from ..rounds import PartsOf, Rows
 from ..rows import Floats, Labels, Progress
 from .ballots import NeighbourBallots
 from .nearness import check_share
@@ -96,7 +96,7 @@ def label_by_neighbours(
     parts
         Where each part of a release is kept as soon as it is drawn.
     """
-    before = guardian.register(ballots.voters, ballots.labels).earlier.queries
+    before = guardian.register(ballots.voters, ballots.labels).before
     if before and not again:
         raise BudgetError(
             f"this electorate has answered {before} queries from its allowance already, and "
@@ -120,7 +120,7 @@ def label_by_neighbours(
         ask(wide, rows[0 if turn else plan.first :])
     labels = np.concatenate([release.labels for release in releases])
     whole = replace(releases[-1], labels=labels, drawn=drawn_of(releases))
-    release = expected(whole, plan.mechanism, near=wide.near)
+    release = with_forecast(whole, plan.mechanism, near=wide.near)
     return collected(ballots, plan, order, np.concatenate(asked), release)
 
 

@@ -24,7 +24,6 @@ from ...errors import InputError, whole
 from ...guardian import AUTO
 from ...mechanisms import BinaryVoting, Mechanism
 from ...planning import FewOrders
-from ..rounds import UNEVEN
 from ..rows import Floats, Labels, check_groups
 from ..voters import VoterNames
 from .ballots import NeighbourBallots
@@ -41,6 +40,7 @@ _LEAST_ALLOWANCE = 10
 _FIRST = (20, 1000)  # queries of the first batch: a tenth of all, within these
 _START, _SIGMAS = 100.0, (0.1, 1e8)
 _STEPS, _CLOSE = 8, 0.02
+_BUSIEST = 2.0  # times the mean: some records are near many more queries than others
 _ENOUGH = 0.9  # of the rows: a forecast is no closer than that
 _SHARE = 0.01  # of one share for all labels, where none is given
 
@@ -169,7 +169,7 @@ class _Electorate:
         """
         for _ in range(_STEPS):
             mechanism = _voting(sigma)
-            needed = UNEVEN * answers * self._pace(mechanism)
+            needed = _BUSIEST * answers * self._cast(mechanism)
             there = self._allowance(mechanism)
             # What is needed grows with sigma and what is there with its square, or nearly so.
             change = max(needed / max(there, 0.25), math.sqrt(_LEAST_ALLOWANCE / max(there, 0.25)))
@@ -184,7 +184,7 @@ class _Electorate:
 
     def lasting(self, mechanism: Mechanism) -> float:
         """Return how many answers the allowance is expected to last for."""
-        return self._allowance(mechanism) / (UNEVEN * self._pace(mechanism))
+        return self._allowance(mechanism) / (_BUSIEST * self._cast(mechanism))
 
     def _allowance(self, mechanism: Mechanism) -> int:
         # A plan and no promise: the guardian works its allowance out at all orders.
@@ -196,7 +196,7 @@ class _Electorate:
     def _votes(self, mechanism: Mechanism) -> float:
         return AIM * max(bar_of(mechanism, self.voters, "a plan for neighbours")[0], 1e-9)
 
-    def _pace(self, mechanism: Mechanism) -> float:
+    def _cast(self, mechanism: Mechanism) -> float:
         """Return what a record casts on one query, on average."""
         return self.labels * self._votes(mechanism) / self.voters
 

@@ -33,9 +33,9 @@ _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
-    "privote.learning.direct.account.TrainingPrivacy",
-    "privote.learning.direct.gradients.DPLinear",
-    "privote.learning.direct.moments.DPMoments",
+    "privote.learning.direct.training.TrainingPrivacy",
+    "privote.learning.direct.linear.DPLinear",
+    "privote.learning.direct.linear.DPMoments",
     "privote.learning.embedding.Centre",
     "privote.learning.embedding.Embedding",
     "privote.learning.students.classifiers.LinearStudent",
