@@ -111,7 +111,7 @@ def test_rolls_from_before_names_were_folded_stay_valid(
     names, now = ["North", "east", "EAST", "west"], pv.Ledger.name_voter
     with monkeypatch.context() as past:  # what an earlier version entered
         past.setattr(pv.Ledger, "name_voter", lambda self, name: (now(self, name)[1],) * 2)
-        past.setattr("privote.guardian.registry.folded", str)
+        past.setattr("privote.guardian.allowance.folded", str)
         label(ledger, cube(1, 2, 3, 0), names)
     part = label(ledger, cube(1, 1, 1), ["west", "EAST", "North"])
     assert part.sealed.spent.tolist() == [1, 4, 2]

@@ -167,8 +167,8 @@ def label(
         return made
 
     with working(f"reading {name_of(votes)}"):
-        counted, bar = "auto" if mech is None else mech, options.parse_threshold(threshold)
-        ballots = _read(votes, counted, bar, empty_chunks, resume=resume)
+        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
+        ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if stated is not None:

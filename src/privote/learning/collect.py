@@ -37,11 +37,10 @@ from .._version import check_written, written
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
-from ..files import as_place, check_file, check_here, is_url, name_of
+from ..files import PART, as_place, check_file, check_here, is_url, name_of
 from ..votes.arrays import (
     MOST_ATTRIBUTES,
     OURS,
-    PART,
     ArrayFile,
     Folder,
     chunk_digest,
@@ -218,7 +217,7 @@ def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | Non
     """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
         raise InputError("resume", "goes without `force`: the one goes on, the other begins anew")
-    files = [file for file in folder.files() if not file.endswith(PART)]
+    files = [file for file in folder.files() if PART not in file]
     if not files:
         return None
     place = repr(folder.place)
@@ -393,7 +392,7 @@ class _Job:
         """Write the digests of the chunks, which are all there, and then what makes them votes."""
         ours = self.attributes[OURS] | {"digests": [done[place] for place in self.grid.places()]}
         for file in self.folder.files():
-            if file.endswith(PART):  # of a process that was killed
+            if PART in file:  # of a process that was killed
                 self.folder.remove(file)
         attributes = _json(self.attributes | {OURS: ours})
         self.folder.write(_ATTRIBUTES, attributes)

@@ -2,7 +2,7 @@
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`,
 `unanimous_miss` and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are public
-or paid for: `tune` and `queries_that_fit`, which are covered by no guarantee.
+or paid for: `tune` and `queries_that_fit`. These look at the votes and are covered by no guarantee.
 """
 
 from .budget import (

@@ -23,7 +23,7 @@ from ..accounting.filters import pinned_order
 from ..accounting.renyi import Floats, check_orders
 from ..accounting.renyi import epsilon as to_epsilon
 from ..errors import BallotError, InputError, UnavailableError, positive
-from ..guardian.registry import check_baseline
+from ..guardian.allowance import check_baseline
 from ..ledger import Budget
 from ..mechanisms import MECHANISMS, Mechanism
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock, SparseBlock

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
-from .ballots import BallotRule, PollBallots, Row, cells, counted, delimiter_of, integer, lines
+from ..votes.tables import cells, delimiter_of, lines
+from .ballots import BallotRule, PollBallots, Row, counted, integer
 
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")

@@ -14,19 +14,9 @@ from typing import Any
 
 from ..errors import BallotError, InputError, shown, whole
 from ..votes.cube import MOST
-from ..votes.tables import columns_in_words, is_header
+from ..votes.tables import cells, columns_in_words, delimiter_of, is_header, lines
 from .archives import PREFLIB, read_pabulib, read_preflib
-from .ballots import (
-    BallotRule,
-    PollBallots,
-    Row,
-    cells,
-    counted,
-    delimiter_of,
-    from_profile,
-    integer,
-    lines,
-)
+from .ballots import BallotRule, PollBallots, Row, counted, from_profile, integer
 
 _TABLES = (".csv", ".tsv", ".txt", ".tab")
 _BOOKS = (".xlsx", ".xls", ".ods", ".numbers")
