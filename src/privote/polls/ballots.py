@@ -1,4 +1,4 @@
-"""Ballots of people on one question, checked against the poll's rule and counted in one pass.
+"""Ballots of people on one question: a file's lines, checked against the poll's rule and counted.
 
 A file is read row by row; only counts are kept. Whoever needs the ballots themselves reads the file
 again, in blocks.
@@ -290,3 +290,16 @@ class _Names:
                         sealed=f"the voter is {row.voter!r}",
                     )
                 first[row.voter] = row.line
+
+
+def integer(text: str, what: str, least: int = 0, most: int = MOST) -> int:
+    """Return an integer of a file, bounded before it counts or sizes anything.
+
+    The message does not repeat it: in a private file it tells of ballots.
+    """
+    digits = text.strip().lstrip("0") or "0"
+    # Not even converted if it is too long: Python refuses thousands of digits, and is slow before.
+    short = text.strip().isdecimal() and len(digits) <= len(str(most))
+    if not short or not least <= int(digits) <= most:
+        raise BallotError(f"{what} must be a whole number from {least} to {most}")
+    return int(digits)

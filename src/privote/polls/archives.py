@@ -1,24 +1,128 @@
-"""Pabulib's ``.pb`` files: projects with costs, money to spend, and ballots on them."""
+"""Files of the archives PrefLib and Pabulib.
+
+PrefLib: ``.cat`` (categories) and ``.soc``, ``.soi``, ``.toc``, ``.toi`` (orders). "13: {1,2},{3}"
+is thirteen voters, not a weight. A ballot approves what stands in its first category, or in its
+first place; ``top`` says how many categories or places instead. Pabulib: ``.pb``, projects with
+costs, money to spend, and ballots on them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from ..votes.tables import cells, delimiter_of, lines
-from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import integer
+from .ballots import BallotRule, PollBallots, Row, counted, integer
 
+PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
+_NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
+_GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
+_GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
 _SECTIONS = ("META", "PROJECTS", "VOTES")
 # Digits enough for any money, and no exponent that makes a number of a million digits.
 _AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
 _TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
+
+
+def read_preflib(
+    path: Path, rule: BallotRule, top: int | None, encoding: str | None
+) -> PollBallots:
+    """Read one of PrefLib's files; see :func:`privote.polls.read`."""
+    meta, names = _head(path, encoding)
+    kind = meta.get("DATA TYPE", path.suffix[1:]).casefold()
+    if f".{kind}" not in PREFLIB:
+        raise InputError(f"data type {shown(kind)} is none of {', '.join(PREFLIB)}")
+    places = 1 if top is None else whole("top", top)
+    what = "categories" if kind == "cat" else "places"
+    if rule.each != 1:
+        raise InputError("each", "must be 1: PrefLib's ballots have no points", rule.each)
+    if rule.most is None and kind in ("soc", "soi"):
+        rule = replace(rule, most=min(places, len(names)))  # by the reading, on any ballot
+    rows = partial(_rows, path, encoding, len(names), places)
+    found = counted(
+        names,
+        rows,
+        rule,
+        meta=meta,
+        notes=(
+            f"A ballot approves what stands in its first {places} {what}."
+            if places > 1
+            else f"A ballot approves what stands in the first of its {what}.",
+            "A line that begins with 13 is thirteen voters.",
+        ),
+    )
+    said = meta.get("NUMBER VOTERS", "")
+    voters = integer(said, "NUMBER VOTERS") if said.isdecimal() else found.voters
+    if voters != found.voters:
+        raise BallotError(f"the file says {voters} voters and has {found.voters} ballots")
+    return found
+
+
+def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
+    meta: dict[str, str] = {}
+    known: dict[int, str] = {}
+    for line in lines(path, encoding):
+        if not line.startswith("#"):
+            break
+        key, _, value = line[1:].strip().partition(":")
+        found = _NAME.fullmatch(key.strip())
+        if found:
+            known[integer(found[1], "the number of an ALTERNATIVE NAME")] = value.strip()
+        else:
+            meta[key.strip()] = value.strip()
+    said = meta.get("NUMBER ALTERNATIVES", "")
+    number = integer(said, "NUMBER ALTERNATIVES", 1) if said else None
+    # So many different numbers from 1 on: no list is made as long as the file says.
+    if len(known) != number or (min(known), max(known)) != (1, number):
+        raise InputError(
+            f"the header must say NUMBER ALTERNATIVES and name each: it says {number or 'nothing'} "
+            f"and names {len(known)}"
+        )
+    places = sorted(known)
+    return meta, _told_apart([known[place] for place in places], places)
+
+
+def _told_apart(names: Sequence[str], marks: Sequence[object]) -> list[str]:
+    """Return the names; those that several options share with what tells them apart."""
+    times = Counter(names)
+    return [
+        name if times[name] == 1 else f"{name} [{mark}]"
+        for name, mark in zip(names, marks, strict=True)
+    ]
+
+
+def _rows(path: Path, encoding: str | None, options: int, top: int) -> Iterator[Row]:
+    for number, line in enumerate(lines(path, encoding), 1):
+        if line.startswith("#") or not line.strip():
+            continue
+        voters, _, ballot = line.partition(":")
+        if not voters.strip().isdecimal() or not _GROUPS.fullmatch(ballot.strip()):
+            raise BallotError(
+                f"line {number}: must be a number of voters, a colon and options: 13: {{1,2}},3"
+            )
+        groups = [
+            [
+                integer(part, f"line {number}: an option", 1, options)
+                for part in (several or one).split(",")
+                if part.strip()
+            ]
+            for several, one in _GROUP.findall(ballot)
+        ]
+        every = [option for group in groups for option in group]
+        if len(set(every)) < len(every):
+            raise BallotError(f"line {number}: the ballot names an option twice")
+        given = [(option - 1, 1) for group in groups[:top] for option in group]
+        yield Row(number, None, integer(voters, f"line {number}: the voters"), given)
+
+
+# -- Pabulib ---------------------------------------------------------------------------------------
 
 
 def read_pabulib(
@@ -138,6 +242,7 @@ class _File:
         often, times = Counter(ids).most_common(1)[0] if ids else ("", 0)
         if times > 1:
             raise InputError(f"the project {shown(often)} is listed twice")
+        names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
         costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
         return cls(
             path,
@@ -145,7 +250,7 @@ class _File:
             bare.delimiter,
             meta,
             ids,
-            _named([row for _, row in listed]),
+            _told_apart(names, ids),
             None if None in costs else tuple(cost for cost in costs if cost is not None),
         )
 
@@ -182,16 +287,6 @@ class _File:
                 yield line, row
         if here != wanted and not header:
             raise InputError(f"a Pabulib file needs a section {wanted}")
-
-
-def _named(rows: list[dict[str, str]]) -> list[str]:
-    """Return what projects are called; those that share a name are told apart by their id."""
-    names = [row.get("name", "").strip() or row["project_id"] for row in rows]
-    times = Counter(names)
-    return [
-        name if times[name] == 1 else f"{name} [{row['project_id']}]"
-        for name, row in zip(names, rows, strict=True)
-    ]
 
 
 def _amount(text: Any, what: str) -> Fraction | None:
