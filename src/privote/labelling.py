@@ -378,10 +378,20 @@ class KeptReleases:
         data = self.draft.ahead()
         return None if data is None else _part(data)[0]
 
+    def taken(self) -> tuple[Rows, Rows] | None:
+        """Return what that part took from an allowance that no ledger keeps: spent, refused."""
+        data = self.draft.ahead()
+        if data is None:
+            return None
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            return (arrays["spent"], arrays["refused"]) if "spent" in arrays else None
+
     def keep(self, part: Release, rows: Rows | None = None) -> None:
         """Append a part of a release, durably."""
         data = BytesIO()
         about = {} if rows is None else {"rows": np.asarray(rows, np.int64)}
+        if rows is None and "taken" in vars(part.sealed):
+            about |= dict(zip(("spent", "refused"), part.sealed.taken, strict=True))
         np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)
         self.draft.keep(data.getvalue())
         self.answered += part.answered

@@ -32,7 +32,7 @@ from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import ABSTAIN, Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
-from ..release import Release
+from ..release import Release, Sealed
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -113,7 +113,11 @@ def release(
     shape = ballots.queries, ballots.labels
     labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
 
-    def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
+    def weigh(
+        block: Block, taken: tuple[Counts, Counts] | None, left: Counts
+    ) -> tuple[Any, Counts, Counts]:
+        if taken is not None:  # by votes that may have been edited since, and were released
+            return None, *taken
         counted, spent, refused = effective(
             block,
             guess[start : start + block.queries],
@@ -124,11 +128,16 @@ def release(
         )
         return mechanism.tally(counted), spent, refused
 
+    # Without a ledger that lasts, a run that is resumed knows by its parts alone what was spent.
+    alone = parts is not None and not issuer.accounts.ledger.lasts
     with charged():
         for block in registered_blocks(ballots, places, voters):
-            tally = allowance.answer(block.queries, partial(weigh, block))
+            taken = parts.taken() if parts is not None and alone else None
+            tally = allowance.answer(block.queries, partial(weigh, block, taken))
             now = slice(start, start + block.queries)
             part = partial(publish, so_far=allowance.answered)
+            if alone:
+                part = partial(part, sealed=Sealed(taken=allowance.last))
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
             departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int

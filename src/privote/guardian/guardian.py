@@ -226,7 +226,7 @@ class Guardian:
         """Charge as many queries as fit, then draw them: by public numbers, plain composition."""
         issuer, size = self._issuer, sizes(ballots)
         issuer.mechanism.check(ballots)
-        each = issuer.mechanism.worst_case_rdp(**size, orders=issuer.orders)
+        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
         fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
         publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
         with charged():

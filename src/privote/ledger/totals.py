@@ -237,20 +237,6 @@ class Account:
         roll = self.roll or {}
         return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
 
-    @classmethod
-    def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
-        """Return the account that a charge opens."""
-        voters = body["voters"]
-        return cls(
-            terms=terms_of(body),
-            allowance=np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64),
-            spent=np.zeros(voters, np.int64),
-            refused=np.zeros(voters, np.int64),
-            curve=np.zeros(len(body["orders"])) if body["rdp"] is None else np.array(body["rdp"]),
-            roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
-            learnt=body.get("learnt"),
-        )
-
 
 @dataclass
 class Totals:
@@ -363,7 +349,17 @@ class Totals:
                 self.filters[limited].add(curve)
         if "account" in body:
             hidden = unsealed(row, body, chain) if "seal" in body else {}
-            self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
+            roll, voters, curve = hidden.get("roll"), body["voters"], body["rdp"]
+            each = np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64)
+            self.accounts[body["account"]] = Account(
+                terms=terms_of(body),
+                allowance=each,
+                spent=np.zeros(voters, np.int64),
+                refused=np.zeros(voters, np.int64),
+                curve=np.zeros(len(body["orders"])) if curve is None else np.array(curve),
+                roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
+                learnt=body.get("learnt"),
+            )
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = unsealed(row, body, chain), self.accounts[body["account"]]
