@@ -21,9 +21,8 @@ import scipy.sparse as sp
 import privote as pv
 from privote.datasets import mulan
 from privote.datasets import open as open_data
-from privote.datasets.landmarks import Landmarks
-from privote.learning.direct.gradients import DPLinear
-from privote.learning.direct.moments import DPMoments
+from privote.datasets.scenes import Landmarks
+from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.students.classifiers import LinearStudent
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

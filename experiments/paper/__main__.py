@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from privote.cli import options
-from privote.cli.output import print_json, print_table, say
-from privote.cli.progress import stages
-from privote.cli.wording import speak
+from privote.cli.output import print_json, print_table, say, speak, stages
 from privote.errors import InputError
 
 from . import claims, page, runner

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
-from privote.cli.files import read_baseline
+from privote.cli.files import read_array
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
@@ -517,7 +517,7 @@ def test_rows_that_are_expected_to_be_poor_say_so(
     marks = [line.rpartition(",")[2] for line in lines[1:]]
     assert marks == [""] * first + ["poor"] * (400 - first)
     # Who reads it back as labels finds labels.
-    assert read_baseline(tmp_path / "labels.csv").shape == (400, 4)
+    assert read_array(tmp_path / "labels.csv", "baseline").shape == (400, 4)
     # From an allowance that earlier runs have used up, every row is.
     done = run(*flags, "--queries", 20, "--output", "more.csv")
     assert done.exit_code == 0, done.stderr

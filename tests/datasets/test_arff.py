@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.io import arff as reference
 
-from privote.datasets import arff
+from privote.datasets.mulan import read_arff
 from privote.errors import InputError
 
 HEADER = ["@relation toy", "@attribute x numeric", "@attribute y {0,1}", "@data"]
 
 
 def dense(*lines: str) -> list[list[float]]:
-    table = arff.read(lines, "toy.arff")
+    table = read_arff(lines, "toy.arff")
     assert table.dense is not None
     return table.dense.tolist()
 
 
 def sparse(*lines: str) -> tuple[int, list[tuple[int, int, float]]]:
-    table = arff.read(lines, "toy.arff")
+    table = read_arff(lines, "toy.arff")
     assert table.entries is not None
     records, rows, columns, values = table.entries
     return records, list(zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True))
@@ -53,7 +55,7 @@ def test_quoted_names_and_values() -> None:
         "'3',\"yes\"",
         "4,'no, never'",
     ]
-    table = arff.read(lines, "toy.arff")
+    table = read_arff(lines, "toy.arff")
     assert [attribute.name for attribute in table.attributes] == ["it's, quoted", "two words"]
     assert dense(*lines) == [[3.0, 1.0], [4.0, 0.0]]
 
@@ -93,7 +95,7 @@ def test_sparse_rows_with_words() -> None:
 
 def test_what_a_sparse_row_omits_is_the_first_value() -> None:
     header = ["@relation t", "@attribute a {1,0}", "@attribute b {u,v}", "@attribute c real"]
-    table = arff.read([*header, "@data", "{0 0}"], "toy.arff")
+    table = read_arff([*header, "@data", "{0 0}"], "toy.arff")
     assert [attribute.omitted for attribute in table.attributes] == [1.0, 0.0, 0.0]
 
 
@@ -127,7 +129,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = dense(*lines)
     rows = [*HEADER, *(f"{{0 {i}}}" if i % 3 else "{}" for i in range(10))]
     entries = sparse(*rows)
-    monkeypatch.setattr(arff, "_LINES", 3)
+    monkeypatch.setattr(sys.modules["privote.datasets.mulan"], "_LINES", 3)
     assert dense(*lines) == whole
     assert sparse(*rows) == entries
 
@@ -160,5 +162,5 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_wrong_is_named_with_its_line(lines: list[str], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        arff.read(lines, "toy.arff")
+        read_arff(lines, "toy.arff")
     assert message in str(caught.value)

@@ -110,7 +110,7 @@ def _subjects(voters: int) -> list[Mechanism]:
 
 def _run(subjects: list[Mechanism], size: _Size, draws: int | None) -> list[dict[str, Any]]:
     """Return what each audit of each mechanism found."""
-    from .progress import working
+    from .output import working
 
     findings = []
     with working("auditing", len(subjects)) as tick:

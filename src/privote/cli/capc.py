@@ -288,8 +288,7 @@ def simulate(
     from privote.capc.statements import warn_of_quality
 
     from .files import claimed_folder
-    from .output import print_json
-    from .progress import telling
+    from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
     built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))

@@ -35,8 +35,7 @@ def demo(
     from privote.report import demo as work
 
     from .files import claimed_folder
-    from .output import print_json, print_table, say
-    from .progress import telling
+    from .output import print_json, print_table, say, telling
 
     work.check_sizes(records, queries)
     with claimed_folder(output, force=force or work.is_demo(output)):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from privote.errors import InputError, PrivoteWarning
 
 from . import options
 from .options import Account, Group, MechanismFlags, derived
+
+if TYPE_CHECKING:
+    from privote import Release
 
 _FEW = 5  # voters named on one line
 _KNOWN = {
@@ -23,118 +24,31 @@ _KNOWN = {
 }
 
 
-_MECHANISM = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        metavar="NAME",
-        help="auto: tallies, with noise that is learnt from the votes, privately. Or binary, tau, "
-        "powerset, plurality, tally; or package.module:Class, a class of your own, which is "
-        "imported and so runs.",
-        rich_help_panel="Mechanism",
-    ),
-]
-
-
 @derived(
-    mechanism=Group(of=MechanismFlags, instead={"name": (_MECHANISM, "auto")}),
+    asked=Group(of="label", without=("ledger", "dataset", "consumer")),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "auto")}),
     account=Group(of=Account, without=("electorate",)),
 )
 def label(
-    votes: options.VotesFile,
+    votes: str,
+    *,
+    asked: dict[str, Any],
+    output: Path,
     mechanism: MechanismFlags,
     account: Account,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    output: Annotated[
-        Path,
-        typer.Option(
-            show_default=False, help="Where the labels go, on this machine: .csv or .npz."
-        ),
-    ],
-    clip: Annotated[
-        bool,
-        typer.Option(
-            "--clip",
-            help="Cut ballots to their first --max-positives ones instead of refusing them.",
-            rich_help_panel="Mechanism",
-        ),
-    ] = False,
-    guarantee: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What the budget promises: allowance or worst-case; ptr or data-dependent, for "
-            "a named mechanism. auto: allowance; worst-case for a named mechanism without a "
-            "ledger, if all queries fit.",
-            rich_help_panel="Budget",
-        ),
-    ] = "auto",
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Answer the first N; unless told, all. Needed for ptr and data-dependent.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    plan_for: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="auto, with --ledger: the allowance is for N queries in all, these included; "
-            "later runs go on with it, at no further cost.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            help="allowance: a public guess (queries, labels), .npy or .csv; zeros unless told.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    voter_ids: Annotated[
-        Path | None,
-        typer.Option(
-            help="allowance: names of the voters in the order of the votes, by which a ledger "
-            "knows them again: a text file with one a line, a .csv with the column 'voter', a "
-            ".npy, or a .npz with the array 'voter_ids'.",
-            rich_help_panel="Budget",
-        ),
-    ] = None,
-    implies: Annotated[
-        Path | None,
-        typer.Option(
-            help="Which labels imply which: a .csv with the columns child and parent, or lines "
-            "'child -> parent'. After the draw a 1 raises all that it implies, at no cost.",
-        ),
-    ] = None,
-    probabilities: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write here how likely most voters want each label, by all that was "
-            "released: .csv, .npy or .npz. For tallies, as auto releases them.",
-        ),
-    ] = None,
-    statement: Annotated[
-        Path | None,
-        typer.Option(help="Also write the privacy statement here, and as .json beside it."),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Also write a page here, .html: bill, what to expect, statement."),
-    ] = None,
-    threshold: options.Threshold = None,
-    empty_chunks: options.EmptyChunks = None,
-    seed: options.Seed = None,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    show_sealed: Annotated[
-        bool,
-        typer.Option("--show-sealed", help="Also show the numbers that must not be published."),
-    ] = False,
-    json: options.Json = False,
+    clip: bool = False,
+    threshold: str | None = None,
+    baseline: Path | None = None,
+    voter_ids: Path | None = None,
+    implies: Path | None = None,
+    probabilities: Path | None = None,
+    statement: Path | None = None,
+    report: Path | None = None,
+    empty_chunks: str | None = None,
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Release private labels for a file of votes, within a budget.
 
@@ -142,125 +56,140 @@ def label(
 
         privote label votes.npz --epsilon 8 --delta 1e-5 --output labels.csv
 
-    Nothing needs to be guessed. How often voters speak is learnt from their votes, privately, for
-    about a tenth of the budget, and the noise follows from it; noisy tallies of all queries are
+    Nothing needs to be guessed. How often voters say yes is learnt from their votes, privately, for
+    about a tenth of the budget, and the noise follows from it. Noisy tallies of all queries are
     released, and labels are decided from all of them together, which is free. The first line of the
     bill says how good they are expected to be, from released numbers alone, or that this cannot be
     told. Or name a mechanism and its noise: --mechanism binary --sigma 7.
 
-    With "allowance" epsilon is fixed before a vote is seen: each voter may cast so many surprises
-    (votes that depart from the public baseline) in its life, and counts as the baseline after that.
-    "worst-case" never cuts anybody; a named mechanism answers until the next query would not fit.
-    "ptr" (binary only) tests privately whether the votes agree
-    enough, and releases all labels or none. "data-dependent" is about these votes only and is not
-    differential privacy: its exact epsilon is sealed, shown to the owner only, with --show-sealed;
-    what may be published is a noisy, sanitized one (binary only), drawn once, along with the
-    labels.
-
     The output's place is claimed before anything is charged, and labels are on disk as soon as they
     are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
-    goes on from there, at no further charge.
+    continues from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
     Rows of a named mechanism by which voters should have run out say so in a last column,
-    "expected": poor.
-    Queries and labels are called as in the votes, where these have names (a CSV file has).
-    The .npz file also holds the bill; read it with privote.Release.load.
+    "expected": poor. Queries and labels have the names that the votes give them. The .npz file also
+    holds the bill; read it with privote.Release.load.
+
+    Parameters
+    ----------
+    output
+        Where the labels go, on this machine: .csv or .npz.
+    name : NAME
+        auto: tallies, with noise that is learnt from the votes, privately. Or binary, tau,
+        powerset, plurality, tally; or package.module:Class, a class of your own, which is imported
+        and so runs.
+    clip
+        Cut ballots to their first ``max_positives`` ones instead of refusing them.
+    guarantee : NAME
+        What the budget promises. allowance: epsilon is fixed before a vote is seen; each voter may
+        cast so many surprises (votes that depart from the public baseline) in its life, and counts
+        as the baseline after that. worst-case: nobody is cut; a named mechanism answers until the
+        next query would not fit. auto (the default): allowance; for a named mechanism without a
+        ledger, worst-case if all queries fit. For a named mechanism also ptr (binary only): a
+        private test decides whether all labels are released or none. And data-dependent, which is
+        about these votes only and not differential privacy: its exact epsilon is sealed, for
+        ``show_sealed``; a noisy, sanitized one (binary only) may be published.
+    queries : N
+        Answer the first N queries; all by default. Needed for ptr and data-dependent.
+    plan_for : N
+        auto, with ``ledger``: the allowance is for N queries in all, these included. Later runs
+        continue with it, at no further cost.
+    baseline
+        allowance: a public guess (queries, labels), .npy or .csv; zeros by default.
+    voter_ids
+        allowance: names of the voters in the order of the votes, by which a ledger knows them
+        again: a text file with one a line, a .csv with the column 'voter', a .npy, or a .npz with
+        the array 'voter_ids'.
+    implies
+        Which labels imply which: a .csv with the columns child and parent, or lines
+        'child -> parent'. After the draw a 1 raises all that it implies, at no cost.
+    probabilities
+        Also write the probability that most voters want each label, given all that was released:
+        .csv, .npy or .npz. For tallies, as auto releases them.
+    statement
+        Also write the privacy statement here, and as .json beside it.
+    report
+        Also write a page here, .html: bill, what to expect, statement.
     """
     import privote
     from privote.dependencies import Implications, consistent
-    from privote.files import Draft, beside, complete, name_of, write_statement
-    from privote.labelling import KeptReleases, has_names, read_as
-    from privote.report.bill import write_label_page
-    from privote.votes.cube import Ballots
+    from privote.files import complete, name_of, write_statement
+    from privote.labelling import Output, has_names, read_as
+    from privote.report.results import write_label_page
 
     from .files import (
         CHANCES,
         LABEL_FILES,
         check_new,
         check_statement,
-        read_baseline,
+        read_array,
         read_names,
         write_labels,
         write_probabilities,
     )
-    from .progress import WatchedBallots, working
+    from .output import working
 
     if clip and mechanism.max_positives is None:
         raise InputError("clip", "goes with `max_positives`: give both")
-    if voter_ids is not None and guarantee not in ("allowance", "auto"):
-        raise InputError("voter_ids", "goes with `guarantee=allowance`", guarantee)
+    if voter_ids is not None and asked.get("guarantee") not in ("allowance", "auto", None):
+        raise InputError("voter_ids", "goes with `guarantee=allowance`", asked["guarantee"])
     if resume and show_sealed:
         rule = "goes without `resume`: nothing sealed is kept in a draft"
         raise InputError("show_sealed", rule)
-    mech = mechanism.build_if_named()
-    if probabilities is not None and mech is not None and mech.name != "tally":
+    mech = mechanism.build() if mechanism.named else "auto"
+    if probabilities is not None and getattr(mech, "name", "tally") != "tally":
         raise InputError("probabilities", "are of tallies, as auto releases them", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids, implies) if path is not None]
     read += account.files
+    files: dict[str, tuple[Path | None, tuple[str, ...], Any]] = {
+        "output": (output, LABEL_FILES, write_labels),
+        "probabilities": (probabilities, CHANCES, write_probabilities),
+        "report": (report, (".html",), write_label_page),
+    }
     if statement is not None:
         check_statement(statement, output, force=force or resume, keep=read)
-    if report is not None:
-        check_new("report", report, (".html",), force=force or resume, keep=read)
-    if probabilities is not None:
-        check_new(
-            "probabilities", probabilities, CHANCES, force=force or resume, keep=[*read, output]
-        )
-    check_new("output", output, LABEL_FILES, force=force or resume, keep=read)
-    asked: dict[str, Any] = {"mechanism": "auto" if mech is None else mech.parameters()}
-    asked |= {"epsilon": epsilon, "delta": delta, "seed": seed}
-    asked |= {"guarantee": guarantee, "queries": queries, "plan_for": plan_for}
-    asked |= {"dataset": account.dataset, "consumer": account.consumer, "votes": name_of(votes)}
+    for argument, (path, suffixes, _) in files.items():
+        if path is not None:
+            check_new(argument, path, suffixes, force=force or resume, keep=read)
+            read += [path]
     stated = None if implies is None else Implications.of(implies)
-    asked |= {"implies": None if stated is None else stated.pairs}
-    with Draft(beside(output), asked, resume=resume, force=force) as draft:
-        ballots: Any = None
-        guess = None
-        if not KeptReleases(draft).all_there:  # else no vote is needed any more
-            with working(f"reading {name_of(votes)}"):
-                bar = options.parse_threshold(threshold)
-                counted = "auto" if mech is None else mech
-                ballots = _read(draft, votes, counted, bar, empty_chunks)
+
+    def write(release: Release) -> Release:
+        made = release if stated is None else consistent(release, stated)
+        for path, _, write_file in files.values():
+            if path is not None:
+                with complete(path, force=force) as part:
+                    write_file(part, made)
+        if statement is not None:
+            write_statement(made, statement, force=force)
+        return made
+
+    with working(f"reading {name_of(votes)}"):
+        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
+        ballots = _read(*how, resume=resume)
+        guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if stated is not None:
                 stated.places(ballots.labels, getattr(ballots, "label_names", None))
             if baseline is not None:
-                guess = read_baseline(baseline, getattr(ballots, "query_names", None))
-            if clip and mechanism.max_positives is not None and isinstance(ballots, Ballots):
+                guess = read_array(baseline, "baseline", "baseline", queries=known)
+            if clip:
                 ballots = ballots.clip(mechanism.max_positives)
-        asking = working("answering", None if ballots is None else ballots.queries)
-        with account.explained(), asking as tick:
-            release = privote.label(
-                None if ballots is None else WatchedBallots(ballots, tick),
-                mechanism="auto" if mech is None else mech,
-                epsilon=epsilon,
-                delta=delta,
-                guarantee=guarantee,
-                queries=queries,
-                plan_for=plan_for,
-                baseline=guess,
-                ledger=account.place,
-                dataset=account.dataset,
-                consumer=account.consumer,
-                voter_ids=names,
-                seed=seed,
-                output=draft,
-                resume=resume,
-            )
-        if stated is not None:
-            release = consistent(release, stated)
-        with complete(output, force=force) as part:
-            write_labels(release, part)
-        if probabilities is not None:
-            with complete(probabilities, force=force) as part:
-                write_probabilities(release, part)
-        if statement is not None:
-            write_statement(release, statement, force=force)
-        if report is not None:
-            with complete(report, force=force) as part:
-                write_label_page(part, release)
-        draft.finish()
+    also = {"votes": name_of(votes), "implies": None if stated is None else stated.pairs}
+    with account.explained(), working("answering"):
+        release = privote.label(
+            ballots,
+            mechanism=mech,
+            baseline=guess,
+            voter_ids=names,
+            output=Output(output, write, also),
+            resume=resume,
+            force=force,
+            **account.arguments,
+            **asked,
+        )
     if names is None:
         names = getattr(ballots, "voter_names", None)
     said = None
@@ -270,17 +199,17 @@ def label(
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
-def _read(draft: Any, *how: Any) -> Any:
-    """Return the votes; None where they cannot be read any more, and what was released will do."""
+def _read(*how: Any, resume: bool) -> Any:
+    """Return the votes; None where they cannot be read, and what was released will do."""
     from privote.labelling import ballots_of
 
     try:
         return ballots_of(*how)
     except InputError as error:
-        if not draft.paid:
+        if not resume:
             raise
         warnings.warn(
-            f"the votes cannot be read any more, so no more queries are answered: {error}",
+            f"the votes cannot be read, so no more queries are answered: {error}",
             PrivoteWarning,
             stacklevel=2,
         )
@@ -296,12 +225,9 @@ def _show(
     show_sealed: bool,
     json: bool,
 ) -> None:
-    from privote.report import OWNER_ONLY, mark
-    from privote.report.bill import bill, of_owner, remark
-    from privote.statements import headline
+    from privote.release import OWNER_ONLY, mark, of_owner
 
-    from .output import once, print_facts, print_json
-    from .progress import working
+    from .output import once, print_facts, print_json, working
 
     known_by = None
     if release.ledger is not None and release.guarantee == "allowance":
@@ -310,7 +236,7 @@ def _show(
         sealed = of_owner(release, names) if show_sealed else None
     if json:
         payload = {
-            "headline": headline(release),
+            "headline": release.headline,
             **release.facts(),
             "quality": release.quality,
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
@@ -318,14 +244,16 @@ def _show(
             "read_as": read_as,
             "expected_poor_from_row": release.poor_from,
             "output": str(output),
+            "rows": {row.name: row.text for row in release.rows()},
             "statement": release.statement(),
         }
         owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
         print_json({**payload, **owners})
         return
+    rows = {row.name: row.text for row in release.rows() if row.brief}
     more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
-    read = {"votes read as": read_as}
-    print_facts({**read, **once(bill(release)), **more}, title="Bill", caption=remark(release))
+    first = {"in short": release.headline, "votes read as": read_as}
+    print_facts({**first, **once(rows), **more}, title="Bill")
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

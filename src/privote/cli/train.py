@@ -15,7 +15,7 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
 @derived(
     job=Group(of="learning.jobs:Job", without=("settings", *_ACCOUNT), panel="Data"),
     settings=Group(
-        of="learning.pate:PATEClassifier",
+        of="PATEClassifier",
         only=(
             *("teacher", "n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
             *("guarantee", "queries"),
@@ -24,7 +24,7 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
         panel="Voters and student",
     ),
     training=Group(
-        of="learning.direct.dpsgd:DPSGDClassifier",
+        of="learning:DPSGDClassifier",
         only=("network", "steps", "sample_rate"),
         unset=True,
         panel="Private training without votes",
@@ -130,10 +130,10 @@ def train(
         with a noise that suits the voters.
     """
     from privote.learning.jobs import Job, trained
-    from privote.report.training import write_run
+    from privote.report.results import write_run
 
     from .files import DRAFT, claimed_folder
-    from .progress import stages
+    from .output import stages
 
     settings |= training
     if mechanism.named:
@@ -168,17 +168,18 @@ def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool
 def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
     from privote.learning.methods import doubts_of
     from privote.report import OWNER_ONLY
+    from privote.report.results import OWNERS, TrainingStatement
     from privote.report.tables import FIGURES_MEAN
-    from privote.report.training import OWNERS, shown
 
     from .output import once, print_facts, print_table, say
 
-    facts = shown(outcome)
+    rows = TrainingStatement(outcome=outcome).technical()
+    facts = {row.name: row.text for row in rows if row.brief}
     said = " ".join(outcome.facts()["expected"])
     if doubts_of(outcome.fitted.numbers_):  # which the warning before it spent said, too
         facts["WARNING"] = f"{facts.get('WARNING') or ''} {said}".strip()
     else:
-        facts["to expect"] = said or None
+        facts["to expect"] = said
     print_facts(once(facts), title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
         title = "On the test rows, which are public"

@@ -13,7 +13,7 @@ from . import options
 from .options import Group, derived
 
 
-@derived(asked=Group(of="learning.collect:collect_votes", without=("progress",)))
+@derived(asked=Group(of="collect_votes", without=("progress",)))
 def votes(
     rows: str,
     voters: list[str],
@@ -78,11 +78,10 @@ def votes(
     force
         Replace votes that were collected before.
     """
-    from privote.learning.collect import collect_votes
+    from privote import collect_votes
 
     from .files import read_names
-    from .output import print_result, say
-    from .progress import stages
+    from .output import print_result, say, stages
 
     file = names is not None and Path(names).is_file()
     with stages() as tell, _interrupted():

@@ -1,12 +1,17 @@
-"""What chest X-ray data sets have in common: names of findings, views, and what is uncertain.
+"""Chest X-rays: CheXpert, MIMIC-CXR-JPG, PadChest and NIH ChestX-ray14, from their owners' tables.
 
 Findings have one name across data sets: ``"Pleural Effusion"`` of CheXpert and MIMIC-CXR is
 ``"Effusion"``, as in NIH ChestX-ray14 and PadChest and as in the studies that combine them.
+
+All readers take ``labels`` (``"paper"``: those of the paper; ``"all"``; or names), ``views`` (how
+the owners call the projection, see each; None takes all), ``images`` (False reads labels only;
+``X`` is then None) and ``size`` (of the images, see :class:`Images`). Groups are patients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +21,15 @@ import numpy.typing as npt
 from privote.errors import InputError, shown
 
 from .images import Images
-from .records import MISSING
-from .sources import Source, absent
+from .records import MISSING, MultiLabelData
+from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, Source, absent, columns, find, lines_of
 
 Labels = npt.NDArray[np.int8]
+Texts = npt.NDArray[np.str_]
+Size = int | tuple[int, int]
 
 FRONTAL = ("AP", "PA")
-POLICIES = {"missing": MISSING, "negative": 0, "positive": 1}
+_POLICIES = {"missing": MISSING, "negative": 0, "positive": 1}
 
 # The labels of the paper's experiments, in its order: "the first k labels" are the first k here.
 # For MIMIC-CXR it counts 11 and lists 13. These are the 11 that it also uses on CheXpert; the two
@@ -42,33 +49,294 @@ PAPER_LABELS: Mapping[str, tuple[str, ...]] = {
         "Fibrosis", "Fracture", "Hernia", "Infiltration", "Mass", "Nodule", "Pleural_Thickening",
         "Pneumonia", "Pneumothorax",
     ),
+    "nih": (
+        "Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Effusion", "Emphysema",
+        "Fibrosis", "Hernia", "Infiltration", "Mass", "Nodule", "Pleural_Thickening", "Pneumonia",
+        "Pneumothorax",
+    ),
 }  # fmt: skip
 
-# The 14 columns that the CheXpert labeller writes, under this package's names.
-LABELLER_COLUMNS = {
-    "No Finding": "No Finding",
-    "Enlarged Cardiomediastinum": "Enlarged Cardiomediastinum",
-    "Cardiomegaly": "Cardiomegaly",
-    "Lung Opacity": "Lung Opacity",
-    "Lung Lesion": "Lung Lesion",
-    "Edema": "Edema",
-    "Consolidation": "Consolidation",
-    "Pneumonia": "Pneumonia",
-    "Atelectasis": "Atelectasis",
-    "Pneumothorax": "Pneumothorax",
-    "Effusion": "Pleural Effusion",
-    "Pleural Other": "Pleural Other",
-    "Fracture": "Fracture",
-    "Support Devices": "Support Devices",
-}
-# "No Finding" says that no disease was found; a tube or a pacemaker may still be there.
+# What the CheXpert labeller writes, under this package's names. "No Finding" says that no disease
+# was found; a tube or a pacemaker may still be there.
 _NOT_A_DISEASE = ("No Finding", "Support Devices")
-
+_LABELLED = ("No Finding", *PAPER_LABELS["mimic"], "Pleural Other", "Support Devices")
 _UNCERTAIN, _BLANK = -2, -3
 _CODES = {"": _BLANK, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": _UNCERTAIN, "-1.0": _UNCERTAIN}
 
+# A label is present if a finding of PadChest contains one of these words. This is the rule of the
+# cross-domain study the paper follows (torchxrayvision), broad on purpose: "effusion" takes in
+# "pericardial effusion", "nodule" takes in "pseudonodule". With views=("PA",) it gives the paper's
+# co-prevalence matrix to the three digits printed there.
+PADCHEST_WORDS: Mapping[str, tuple[str, ...]] = {
+    name: (name.lower().replace("_", " "),) for name in PAPER_LABELS["padchest"]
+} | {
+    "Consolidation": ("consolidation", "air bronchogram"),
+    "Infiltration": (
+        "infiltrat", "interstitial pattern", "ground glass pattern", "alveolar pattern",
+        "consolidation", "air bronchogram",
+    ),
+}  # fmt: skip
 
-def chosen_labels(
+
+def chexpert(
+    folder: str | Path,
+    part: str = "train",
+    *,
+    labels: str | Sequence[str] = "paper",
+    views: Sequence[str] | None = FRONTAL,
+    uncertain: str | Mapping[str, str] = "missing",
+    blank: str = "missing",
+    images: bool = True,
+    size: Size = 224,
+) -> MultiLabelData:
+    """Read CheXpert: 224,316 chest X-rays of Stanford Hospital, labelled from their reports.
+
+    Parameters
+    ----------
+    folder
+        ``CheXpert-v1.0`` or ``CheXpert-v1.0-small``, with ``train.csv`` and ``valid.csv``; or one
+        of these files (also as .csv.gz).
+    part
+        ``"train"``, or ``"valid"``: 234 images that radiologists labelled, without uncertain ones.
+    views
+        Out of ``"AP"``, ``"PA"``, ``"L"`` (lateral), ``"LL"`` and ``"RL"``; None takes all.
+    uncertain
+        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``, or one of these for each
+        label in a dict (labels not in it: missing).
+    blank
+        What a label becomes that the report does not mention. Where the report has "No Finding",
+        a disease it does not mention is 0 in any case.
+
+    Returns
+    -------
+    MultiLabelData
+        Ids are paths within the data set; columns ``view``, ``sex``, ``age``.
+    """
+    _check_part(part, ("train", "valid"))
+    file = _table(folder, [f"{part}.csv", f"{part}.csv.gz"], CHEXPERT)
+    facts = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA")
+    names = _chosen(labels, _LABELLED, PAPER_LABELS["chexpert"])
+    (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names, uncertain, blank)
+    # A path begins with the name of the release, which may have been unpacked under another.
+    ids = np.array([one.partition("/")[2] for one in path.tolist()], dtype=np.str_)
+    return _data(
+        CHEXPERT,
+        f"chexpert {file.name.partition('.')[0]}",
+        Y,
+        names,
+        ids,
+        np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
+        {"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
+        views,
+        size if images else None,
+        lambda rows: [file.parent / one for one in ids[rows].tolist()],
+    )
+
+
+def mimic(
+    folder: str | Path,
+    part: str | None = None,
+    *,
+    labels: str | Sequence[str] = "paper",
+    views: Sequence[str] | None = FRONTAL,
+    uncertain: str | Mapping[str, str] = "missing",
+    blank: str = "missing",
+    images: bool = True,
+    size: Size = 224,
+) -> MultiLabelData:
+    """Read MIMIC-CXR-JPG: 377,110 chest X-rays of Beth Israel Deaconess, labelled as CheXpert is.
+
+    Parameters
+    ----------
+    folder
+        The release as PhysioNet distributes it, with ``files`` and ``mimic-cxr-2.0.0-*.csv.gz``;
+        the .csv files may be unpacked.
+    part
+        ``"train"``, ``"validate"`` or ``"test"`` of the owners' split; None takes all.
+    views
+        Values of ``ViewPosition``, for example ``"AP"``, ``"PA"`` and ``"LATERAL"``; None: all.
+    uncertain, blank
+        As in :func:`chexpert`: both files come from the same labeller.
+
+    Returns
+    -------
+    MultiLabelData
+        Ids are the ``dicom_id``, groups the ``subject_id``; columns ``view`` and ``study``. An
+        image has the labels of its study; images of a study without labels are left out.
+    """
+    _check_part(part, (None, "train", "validate", "test"))
+    home = Path(folder)
+
+    def table(kind: str) -> Path:
+        names = [f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-*-{kind}.csv*"]
+        return find(home, names, MIMIC)
+
+    names = _chosen(labels, _LABELLED, PAPER_LABELS["mimic"])
+    (studies,), Y = _labelled(table("chexpert"), MIMIC, ("study_id",), names, uncertain, blank)
+    place = {study: row for row, study in enumerate(studies.tolist())}
+    facts = ("dicom_id", "subject_id", "study_id", "ViewPosition")
+    dicom, subject, study, view = columns(table("metadata"), facts, MIMIC)
+    row = np.array([place.get(one, -1) for one in study.tolist()], dtype=np.int64)
+    keep = row >= 0
+    if part is not None:
+        name, side = columns(table("split"), ("dicom_id", "split"), MIMIC)
+        keep &= np.isin(dicom, name[side == part])
+    return _data(
+        MIMIC,
+        "mimic" if part is None else f"mimic {part}",
+        Y[row],
+        names,
+        dicom,
+        subject,
+        {"view": view, "study": study},
+        views,
+        size if images else None,
+        lambda rows: [
+            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
+            for who, what, name in zip(subject[rows], study[rows], dicom[rows], strict=True)
+        ],
+        keep,
+    )
+
+
+def padchest(
+    folder: str | Path,
+    *,
+    labels: str | Sequence[str] = "paper",
+    views: Sequence[str] | None = FRONTAL,
+    images: bool = True,
+    size: Size = 224,
+) -> MultiLabelData:
+    """Read PadChest: 160,868 chest X-rays of Hospital San Juan (Alicante), in 174 findings.
+
+    Parameters
+    ----------
+    folder
+        The folder with ``PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv`` (or .csv.gz) and
+        the images, flat or in subfolders 0, 1, ... as their archives are numbered; or that file.
+    labels
+        The 15 labels of the paper, or some of their names; :data:`PADCHEST_WORDS` says of which
+        findings.
+    views
+        Values of ``Projection``: ``"PA"``, ``"AP"``, ``"AP_horizontal"``, ``"L"``; None: all.
+
+    Returns
+    -------
+    MultiLabelData
+        Ids are the ``ImageID``, groups the ``PatientID``; columns ``view``, ``method``
+        (``"Physician"`` or ``"RNN_model"``) and ``findings`` as they are written. No label is
+        missing or uncertain; records without a list of findings are left out.
+    """
+    names = _chosen(labels, PAPER_LABELS["padchest"], PAPER_LABELS["padchest"])
+    file = _table(folder, ["PADCHEST_*.csv", "PADCHEST_*.csv.gz"], PADCHEST)
+    facts = ("ImageID", "ImageDir", "PatientID", "Projection", "MethodLabel", "Labels")
+    name, place, patient, view, method, listed = columns(file, facts, PADCHEST)
+
+    def votes(text: str) -> list[int]:
+        said = _findings(text, file)
+        return [any(w in one for one in said for w in PADCHEST_WORDS[label]) for label in names]
+
+    def paths(rows: Any) -> list[Path]:
+        home = file.parent
+        if len(rows) and (home / place[rows[0]] / name[rows[0]]).is_file():  # in numbered folders
+            return [home / place[row] / name[row] for row in rows]
+        return [home / name[row] for row in rows]
+
+    return _data(
+        PADCHEST,
+        "padchest",
+        _votes_by_text(listed, votes, len(names)),
+        names,
+        name,
+        patient,
+        {"view": view, "method": method, "findings": listed},
+        views,
+        size if images else None,
+        paths,
+        ~np.isin(listed, ("", "nan")),
+    )
+
+
+def nih(
+    folder: str | Path,
+    part: str | None = None,
+    *,
+    labels: str | Sequence[str] = "all",
+    views: Sequence[str] | None = FRONTAL,
+    images: bool = True,
+    size: Size = 224,
+) -> MultiLabelData:
+    """Read NIH ChestX-ray14: 112,120 frontal chest X-rays of the NIH Clinical Center.
+
+    Parameters
+    ----------
+    folder
+        The folder with ``Data_Entry_2017_v2020.csv`` (or .csv.gz, or the older one) and the images
+        in ``images`` or ``images_001/images``, ...; or the .csv file itself.
+    part
+        ``"train_val"`` or ``"test"`` of the owners' lists, which share no patient; None: all.
+    views
+        ``"AP"``, ``"PA"`` or both.
+
+    Returns
+    -------
+    MultiLabelData
+        Ids are file names; column ``view``. No label is missing.
+    """
+    _check_part(part, (None, "train_val", "test"))
+    names = _chosen(labels, PAPER_LABELS["nih"], PAPER_LABELS["nih"])
+    file = _table(folder, ["*Data_Entry_2017*.csv*"], NIH)
+    facts = ("Image Index", "Finding Labels", "Patient ID", "View Position")
+    image, listed, patient, view = columns(file, facts, NIH)
+    keep = np.ones(len(image), np.bool_)
+    if part is not None:
+        members = lines_of(file.parent / f"{part}_list.txt", NIH)
+        keep = np.isin(image, [line.strip() for line in members])
+
+    def votes(text: str) -> list[int]:
+        said = set(text.split("|")) - {"No Finding"}
+        unknown = said - set(PAPER_LABELS["nih"])
+        if unknown:
+            sealed = f"it is {shown(sorted(unknown)[0])}"
+            raise InputError(f"{file}: a finding must be one of the 14", sealed=sealed)
+        return [name in said for name in names]
+
+    def paths(rows: Any) -> list[Path]:
+        home = file.parent / "images"  # or one folder for each archive
+        found = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
+        if not found and not home.is_dir():
+            raise absent(f"the folder {home}", NIH)
+        return [found.get(name, home / name) for name in image[rows].tolist()]
+
+    return _data(
+        NIH,
+        "nih" if part is None else f"nih {part}",
+        _votes_by_text(listed, votes, len(names)),
+        names,
+        image,
+        patient,
+        {"view": view},
+        views,
+        size if images else None,
+        paths,
+        keep,
+    )
+
+
+# -- what they share -------------------------------------------------------------------------------
+
+
+def _check_part(part: Any, known: Sequence[str | None]) -> None:
+    if part not in known:
+        raise InputError("part", f"must be one of {', '.join(map(str, known))}", part)
+
+
+def _table(given: str | Path, patterns: Sequence[str], source: Source) -> Path:
+    """Return the table itself, or where it lies in a folder."""
+    return Path(given) if Path(given).is_file() else find(Path(given), patterns, source)
+
+
+def _chosen(
     labels: str | Sequence[str], every: Sequence[str], paper: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the labels asked for: ``"paper"``, ``"all"``, or a list of names out of ``every``."""
@@ -83,82 +351,112 @@ def chosen_labels(
     return tuple(labels)
 
 
-def labeller_votes(
-    cells: Mapping[str, Sequence[str]],
+def _data(
+    source: Source,
+    name: str,
+    Y: Labels,
+    label_names: tuple[str, ...],
+    ids: Texts,
+    groups: Texts,
+    facts: Mapping[str, Texts],
+    views: Sequence[str] | None,
+    size: Size | None,
+    paths: Callable[[Any], Sequence[Path]],
+    keep: npt.NDArray[np.bool_] | None = None,
+) -> MultiLabelData:
+    """Return the records to keep that were taken in one of the ``views``; ``facts`` has theirs.
+
+    Images are grey and cropped to the middle, the first must be there; without a ``size`` none are.
+    """
+    rows = np.arange(len(ids)) if keep is None else np.flatnonzero(keep)
+    if views is not None:
+        seen = facts["view"][rows]
+        known = sorted(set(seen.tolist()) - {""})
+        if isinstance(views, str) or not views:
+            raise InputError("views", f"must be a list out of {', '.join(known)}; got {views!r}")
+        rows = rows[np.isin(seen, list(views))]
+        if not len(rows):
+            there = ", ".join(known)
+            raise InputError(f"no record has a view in {tuple(views)}; there are {there}")
+    X = None
+    if size is not None:
+        files = paths(rows)
+        if len(files) and not files[0].is_file():
+            raise absent(f"the image {files[0]}", source)
+        X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
+    return MultiLabelData(
+        X=X,
+        Y=Y[rows],
+        label_names=label_names,
+        ids=ids[rows],
+        groups=groups[rows],
+        columns={fact: column[rows] for fact, column in facts.items()},
+        name=name,
+    )
+
+
+def _votes_by_text(listed: Texts, votes: Callable[[str], list[int]], labels: int) -> Labels:
+    """Return labels (records, labels) of texts that list findings; many records have the same."""
+    texts, place = np.unique(listed, return_inverse=True)
+    made = np.array([votes(text) for text in texts.tolist()], dtype=np.int8)
+    return np.asarray(made.reshape(-1, labels)[place.reshape(-1)])
+
+
+def _findings(text: str, file: Path) -> set[str]:
+    """Return the findings in a cell, a list as Python writes it; none if there is no list."""
+    if text in ("", "nan"):
+        return set()
+    try:
+        return {str(finding).strip() for finding in ast.literal_eval(text)}
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        sealed = f"the cell is {shown(text)}"
+        raise InputError(f"{file}: Labels must be a list of texts", sealed=sealed) from None
+
+
+def _patient(path: str, file: Path) -> str:
+    """Return ``patient00001`` of ``train/patient00001/study1/view1_frontal.jpg``."""
+    steps = path.split("/")
+    if len(steps) < 2 or not steps[1].startswith("patient"):
+        raise InputError(
+            f"{file}: a path must be release/part/patient.../...", sealed=f"it is {shown(path)}"
+        )
+    return steps[1]
+
+
+def _labelled(
+    file: Path,
+    source: Source,
+    facts: Sequence[str],
     names: Sequence[str],
-    *,
     uncertain: str | Mapping[str, str],
     blank: str,
-    where: Path,
-) -> Labels:
-    """Turn cells of the CheXpert labeller (1, 0, -1 for uncertain, blank) into labels.
+) -> tuple[list[Texts], Labels]:
+    """Return facts, and the labels of what the CheXpert labeller wrote: 1, 0, -1 (uncertain), none.
 
-    Parameters
-    ----------
-    cells
-        For each of ``names`` and for "No Finding", what is written (records,).
-    names
-        The labels to return, in this order.
-    uncertain
-        ``"missing"``, ``"positive"`` or ``"negative"``; or one of these for some labels, the others
-        being missing.
-    blank
-        The same for what the report does not mention, except that a disease it does not mention is
-        0 where the report has no finding at all.
-    where
-        The file, for errors.
-
-    Returns
-    -------
-    int8 array (records, names)
+    A disease that a report does not mention is 0 where it has no finding at all.
     """
-    if isinstance(uncertain, str):
-        policy = dict.fromkeys(names, uncertain)
-    else:
-        unknown = [name for name in uncertain if name not in names]
-        if unknown:
-            raise InputError("uncertain", f"must name some of {', '.join(names)}; got {unknown}")
-        policy = {name: uncertain.get(name, "missing") for name in names}
+    policy = dict.fromkeys(names, uncertain) if isinstance(uncertain, str) else dict(uncertain)
+    unknown = [name for name in policy if name not in names]
+    if unknown:
+        raise InputError("uncertain", f"must name some of {', '.join(names)}; got {unknown}")
     for argument, value in [("blank", blank), *(("uncertain", p) for p in policy.values())]:
-        if value not in POLICIES:
-            raise InputError(argument, f"must be one of {', '.join(POLICIES)}", value)
-    healthy = _coded(cells["No Finding"], "No Finding", where) == 1
-    Y = np.empty((len(healthy), len(names)), dtype=np.int8)
-    for place, name in enumerate(names):
-        code = _coded(cells[name], name, where)
+        if value not in _POLICIES:
+            raise InputError(argument, f"must be one of {', '.join(_POLICIES)}", value)
+    needed = list(dict.fromkeys(("No Finding", *names)))
+    written = ["Pleural Effusion" if name == "Effusion" else name for name in needed]
+    read = columns(file, [*facts, *written], source)
+    codes: dict[str, Labels] = {}
+    for name, cells in zip(needed, read[len(facts) :], strict=True):
+        try:
+            codes[name] = np.array([_CODES[cell] for cell in cells.tolist()], dtype=np.int8)
+        except KeyError as error:
+            sealed = f"the cell is {shown(error.args[0])}"
+            raise InputError(f"{file}: {name} must be 1, 0, -1 or blank", sealed=sealed) from None
+    healthy = codes["No Finding"] == 1
+    Y = np.stack([codes[name] for name in names], axis=1)
+    for code, name in zip(Y.T, names, strict=True):
         if name not in _NOT_A_DISEASE:
             code[healthy & (code == _BLANK)] = 0
-        code[code == _BLANK] = POLICIES[blank]
-        code[code == _UNCERTAIN] = POLICIES[policy[name]]
-        Y[:, place] = code
-    return Y
-
-
-def _coded(cells: Sequence[str], name: str, where: Path) -> Labels:
-    try:
-        return np.array([_CODES[cell] for cell in cells], dtype=np.int8)
-    except KeyError as error:
-        raise InputError(
-            f"{where}: {name} must be 1, 0, -1 or blank",
-            sealed=f"the cell is {shown(error.args[0])}",
-        ) from None
-
-
-def in_views(views: Sequence[str] | None, written: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the rows whose view is one of ``views``; all rows if it is None."""
-    if views is None:
-        return np.arange(len(written))
-    known = sorted(set(written.tolist()) - {""})
-    if isinstance(views, str) or not views:
-        raise InputError("views", f"must be a list out of {', '.join(known)}; got {views!r}")
-    rows = np.flatnonzero(np.isin(written, list(views)))
-    if not len(rows):
-        raise InputError(f"no record has a view in {tuple(views)}; there are {', '.join(known)}")
-    return rows
-
-
-def xrays(paths: Sequence[Path | str], size: int | tuple[int, int], source: Source) -> Images:
-    """Return grey images, cropped to the middle; the first file must be there."""
-    if len(paths) and not Path(paths[0]).is_file():
-        raise absent(f"the image {paths[0]}", source)
-    return Images(paths=[str(path) for path in paths], size=size, channels=1, fit="crop")
+        code[code == _UNCERTAIN] = _POLICIES[policy.get(name, "missing")]
+    Y[Y == _BLANK] = _POLICIES[blank]
+    return read[: len(facts)], Y

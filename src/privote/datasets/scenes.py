@@ -9,21 +9,25 @@ nothing, not even on the seed, so a digit seen in a public scene is never in a p
 
 The *record* is the scene. There are more private scenes than private digits, so a digit appears in
 several of them: a guarantee for scenes is not one for the people who wrote the digits.
+
+Pixels of a scene add up badly: a digit may stand in any slot. :class:`Landmarks` is a public
+embedding: each slot is compared with a few hundred *landmarks*, slots of public scenes, and the
+similarities are added up over the slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, whole
+
+from .records import SIDES, MultiLabelData
 
 Pixels = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int8]
@@ -32,7 +36,11 @@ Sources = npt.NDArray[np.int16]
 EMPTY = -1
 SIDE = 8  # a digit, and so a slot, is 8x8 pixels
 MOST_DIGITS = 4
+_SLAB = 4096  # scenes
 _NOISE = 0.1
+# A slot's ink says whether it is filled: an empty slot has only noise, at most 5 in total, and the
+# faintest digit has 11.
+_INK = 8.0
 _POOL_SHARES = (2 / 3, 1 / 6, 1 / 6)  # private, public, test
 
 
@@ -84,9 +92,13 @@ class Scenes:
 
     def slots(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return rows of pixels (scenes, pixels) cut into slots (scenes, slots, 64)."""
-        rows, columns = self.grid
-        cut = X.reshape(len(X), rows, SIDE, columns, SIDE).transpose(0, 1, 3, 2, 4)
-        return cut.reshape(len(X), rows * columns, SIDE * SIDE)
+        return _slots(X, self.grid)
+
+
+def _slots(X: npt.NDArray[Any], grid: tuple[int, int]) -> npt.NDArray[Any]:
+    rows, columns = grid
+    cut = X.reshape(len(X), rows, SIDE, columns, SIDE).transpose(0, 1, 3, 2, 4)
+    return cut.reshape(len(X), rows * columns, SIDE * SIDE)
 
 
 def load_scenes(
@@ -113,20 +125,17 @@ def load_scenes(
     Scenes
         With the default grid 256 pixels and ten labels, each present in about 0.23 of the scenes.
     """
-    sizes = {"private": private, "public": public, "test": test}
-    for name, size in sizes.items():
-        _check_count(name, size, least=1)
-    _check_count("seed", seed, least=0)
+    given = {"private": private, "public": public, "test": test}
+    sizes = {name: whole(name, size) for name, size in given.items()}
     if not isinstance(grid, (tuple, list)) or len(grid) != 2:
         raise InputError("grid", "must be two numbers, rows and columns of slots", grid)
-    for extent in grid:
-        _check_count("grid", extent, least=1)
-    shape = (int(grid[0]), int(grid[1]))
+    shape = (whole("grid", grid[0]), whole("grid", grid[1]))
     # One stream for each kind, so that the size of one does not change another.
-    streams = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3))
+    children = np.random.SeedSequence(whole("seed", seed, 0)).spawn(3)
+    streams = (np.random.default_rng(child) for child in children)
     made: dict[str, Any] = {}
     for (name, size), pool, rng in zip(sizes.items(), digit_pools(), streams, strict=True):
-        X, Y, sources = _compose(pool, int(size), shape, rng)
+        X, Y, sources = _compose(pool, size, shape, rng)
         made |= {f"X_{name}": X, f"Y_{name}": Y, f"sources_{name}": sources}
     return Scenes(
         **made,
@@ -134,6 +143,25 @@ def load_scenes(
         label_names=tuple(f"digit {d}" for d in range(10)),
         grid=shape,
         seed=int(seed),
+    )
+
+
+def scene_data(**options: Any) -> MultiLabelData:
+    """Return the embedded scenes, which fix their own private, public and test sides.
+
+    ``options`` are those of :func:`load_scenes`.
+    """
+    made = load_scenes(**options)
+    parts = {side: (getattr(made, f"X_{side}"), getattr(made, f"Y_{side}")) for side in SIDES}
+    return MultiLabelData(
+        X=np.concatenate([X for X, _ in parts.values()]),
+        Y=np.concatenate([Y for _, Y in parts.values()]),
+        label_names=made.label_names,
+        ids=np.array(
+            [f"{side}-{row:06d}" for side, (X, _) in parts.items() for row in range(len(X))]
+        ),
+        sides=np.repeat(list(parts), [len(X) for X, _ in parts.values()]),
+        name="scenes",
     )
 
 
@@ -173,15 +201,11 @@ def _compose(
     canvas = np.zeros((scenes, grid[0], SIDE, grid[1], SIDE), dtype=np.float32)
     canvas[row, slot // grid[1], :, slot % grid[1], :] = pixels[sources[row, slot]]
     flat = canvas.reshape(scenes, slots * SIDE * SIDE)
-    for part in _slabs(scenes):
-        noise = rng.standard_normal(flat[part].shape, dtype=np.float32)
-        flat[part] = np.clip(flat[part] + _NOISE * noise, 0.0, 1.0)
+    for start in range(0, scenes, _SLAB):  # else the noise needs as much memory as the data
+        slab = flat[start : start + _SLAB]
+        noise = rng.standard_normal(slab.shape, dtype=np.float32)
+        slab[:] = np.clip(slab + _NOISE * noise, 0.0, 1.0)
     return flat, labels, sources
-
-
-def _slabs(scenes: int, step: int = 4096) -> Iterator[slice]:
-    """Yield slices of scenes, so that the noise never needs as much memory as the data."""
-    return (slice(start, start + step) for start in range(0, scenes, step))
 
 
 @lru_cache(maxsize=1)
@@ -194,6 +218,48 @@ def _digits() -> tuple[Pixels, npt.NDArray[np.int64]]:
     return (digits.images / 16.0).astype(np.float32), digits.target.astype(np.int64)
 
 
-def _check_count(name: str, value: Any, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InputError(name, f"must be a whole number of at least {least}", value)
+@dataclass(kw_only=True)
+class Landmarks:
+    """Similarities of scenes to landmarks, summed over slots: (scenes, landmarks).
+
+    Parameters
+    ----------
+    count
+        How many landmarks, evenly spread over the filled slots of the public scenes.
+    width
+        Of the kernel exp(-width |a - b|^2) between two slots with pixels in [0, 1].
+    grid
+        Rows and columns of slots.
+    """
+
+    count: int = 300
+    width: float = 0.4
+    grid: tuple[int, int] = (2, 2)
+
+    def fit(self, X: npt.ArrayLike) -> Landmarks:
+        """Choose landmarks from public scenes (scenes, pixels)."""
+        slots = self._slots(X).reshape(-1, SIDE * SIDE)
+        filled = slots[slots.sum(axis=1) > _INK]
+        if not len(filled):
+            raise InputError("X", "must have scenes with a digit in them, got empty slots only")
+        chosen = np.linspace(0, len(filled) - 1, min(self.count, len(filled))).astype(int)
+        self.slots_ = filled[chosen]
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Pixels:
+        """Return (scenes, landmarks)."""
+        cut = self._slots(X)
+        norms = (self.slots_**2).sum(axis=1)
+        total = np.zeros((len(cut), len(self.slots_)), np.float32)
+        for slot in range(cut.shape[1]):
+            content = np.ascontiguousarray(cut[:, slot])
+            square = (content**2).sum(axis=1)[:, None] + norms - 2.0 * content @ self.slots_.T
+            total += np.exp(-self.width * square)
+        return total
+
+    def _slots(self, X: npt.ArrayLike) -> Pixels:
+        scenes, pixels = np.asarray(X, np.float32), self.grid[0] * self.grid[1] * SIDE * SIDE
+        if scenes.shape[1:] != (pixels,):
+            rule = f"must have {pixels} pixels for grid {self.grid}, got shape {scenes.shape}"
+            raise InputError("X", rule)
+        return _slots(scenes, self.grid)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...datasets.hashing import keyed_parts
+from ...datasets.records import keyed_parts
 from ...entropy import Entropy
 from ...errors import InputError, shown, whole
 from ...ledger import Ledger
