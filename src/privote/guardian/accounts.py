@@ -508,14 +508,6 @@ class Allowance:
         """How many labels were released from it that depart from the baseline."""
         return self._known.departed
 
-    @property
-    def left(self) -> Counts:
-        """What is left of each allowance by now (registered voters,). Sealed."""
-        return self._left_of(self._known)
-
-    def _left_of(self, known: Account) -> Counts:
-        return left_over(self.unit * self.each, known.spent, known.refused)
-
     def answer(
         self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
     ) -> Some | None:
@@ -541,7 +533,8 @@ class Allowance:
             if last is not None:
                 spent, refused = known.spent - last[1], known.refused - last[2]
                 known = replace(known, spent=spent, refused=refused)
-            counted, spent, refused = weigh(self._left_of(known))
+            left = left_over(self.unit * self.each, known.spent, known.refused)
+            counted, spent, refused = weigh(left)
             if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
                 return counted
             body = {**accounts.entry("answer"), "account": self.account}

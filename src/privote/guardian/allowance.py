@@ -416,20 +416,17 @@ def registered_blocks(
     places
         The seat of each of the ballots' voters; None if all come in the order of their seats.
     """
-    return (_seated(block, places, registered) for block in _even_blocks(ballots, registered))
-
-
-def _seated(block: Block, places: Counts | None, registered: int) -> Block:
-    """Return a block with every registered voter on its seat; who is absent is missing."""
-    if places is None:
-        return block
-    if isinstance(block, SparseBlock):
-        voter = places[block.voter]
-        return SparseBlock(block.query, voter, block.votes, block.queries, registered, block.start)
-    assert isinstance(block, DenseBlock)
-    votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
-    votes[:, places] = block.votes
-    return DenseBlock(votes, missing=True, start=block.start)
+    for block in _even_blocks(ballots, registered):
+        if places is None:
+            yield block
+        elif isinstance(block, SparseBlock):
+            size = block.queries, registered, block.start
+            yield SparseBlock(block.query, places[block.voter], block.votes, *size)
+        else:
+            assert isinstance(block, DenseBlock)
+            votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
+            votes[:, places] = block.votes
+            yield DenseBlock(votes, missing=True, start=block.start)
 
 
 def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:

@@ -169,7 +169,7 @@ def known_as(argument: str, value: str, known: Iterable[str]) -> str:
     what folds to two of them, and is neither, is refused.
     """
     names = set(known)
-    if value in names:
+    if check_name(argument, value) in names:
         return value
     same = sorted(name for name in names if folded(name) == folded(value))
     if len(same) > 1:
@@ -258,7 +258,6 @@ class Totals:
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
-        check_scope(scope)
         scopes = self.budgets.keys() | self.charged
         dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
         if scope[1] is None:
