@@ -428,3 +428,35 @@ def test_a_disk_that_fails_at_the_end_hides_no_error_and_makes_none(
                 pv.label(votes, **{**ASKED, **more}, guarantee="worst-case", output=path)
         pv.label(VOTES, **ASKED, output=path)  # the next run begins anew
         path.unlink()
+
+
+@pytest.mark.parametrize("mechanism", ["auto", pv.BinaryVoting(sigma=30.0)], ids=str)
+def test_without_a_ledger_kept_parts_took_what_they_took_whatever_the_votes_are_now(
+    mechanism: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a voter whose first ballots are edited away would have its allowance twice."""
+    votes = np.ones((40, 20, 4), bool)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    path, blocks = tmp_path / "labels.npz", []
+    asked = {**ASKED, "mechanism": mechanism, "guarantee": "allowance", "seed": 1, "output": path}
+    kind = pv.TallyVoting if mechanism == "auto" else pv.BinaryVoting
+    draw = kind.draw
+
+    def dies(self: Any, tally: Any, entropy: Any) -> Any:
+        blocks.append(tally)
+        if len(blocks) == 3:
+            raise OSError("killed")
+        return draw(self, tally, entropy)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "draw", dies)
+        with pytest.raises(ChargedError):
+            pv.label(votes, **asked)
+    assert beside(path).stat().st_mode & 0o077 == 0
+    edited = votes.copy()
+    edited[:16] = False  # what was released of them came from the first votes
+    release = pv.label(edited, **asked, resume=True)
+    assert release.answered == 40
+    again = pv.label(votes, **{**asked, "output": None})
+    np.testing.assert_array_equal(release.sealed.spent, again.sealed.spent)
+    assert (release.sealed.spent <= release.allowance).all()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import privote as pv
-from privote.electorate import effective_votes
+from privote.votes.surprises import effective_votes
 
 
 def electorate(allowance: Any = None, **changes: Any) -> pv.Electorate:

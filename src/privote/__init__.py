@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from . import audit, datasets, dependencies, learning, metrics, planning, polls, report, votes
     from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
-    from .electorate import Electorate
     from .errors import (
         BallotError,
         BudgetError,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from .guardian import Guardian, bills
-    from .labelling import label
+    from .labelling import Electorate, label
     from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier, collect_votes
     from .ledger import Budget, Ledger
     from .links import OptimalLink
@@ -104,11 +103,10 @@ __all__ = [
 # that only prints its help waits for no library.
 _NAMES = {
     "accounting.renyi": "DEFAULT_ORDERS epsilon epsilon_2017",
-    "electorate": "Electorate",
     "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
     "PrivoteError PrivoteWarning UnavailableError",
     "guardian": "Guardian bills",
-    "labelling": "label",
+    "labelling": "Electorate label",
     "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",

@@ -12,7 +12,8 @@ What was charged and drawn, but not kept, is drawn again, with fresh noise. That
 the first draw never left the process that died, so one draw leaves for one charge. It is the reason
 that a part is kept before anything else may happen to it, and that nothing is shown before. A copy
 of a draft draws nothing once the ledger knows that another copy has come further.
-Nothing sealed is in a draft: only what was released, and public numbers.
+Nothing sealed is in a draft: only what was released, and public numbers; and, where no ledger
+keeps it, how much of its allowance each voter has spent. So a draft is for its owner only.
 
 Whoever makes a *scratch folder* holds a lock inside it for as long as it lives. A process that is
 killed leaves its folder behind, but not the lock: that is how the next process knows what is

@@ -122,7 +122,7 @@ class Accounts:
                 return
             if sums.fitting(curve, self.orders, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} has not enough left for this charge")
-            self._append(curve, facts or {})
+            self.enter(self._charge(curve, facts or {}))
 
     def charge_fitting(
         self,
@@ -149,14 +149,14 @@ class Accounts:
                     f"{self._named} allows {fit} more queries{who} in the worst case with "
                     f"{self._mechanism}" + (f", but queries={needed}" if needed else "")
                 )
-            self._append(fit * each, {"queries": fit, **facts})
+            self.enter(self._charge(fit * each, {"queries": fit, **facts}))
         return fit
 
     def charge_sealed(self, curve: Floats, facts: Mapping[str, Any]) -> None:
         """Charge a cost that depends on the votes: sealed, and no ground to refuse."""
         with self._transaction() as totals:
             if self.paid(totals) is None:
-                self._append(None, facts, {"rdp": curve.tolist()})
+                self.enter(self._charge(None, facts), {"rdp": curve.tolist()})
 
     def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
         """Charge the whole budget of the data set, of which nothing may be used yet."""
@@ -164,7 +164,7 @@ class Accounts:
             if self.paid(totals) is not None:
                 return
             self._check_untouched(totals, epsilon, delta)
-            self._append(None, {**facts, "everything": True})
+            self.enter(self._charge(None, {**facts, "everything": True}))
 
     def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
         if (self.dataset, None) in totals.charged:
@@ -263,7 +263,7 @@ class Accounts:
             if account not in totals.accounts:
                 curve, more = bought(totals)
                 names = None if digests is None else {"roll": digests}
-                self._append(curve, {**facts, "account": account, **more}, names)
+                self.enter(self._charge(curve, {**facts, "account": account, **more}), names)
             return Allowance.of(self, account, totals.accounts[account], roll)
 
     def _check_fits(
@@ -295,7 +295,8 @@ class Accounts:
         curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
         if most < 1 or totals.fitting(curve, self.orders, self.scope, 1) < 1:
             raise self._nothing_left(totals)
-        self._append(curve, {**facts, "account": account, "allowance": plain(allowance)})
+        more = {"account": account, "allowance": plain(allowance)}
+        self.enter(self._charge(curve, {**facts, **more}))
 
     def authorise(self, totals: Totals) -> Budget:
         """Fix the data set's budget at first use; refuse another one, or another kind or unit."""
@@ -406,14 +407,10 @@ class Accounts:
         claims = {} if self.claim is None else {"claim": self.claim}
         return {"kind": kind, **scope, **self.stamp, **claims}
 
-    def _append(
-        self,
-        curve: Floats | None,
-        facts: Mapping[str, Any],
-        sealed: dict[str, Any] | None = None,
-    ) -> None:
+    def _charge(self, curve: Floats | None, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the entry of a charge says."""
         body = {**self.entry("charge"), **facts, "orders": self.orders.tolist()}
-        self.enter({**body, "rdp": None if curve is None else curve.tolist()}, sealed)
+        return {**body, "rdp": None if curve is None else curve.tolist()}
 
     def enter(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> None:
         """Append an entry, inside a transaction; before that the draft says that it is paid for."""
@@ -511,14 +508,6 @@ class Allowance:
         """How many labels were released from it that depart from the baseline."""
         return self._known.departed
 
-    @property
-    def left(self) -> Counts:
-        """What is left of each allowance by now (registered voters,). Sealed."""
-        return self._left_of(self._known)
-
-    def _left_of(self, known: Account) -> Counts:
-        return left_over(self.unit * self.each, known.spent, known.refused)
-
     def answer(
         self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
     ) -> Some | None:
@@ -544,7 +533,8 @@ class Allowance:
             if last is not None:
                 spent, refused = known.spent - last[1], known.refused - last[2]
                 known = replace(known, spent=spent, refused=refused)
-            counted, spent, refused = weigh(self._left_of(known))
+            left = left_over(self.unit * self.each, known.spent, known.refused)
+            counted, spent, refused = weigh(left)
             if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
                 return counted
             body = {**accounts.entry("answer"), "account": self.account}
@@ -586,6 +576,13 @@ class Allowance:
             allowance=self.own.copy(),
             **more,
         )
+
+    @property
+    def last(self) -> tuple[Counts, Counts]:
+        """What the last answer took, by seat: spent and refused. Sealed."""
+        known = self._known.last
+        assert known is not None
+        return known[1:]
 
     @property
     def _known(self) -> Account:

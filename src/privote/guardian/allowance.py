@@ -32,7 +32,7 @@ from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import ABSTAIN, Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
-from ..release import Release
+from ..release import Release, Sealed
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -113,7 +113,11 @@ def release(
     shape = ballots.queries, ballots.labels
     labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
 
-    def weigh(block: Block, left: Counts) -> tuple[Any, Counts, Counts]:
+    def weigh(
+        block: Block, taken: tuple[Counts, Counts] | None, left: Counts
+    ) -> tuple[Any, Counts, Counts]:
+        if taken is not None:  # by votes that may have been edited since, and were released
+            return None, *taken
         counted, spent, refused = effective(
             block,
             guess[start : start + block.queries],
@@ -124,11 +128,16 @@ def release(
         )
         return mechanism.tally(counted), spent, refused
 
+    # Without a ledger that lasts, a run that is resumed knows by its parts alone what was spent.
+    alone = parts is not None and not issuer.accounts.ledger.lasts
     with charged():
         for block in registered_blocks(ballots, places, voters):
-            tally = allowance.answer(block.queries, partial(weigh, block))
+            taken = parts.taken() if parts is not None and alone else None
+            tally = allowance.answer(block.queries, partial(weigh, block, taken))
             now = slice(start, start + block.queries)
             part = partial(publish, so_far=allowance.answered)
+            if alone:
+                part = partial(part, sealed=Sealed(taken=allowance.last))
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
             apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
             departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int
@@ -407,20 +416,17 @@ def registered_blocks(
     places
         The seat of each of the ballots' voters; None if all come in the order of their seats.
     """
-    return (_seated(block, places, registered) for block in _even_blocks(ballots, registered))
-
-
-def _seated(block: Block, places: Counts | None, registered: int) -> Block:
-    """Return a block with every registered voter on its seat; who is absent is missing."""
-    if places is None:
-        return block
-    if isinstance(block, SparseBlock):
-        voter = places[block.voter]
-        return SparseBlock(block.query, voter, block.votes, block.queries, registered, block.start)
-    assert isinstance(block, DenseBlock)
-    votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
-    votes[:, places] = block.votes
-    return DenseBlock(votes, missing=True, start=block.start)
+    for block in _even_blocks(ballots, registered):
+        if places is None:
+            yield block
+        elif isinstance(block, SparseBlock):
+            size = block.queries, registered, block.start
+            yield SparseBlock(block.query, places[block.voter], block.votes, *size)
+        else:
+            assert isinstance(block, DenseBlock)
+            votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
+            votes[:, places] = block.votes
+            yield DenseBlock(votes, missing=True, start=block.start)
 
 
 def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:

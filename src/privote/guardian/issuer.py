@@ -16,7 +16,7 @@ from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
-from ..votes.cube import BallotSource
+from ..votes.cube import BallotSource, Counts
 from .accounts import Accounts, recorded, stated_of
 
 Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these
@@ -33,6 +33,9 @@ class Parts(Protocol):
 
     def ahead(self) -> Release | None:
         """Return the part that :meth:`kept` will return next, and leave it there."""
+
+    def taken(self) -> tuple[Counts, Counts] | None:
+        """Return what that part took from an allowance that no ledger keeps: spent, refused."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

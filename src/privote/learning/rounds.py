@@ -255,6 +255,9 @@ class PartsOf:
         """Return the part that comes next, and leave it there."""
         return self._parts.ahead()
 
+    def taken(self) -> None:
+        """Without a ledger a training is finished with what was released, and takes no more."""
+
     def keep(self, part: Release) -> None:
         """Make a part durable, with its rows."""
         rows, self._rows = self._rows[: part.answered], self._rows[part.answered :]

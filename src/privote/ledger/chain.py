@@ -159,15 +159,29 @@ class Anchor:
         found = _content(self._path, "the anchor")
         return [] if found is None else self.parse(found[0])[1]
 
-    def parse(self, content: bytes) -> tuple[dict[str, Any], list[Head]]:
+    def parse(self, content: bytes, *, marked: bool = True) -> tuple[dict[str, Any], list[Head]]:
         """Return the record of an anchor and the heads in it, if this key has marked it."""
-        record, heads = _record(content, self._path.name)
-        mark = record.pop("mark", None)
-        if not isinstance(mark, str) or not hmac.compare_digest(
-            mark.encode(), self._chain.seal(canonical(record)).encode()
+        name = self._path.name
+        try:
+            record = json.loads(content)
+            if not isinstance(record, dict):
+                raise ValueError("it holds no record")
+        except (ValueError, RecursionError) as error:
+            raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
+        # The first anchors had this format, and did not say so.
+        check_written(f"the anchor {name!r}", {"format": _FORMAT, **record}, _FORMAT, LedgerError)
+        heads = [head for head in (record.get("head"), record.get("pending")) if head is not None]
+        if not heads or not all(
+            isinstance(head, list) and [*map(type, head)] == [int, str] for head in heads
         ):
-            raise LedgerError(f"the anchor {self._path.name!r} was edited: its mark does not fit")
-        return record, heads
+            raise LedgerError(f"the anchor {name!r} cannot be read: it names no entry")
+        mark = record.pop("mark", None)
+        if marked and not (
+            isinstance(mark, str)
+            and hmac.compare_digest(mark.encode(), self._chain.seal(canonical(record)).encode())
+        ):
+            raise LedgerError(f"the anchor {name!r} was edited: its mark does not fit")
+        return record, [(number, digest) for number, digest in heads]
 
     @property
     def restoring(self) -> bool:
@@ -199,7 +213,9 @@ class Anchor:
     def peek(path: Path) -> int:
         """Return the last number an anchor names, unchecked: for when its key is gone."""
         found = _content(path, "the anchor")
-        return 0 if found is None else max(_record(found[0], path.name)[1])[0]
+        if found is None:
+            return 0
+        return max(Anchor(path, Chain(b"")).parse(found[0], marked=False)[1])[0]
 
     @property
     def missing(self) -> str:
@@ -210,24 +226,6 @@ class Anchor:
     def rolled_back(head: Head, known: list[Head]) -> str:
         """What to say if the entries end elsewhere."""
         return f"the ledger ends at entry {head[0]}, the anchor says {known[-1][0]}: rolled back"
-
-
-def _record(content: bytes, name: str) -> tuple[dict[str, Any], list[Head]]:
-    """Return what the text of an anchor says, and the heads that it names."""
-    try:
-        record = json.loads(content)
-        if not isinstance(record, dict):
-            raise ValueError("it holds no record")
-    except (ValueError, RecursionError) as error:
-        raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
-    # The first anchors had this format, and did not say so.
-    check_written(f"the anchor {name!r}", {"format": _FORMAT, **record}, _FORMAT, LedgerError)
-    heads = [head for head in (record.get("head"), record.get("pending")) if head is not None]
-    if not heads or not all(
-        isinstance(head, list) and [*map(type, head)] == [int, str] for head in heads
-    ):
-        raise LedgerError(f"the anchor {name!r} cannot be read: it names no entry")
-    return record, [(number, digest) for number, digest in heads]
 
 
 # -- verification ----------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def known_as(argument: str, value: str, known: Iterable[str]) -> str:
     what folds to two of them, and is neither, is refused.
     """
     names = set(known)
-    if value in names:
+    if check_name(argument, value) in names:
         return value
     same = sorted(name for name in names if folded(name) == folded(value))
     if len(same) > 1:
@@ -237,20 +237,6 @@ class Account:
         roll = self.roll or {}
         return [roll.get(exact, roll.get(fold)) for fold, exact in digests]
 
-    @classmethod
-    def of(cls, body: dict[str, Any], roll: list[str] | None) -> Account:
-        """Return the account that a charge opens."""
-        voters = body["voters"]
-        return cls(
-            terms=terms_of(body),
-            allowance=np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64),
-            spent=np.zeros(voters, np.int64),
-            refused=np.zeros(voters, np.int64),
-            curve=np.zeros(len(body["orders"])) if body["rdp"] is None else np.array(body["rdp"]),
-            roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
-            learnt=body.get("learnt"),
-        )
-
 
 @dataclass
 class Totals:
@@ -272,7 +258,6 @@ class Totals:
 
     def known(self, scope: Scope) -> Scope:
         """Return a scope by the names that the entries have, if they have them; see known_as."""
-        check_scope(scope)
         scopes = self.budgets.keys() | self.charged
         dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
         if scope[1] is None:
@@ -363,7 +348,17 @@ class Totals:
                 self.filters[limited].add(curve)
         if "account" in body:
             hidden = unsealed(row, body, chain) if "seal" in body else {}
-            self.accounts[body["account"]] = Account.of(body, hidden.get("roll"))
+            roll, voters, curve = hidden.get("roll"), body["voters"], body["rdp"]
+            each = np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64)
+            self.accounts[body["account"]] = Account(
+                terms=terms_of(body),
+                allowance=each,
+                spent=np.zeros(voters, np.int64),
+                refused=np.zeros(voters, np.int64),
+                curve=np.zeros(len(body["orders"])) if curve is None else np.array(curve),
+                roll=None if roll is None else {name: seat for seat, name in enumerate(roll)},
+                learnt=body.get("learnt"),
+            )
 
     def _add_answer(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
         hidden, account = unsealed(row, body, chain), self.accounts[body["account"]]
