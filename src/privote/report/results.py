@@ -30,7 +30,7 @@ from privote.votes.tables import write_header
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import by_parameter, by_probability
-from .tables import FIGURES_MEAN, Column, cell, plain
+from .tables import FIGURES_MEAN, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, covered by no epsilon"
@@ -175,7 +175,7 @@ class TrainingStatement:
                 ("delta", "delta", rounded_up(facts["delta"])),
                 ("records", f"{self._one}s", f"{facts['records']:,}"),
                 *(
-                    (name, name.replace("_", " "), cell(facts[name], 4))
+                    (name, name.replace("_", " "), f"{facts[name]:.6g}")
                     for name in ("steps", "sample_rate", "noise_multiplier")
                 ),
                 ("protects", "protects", facts["protects"]),
