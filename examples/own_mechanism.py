@@ -67,12 +67,8 @@ def main() -> None:
 
     electorate = pv.Electorate(mechanism=mechanism, voters=50, labels=6, epsilon=8.0, delta=1e-5)
     print(f"an electorate's allowance: {electorate.allowance} single votes for life")
-    tuning = pv.planning.tune_mechanism(
-        votes,
-        mechanisms=[mechanism, pv.BinaryVoting(sigma=9.0, quota=0.3)],
-        equal="as-given",
-        epsilon=8.0,
-        delta=1e-5,
+    tuning = pv.planning.tune(
+        votes, [mechanism, pv.BinaryVoting(sigma=9.0, quota=0.3)], epsilon=8.0, delta=1e-5
     )
     for trial in tuning.trials:
         print(f"{trial.mechanism}: {trial.fits['worst-case']} queries, whatever the votes")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from privote import PATEClassifier, metrics
 from privote.errors import BudgetError
-from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.linear import DPLinear
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.teachers.partition import partition, partition_key
 

@@ -22,8 +22,7 @@ import privote as pv
 from privote.datasets import mulan
 from privote.datasets import open as open_data
 from privote.datasets.scenes import Landmarks
-from privote.learning.direct.gradients import DPLinear
-from privote.learning.direct.moments import DPMoments
+from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.students.classifiers import LinearStudent
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -32,7 +32,7 @@ from sklearn.metrics import roc_auc_score
 
 import privote as pv
 from privote.datasets import mulan
-from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.linear import DPLinear
 from privote.learning.neighbours.ballots import NeighbourBallots
 from privote.learning.neighbours.labelling import balanced_shares
 from privote.learning.neighbours.student import NeighbourStudent

@@ -39,8 +39,8 @@ VOTES: dict[str, tuple[Content, str]] = {
     "a formula": ("voter,x\na,1\nb,=1+0\n", "line 3, column 'x' must be a vote"),
     "a probability": (
         "query,voter,x\n1,a,0.7\n",
-        "line 2, column 'x' must be a vote: 1, 0, yes, no, true, false or empty (missing); give "
-        "--threshold if these are probabilities",
+        "line 2, column 'x' must be a vote: 1, 0, yes, no, true, false or empty (missing); if "
+        "these are probabilities, give --threshold",
     ),
     "no header": (
         "anna,1,1,0\nbob,0,1,0\n",
@@ -90,7 +90,7 @@ VOTES: dict[str, tuple[Content, str]] = {
         "query,voter,x\n1,a,1\n1,\xe9,1\n".encode("latin-1"),
         "line 3: must be text in UTF",
     ),
-    "UTF-16": ("query,voter,x\n1,a,1\n".encode("utf-16"), "line 1: must be text in UTF-8"),
+    "UTF-16": ("query,voter,x\n1,a,\ud83d\n".encode("utf-16", "surrogatepass"), "in UTF-16"),
     "bytes": (b"\x89PNG\r\n\x1a\n\x00\xff", "line 1: must be text in UTF-8"),
     "a huge cell": ("query,voter,x\n1,a," + "1" * 200_000, "line 2: cannot be read: field larger"),
 }

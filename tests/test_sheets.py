@@ -88,11 +88,13 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
 
 def test_what_a_cell_says() -> None:
     says = YesNo()
-    assert [says[cell] for cell in ("1", "Yes", " TRUE ", "y", True, np.True_, 1.0)] == [1] * 7
+    assert [says[cell] for cell in ("1", "Yes", " TRUE ", "y", "X", "✓", True, np.True_, 1.0)] == [
+        1
+    ] * 9
     assert [says[cell] for cell in ("0", "NO", "false", "n", False, 0, "0.0")] == [0] * 7
-    gaps = ("", " ", "NaN", "n/a", None, float("nan"), pd.NA, pd.NaT, np.float32("nan"), -1, "-1")
-    assert [says[cell] for cell in gaps] == [-1] * 11
-    assert [says[cell] for cell in ("maybe", 2, 0.5, "none", b"1", "01")] == [ODD] * 6
+    gaps = ("", " ", "-", "NaN", "n/a", None, float("nan"), pd.NA, pd.NaT, np.float32("nan"), -1)
+    assert [says[cell] for cell in (*gaps, "-1", "None")] == [-1] * 13
+    assert [says[cell] for cell in ("maybe", 2, 0.5, b"1", "01")] == [ODD] * 5
     assert "maybe" not in says  # what strangers write is not kept
 
 

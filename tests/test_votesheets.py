@@ -307,3 +307,13 @@ def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pv.Ballots.of(file)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_spreadsheets_marks_and_encodings_are_read(tmp_path: Path, encoding: str) -> None:
+    """What a poll reads, votes are read from, too."""
+    path = tmp_path / "votes.csv"
+    path.write_text("voter;Grün;Blau\nann;x;\nbo;✓;-\ncy;f;X\n", encoding=encoding)
+    ballots = pv.Ballots.of(path)
+    assert ballots.label_names == ("Grün", "Blau")
+    assert ballots.to_array().tolist() == [[[1, -1], [1, -1], [0, 1]]]

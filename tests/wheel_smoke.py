@@ -66,7 +66,7 @@ def hostile_student(path: Path) -> None:
 
     with zipfile.ZipFile(io.BytesIO(dumps(LogisticRegression().decision_function))) as file:
         method = json.loads(file.read("schema.json"))
-    known = {"__module__": "privote.learning.direct.gradients", "__class__": "DPLinear"}
+    known = {"__module__": "privote.learning.direct.linear", "__class__": "DPLinear"}
     inner = {**method, **known}
     outer = {**inner, "content": {"func": "__builtins__", "obj": inner}, "__id__": 1}
     content = io.BytesIO()

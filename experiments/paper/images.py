@@ -26,7 +26,7 @@ import privote as pv
 from privote.datasets import load_scenes
 from privote.datasets.scenes import Landmarks
 from privote.learning import cast, train
-from privote.learning.direct.gradients import DPLinear
+from privote.learning.direct.linear import DPLinear
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.teachers.partition import partition
 from privote.planning import sigma_for

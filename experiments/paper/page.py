@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privote.report import Command, Facts, Figure, Remark, Section, TableBlock, write_page
-from privote.report.blocks import Block, drawn
+from privote.report.page import Block, drawn
 
 from . import markdown
 from .claims import PARTS, PLACES

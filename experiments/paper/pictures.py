@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from privote.report import answered_by_guarantee
-from privote.report.panels import Panel, side_by_side
+from privote.report.plots import Panel, side_by_side
 
 from .kinds import Measured, Plot
 from .mechanisms import CLIPPED, CLIPPED_PAPER

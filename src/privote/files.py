@@ -48,6 +48,7 @@ except ImportError:  # no locks: two runs that write to one place may then distu
 _FORMAT = 3
 _NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
 _LOCK = "privote.lock"
+PART = ".part"  # in the name of a file that is being written
 _UNPACKED = 1 << 30  # bytes that any file may unpack to at once
 _SQUEEZED = 200  # beyond that, at most so many times what is stored: more is no data
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
@@ -348,13 +349,17 @@ def drafted(
 
 
 @contextmanager
-def complete(output: Path, *, force: bool, owner_only: bool = False) -> Iterator[Path]:
+def complete(
+    output: Path, *, force: bool, owner_only: bool = False, shared: bool = False
+) -> Iterator[Path]:
     """Yield a file to write beside ``output``, which becomes it, durably, when the block ends well.
 
     Without ``force`` no other file is replaced, not even one that was made meanwhile; one with the
-    same content is what was wanted. What a dead process left is used again.
+    same content is what was wanted. What a dead process left is used again; ``shared`` lets several
+    processes write the same at once, each beside the others.
     """
-    part = output.with_name(f".{output.stem}.part{output.suffix}")
+    own = f".{secrets.token_hex(8)}" if shared else ""
+    part = output.with_name(f".{output.stem}{own}{PART}{output.suffix}")
     file = locked(part, make=True)
     try:
         os.ftruncate(file, 0)
@@ -410,7 +415,9 @@ def locked(path: Path, *, make: bool) -> int:
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise InputError("output", f"needs {str(path)!r}, which is no regular file")
-            _lock(file, path)
+            if lock(file) is False:
+                rule = f"must be written by one run at a time, and another has {str(path)!r}"
+                raise InputError("output", rule)
             now = os.stat(path, follow_symlinks=False)
             if os.path.samestat(now, os.fstat(file)):
                 return file
@@ -422,17 +429,17 @@ def locked(path: Path, *, make: bool) -> int:
         os.close(file)
 
 
-def _lock(file: int, path: Path) -> None:
+def lock(file: int) -> bool | None:
+    """Take the lock of an open file; False if a living process has it, None without locks."""
     if fcntl is None:
-        return
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(
-            "output", f"must be written by one run at a time, and another has {str(path)!r}"
-        ) from None
-    except OSError:
-        pass  # a file system without locks
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True
 
 
 def _move(part: Path, output: Path, *, force: bool) -> None:
@@ -499,16 +506,15 @@ class Scratch:
             raise InputError(
                 f"{str(place)!r} cannot be written: {error.strerror or error}"
             ) from None
-        with suppress(OSError):  # without locks nobody takes it for a dead one's
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock(self._lock):  # without locks nobody takes it for a dead one's
             draft.rename(self.path / _LOCK)  # never there without being locked
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
-        lock, self._lock = self._lock, -1
-        if lock >= 0:
-            os.close(lock)
+        held, self._lock = self._lock, -1
+        if held >= 0:
+            os.close(held)
 
 
 def sweep(parent: Path | None, prefix: str) -> None:
@@ -523,13 +529,13 @@ def sweep(parent: Path | None, prefix: str) -> None:
 
 def _remove_if_dead(folder: Path) -> None:
     with suppress(OSError):
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
         try:
-            if os.fstat(lock).st_uid == os.geteuid() and not folder.is_symlink():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its process lives
+            own = os.fstat(file).st_uid == os.geteuid() and not folder.is_symlink()
+            if own and lock(file):  # else its process lives
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
-            os.close(lock)
+            os.close(file)
 
 
 # -- what may be read ------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, decide
-from .statements import expected_quality
 from .votes.cube import Ballots, BallotSource, Threshold, check_head
 
 ALL_THERE = b"all"  # the note after the last part
@@ -198,7 +197,7 @@ def label(
                 draft.note(ALL_THERE)
             release, why = named(release, 0), _NEXT
         if 0 < release.answered < (release.asked or 0):
-            text = f"{STOPPED} {release.of_asked} queries: {why}."
+            text = f"{STOPPED} {release.answered} of {release.asked} queries: {why}."
             release = replace(release, reasons=(*release.reasons, text))
         if release.tallies is None:
             guess = None if baseline is None else np.asarray(baseline)[: release.answered]
@@ -290,7 +289,7 @@ def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
     said = [] if release.forecast is None else [*release.forecast.warnings]
     if "learnt" in release.terms and release.quality is None:
-        said.append(expected_quality(release))
+        said.append(release.expected)
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
     if stopped:
         said.append(" ".join(release.reasons[stopped[0] :]))

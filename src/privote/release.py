@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,8 @@ from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .forecast import LASTS, Forecast
 from .ledger.records import digest_of
-from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
+from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
+from .mechanisms.base import describe
 from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
@@ -74,6 +78,388 @@ def check_protects(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
         raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
     return value
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+UNCONDITIONAL = "unconditional"
+SANITIZED = "sanitized, this data only"
+OWNER_ONLY = "for the owner's eyes"
+
+_MEANING = {
+    "allowance": (
+        "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
+        "for any number of adaptive queries to this electorate"
+    ),
+    "worst-case": (
+        "unconditional differential privacy: epsilon is the worst case over all votes of the "
+        "number of queries answered, which was decided on public numbers"
+    ),
+    "ptr": (
+        "unconditional differential privacy: queries, order and threshold were fixed before "
+        "looking, and all labels or none were released after a private test that the votes agree "
+        "enough; epsilon covers the test"
+    ),
+    "data-dependent": (
+        "a statement about these votes and their neighbours only, not differential privacy; the "
+        "exact epsilon is sealed because the number itself depends on the votes"
+    ),
+}
+_LEARNT = "unconditional differential privacy: epsilon was fixed before any vote was seen"
+_DECIDED: dict[str | float, str] = {
+    "likely": "what is likely: a 1 where the chance that most voters want it is above one half",
+    "f1": "the largest expected F1",
+    "balanced": "the largest expected balanced accuracy of each label",
+}
+_ACCOUNTANTS = {
+    None: "Rényi divergence of the exact outcome distribution, worst of both directions, converted "
+    "by dp-accounting",
+    True: "the exact (epsilon, delta) of Gaussian noise, after the worst private choice of an "
+    "allowance: the same whatever was chosen",
+    False: "Rényi divergence of Gaussian noise and of a choice of bounded range, the same whatever "
+    "allowance was chosen, converted by dp-accounting",
+}
+_NEIGHBOURS = (
+    "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
+    "(replace one voter)"
+)
+_CRYPTOGRAPHIC = "the operating system's cryptographic generator"
+_HELPS = "More voters, fewer queries or a larger epsilon would help"
+_COSTS = ("price", "threshold", "reserve")  # terms that are costs
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that is said about a result, under the same name everywhere.
+
+    Attributes
+    ----------
+    key
+        Under which :meth:`Release.facts` and JSON have the value.
+    name, text
+        What it is called, and what is said.
+    brief
+        Whether it is worth a line in a terminal; statements and pages have all.
+    """
+
+    key: str
+    name: str
+    text: str
+    brief: bool = True
+
+
+def statement_of(rows: Iterable[Fact]) -> str:
+    """Return facts as a statement that somebody signs: a line each."""
+    lines = []
+    for row in rows:
+        symbol = row.name in ("epsilon", "delta")
+        name = row.name if symbol else f"{row.name[0].upper()}{row.name[1:]}"
+        lines.append(f"{name}: {row.text.removesuffix('.')}.")
+    return "\n".join(["PRIVACY STATEMENT", "", *lines])
+
+
+def mark(guarantee: str, *, sanitized: bool = False) -> str:
+    """Return what may be done with numbers under this guarantee.
+
+    Parameters
+    ----------
+    guarantee
+        One of :data:`GUARANTEES`.
+    sanitized
+        True if a data-dependent epsilon was sanitized; it may leave, but is about this data only.
+    """
+    if guarantee not in GUARANTEES:
+        raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
+    if guarantee != "data-dependent":
+        return UNCONDITIONAL
+    return SANITIZED if sanitized else OWNER_ONLY
+
+
+def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
+    """Return all that is said about a release: from :meth:`Release.facts`, and nothing else.
+
+    So whoever has these can tell whether a statement in words is about them.
+    """
+    terms, ledger, epsilon = facts["terms"], facts["ledger"], facts["epsilon"]
+    learnt = terms.get("learnt")
+    shown = "sealed: it depends on the votes"
+    if epsilon is not None:
+        allowed = mark(facts["guarantee"], sanitized=True)
+        shown = f"{rounded_up(epsilon)} ({allowed}; may be published)"
+    digests, drawn = facts["sha256"]["labels"], facts["drawn"]
+    if drawn and drawn != [digests]:
+        digests += f", and that of what was drawn {', '.join(drawn)}"
+    software = {"privote": facts["version"], "dp-accounting": metadata.version("dp-accounting")}
+    software |= {"numpy": np.__version__, "Python": platform.python_version()}
+    simulated = "a seed was given: these labels protect nobody" if facts["simulated"] else None
+    kind = _LEARNT if learnt else _MEANING[facts["guarantee"]]
+    protects = ("protects", "who is protected", _protected(facts["protects"]))
+    place = "none: this budget is of this one run"
+    if ledger is not None:
+        place = f"entry {ledger['entry']}, digest {ledger['digest']}"
+    brief: list[tuple[str, str, str | None]] = [
+        ("answered", "queries answered", of_asked(facts)),
+        ("labels", "labels each", f"{facts['labels']:,}"),
+        ("abstained", "held back", _held_back(facts["abstained"])),
+        ("voters", "voters", f"{facts['voters']:,}"),
+        ("mechanism", "mechanism", describe(facts["mechanism"])),
+        ("sigma", "noise", noise(facts["mechanism"], facts["voters"])),
+        ("guarantee", "guarantee", f"{facts['guarantee']}: {kind}"),
+        ("epsilon", "epsilon", shown),
+        ("delta", "delta", rounded_up(facts["delta"])),
+        ("budget", "budget", rounded_up(facts["budget"])),
+        ("terms", "terms", _terms(terms)),
+        ("allowance", "allowance", _allowance(facts)),
+        ("left", "left of the budget", budget_left(facts["left"], facts["budget"])),
+        ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
+        ("decided", "decided by", _decided(facts["decided"])),
+        *_expected(facts),
+        ("reasons", "why", " ".join(facts["reasons"])),
+        ("processed", "after the draw", _processed(facts["processed"])),
+        *([] if facts["protects"] == VOTER else [protects]),
+        ("simulated", "SIMULATED", simulated),
+    ]
+    further = [
+        *([protects] if facts["protects"] == VOTER else []),
+        ("meaning", "what that means", _meaning(facts)),
+        ("price_2018", "for comparison only", _compared(terms)),
+        ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
+        ("rule", "what may follow from released labels", _adaptively(facts)),
+        ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
+        ("dataset", "data set", _dataset(facts)),
+        ("ledger", "ledger", place),
+        ("made", "made", facts["made"]),
+        ("sha256", "labels' SHA-256 digest", digests),
+        ("version", "software", ", ".join(f"{name} {of}" for name, of in software.items())),
+    ]
+    return [
+        Fact(key, name, text, rows is brief)
+        for rows in (brief, further)
+        for key, name, text in rows
+        if text
+    ]
+
+
+def of_asked(facts: Mapping[str, Any]) -> str:
+    """Say how many queries were answered, and of how many if not all were."""
+    more = facts["asked"] is not None and facts["asked"] > facts["answered"]
+    return f"{facts['answered']} of {facts['asked']}" if more else f"{facts['answered']}"
+
+
+def budget_left(left: float | None, budget: float) -> str | None:
+    """Say what is left of a data set's epsilon; never more than there is."""
+    if left is None:
+        return None
+    return f"epsilon {rounded_up(-left, 4).removeprefix('-')} of {rounded_up(budget)}"
+
+
+def new_to(dataset: str) -> str:
+    """Say that a ledger had no charge to a data set."""
+    return f"nothing was charged to data set {dataset!r} in this ledger before"
+
+
+def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:
+    """Say what sigma is; None for what has none, or is a mechanism of one's own."""
+    sigma = mechanism.get("sigma")
+    if sigma is None or mechanism["mechanism"] not in MECHANISMS:
+        return None
+    return f"about {sigma:.3g} votes (standard deviation) on each count of at most {voters:,}"
+
+
+def _held_back(abstained: int) -> str | None:
+    return f"{abstained:,} labels, by the confidence gate (ABSTAIN)" if abstained else None
+
+
+def _decided(rule: str | float | None) -> str | None:
+    return None if rule is None else _DECIDED.get(rule, f"a chance of {rule} or more")
+
+
+def _processed(texts: Sequence[str]) -> str | None:
+    return f"{'; '.join(texts)}. This is post-processing and costs nothing" if texts else None
+
+
+def _dataset(facts: Mapping[str, Any]) -> str:
+    whom = "" if facts["consumer"] is None else f", for {facts['consumer']!r}"
+    return f"{facts['dataset']!r}{whom}"
+
+
+def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
+    """Return what is to be expected of labels that were drawn; of tallies see the headline."""
+    if facts["forecast"] is None:
+        return []
+    forecast = Forecast.of_facts(facts["forecast"])
+    first = poor_from(forecast, facts["so_far"], facts["answered"])
+    poor = f"labels from row {first} on, marked in a CSV file: voters should have run out by then"
+    said = forecast.lines()[: -len(forecast.warnings) or None]
+    return [
+        ("forecast", "expected", " ".join(said)),
+        ("poor", "expected to be poor", None if first is None else poor),
+        ("warnings", "WARNING", " ".join(forecast.warnings)),
+    ]
+
+
+def poor_from(forecast: Forecast | None, so_far: int | None, answered: int) -> int | None:
+    """Return the first row by which voters should have run out; None if there is none."""
+    if forecast is None or not any(t.startswith(LASTS) for t in forecast.warnings):
+        return None
+    before = 0 if so_far is None else so_far - answered
+    first = 0 if forecast.lasts is None else max(0, forecast.lasts - before)
+    return first if first < answered else None
+
+
+def _meaning(facts: Mapping[str, Any]) -> str | None:
+    """Say what a number bounds, where it bounds what one voter's ballots change."""
+    epsilon = facts["epsilon"]
+    if epsilon is None or facts["simulated"] or facts["guarantee"] == "data-dependent":
+        return None
+    if facts["protects"] != VOTER:
+        return None
+    factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if epsilon < 700 else ""
+    return (
+        "had the ballots of one voter been different, on any or all queries, the probability of "
+        f"any outcome would have changed by at most a factor e^{rounded_up(epsilon, 4)}{factor}, "
+        f"plus {rounded_up(facts['delta'])}"
+    )
+
+
+def _protected(protects: str) -> str:
+    if protects == VOTER:
+        return (
+            f"each voter. {_NEIGHBOURS}. Where all records of a person reach one voter only, "
+            "this protects each person; whether they do was not recorded"
+        )
+    return (
+        f"{protects}, because it reaches one voter only: whoever made the voters says so, "
+        f"the votes cannot show it. {_NEIGHBOURS}"
+    )
+
+
+def _adaptively(facts: Mapping[str, Any]) -> str:
+    """Say what may have been chosen from released labels without breaking the promise."""
+    if facts["guarantee"] == "data-dependent":
+        return "nothing: queries and settings were fixed before any label was seen"
+    if facts["guarantee"] == "ptr":
+        return "nothing: one release takes the whole budget of the data set"
+    if facts["terms"].get("learnt", {}).get("exact"):
+        return "nothing: one release takes the whole budget, which is of this one run"
+    text = "later queries, baselines, and when to stop"
+    if facts["ledger"] is None:
+        return f"{text}; the budget is of this one run"
+    if facts["rule"] == "exclusive":
+        text += (
+            "; the mechanism, its settings and who votes are fixed for the data set: every "
+            "charge to its budget is a multiple of the first"
+        )
+    else:
+        text += (
+            ", and also mechanism, settings and numbers of later charges: the data set's "
+            f"budget of {rounded_up(facts['budget'])} is {facts['rule']}, which was fixed with it, "
+            "so it holds for all charges together"
+        )
+    if facts["consumer"] is None:
+        return text
+    return (
+        f"{text}. This epsilon is what {facts['consumer']!r} learns if it learns nothing from "
+        "other consumers of the data set, and if no voter learnt from released labels; the "
+        "data set's budget holds for everybody"
+    )
+
+
+def _allowance(facts: Mapping[str, Any]) -> str | None:
+    if facts["allowance"] is None:
+        return None
+    each = facts["allowance"] if isinstance(facts["allowance"], list) else [facts["allowance"]]
+    span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
+    queries, which = facts["so_far"] or facts["answered"], "answered from it so far"
+    more = ""
+    if queries > facts["answered"]:
+        more = ", under this one epsilon: statements about the same allowance do not add up"
+    if "learnt" in facts["terms"]:
+        queries, which, more = facts["terms"]["learnt"]["planned"], "that it is for", ""
+    many = "the one query" if queries == 1 else f"each of the {queries:,} queries"
+    share = f", or {min(each) / queries:.2g} for {many} {which}{more}" if queries else ""
+    return (
+        f"{span} surprises a voter, for life{share}. A voter who casts more counts as the baseline "
+        "from then on; who did is sealed"
+    )
+
+
+def _terms(terms: Mapping[str, Any]) -> str | None:
+    if not terms:
+        return None
+    if "learnt" in terms:
+        return learnt_from(terms["learnt"])
+    if "passed" in terms:
+        said = (
+            "the test passed"
+            if terms["passed"]
+            else "the test failed: nothing was released, and the whole budget is spent"
+        )
+    else:
+        said = (
+            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
+            "number are (epsilon, delta)-close to those of every neighbour of these votes. The "
+            "noise in it is sigma_s times the smooth sensitivity: how far the cost can move if one "
+            "voter's ballots change, here or, counting less by exp(-beta) a ballot, nearby"
+        )
+    numbers = ", ".join(
+        f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
+        for name, value in terms.items()
+        if name not in ("passed", "price_2018")
+    )
+    return f"{said}; {numbers}"
+
+
+def _compared(terms: Mapping[str, Any]) -> str | None:
+    if "price_2018" not in terms:
+        return None
+    return (
+        "PATE 2018 (Theorem 23) would price the published number at "
+        f"{rounded_up(terms['price_2018'], 4)} instead of {rounded_up(terms['price'], 4)}: not a "
+        "valid bound"
+    )
+
+
+def learnt_from(terms: Mapping[str, Any]) -> str:
+    """Say what the noise follows from."""
+    of = f"for {terms['planned']:,} queries in all, no more"
+    if not terms["learns"]:
+        return f"the noise follows from public numbers alone, {of}"
+    return (
+        "the allowance was itself chosen privately, from all votes, and part of the budget paid "
+        f"for that (range {rounded_up(terms['epsilon0'], 4)}); the noise follows from it, {of}"
+    )
+
+
+def of_owner(release: Release, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return what is for the owner's eyes, as plain numbers; voters by name, or by place."""
+    sealed: Any = release.sealed
+    if release.guarantee == "allowance":
+        spent, refused = sealed.spent, sealed.refused
+        who = np.flatnonzero(refused)
+        return {
+            "voters_who_ran_out": int(sealed.exhausted.sum()),
+            "ballots_refused": {
+                str(voter) if names is None else names[voter]: int(refused[voter])
+                for voter in who[np.argsort(-refused[who], kind="stable")]
+            },
+            "surprises_cast_fewest": int(spent.min()),
+            "surprises_cast_median": float(np.median(spent)),
+            "surprises_cast_most": int(spent.max()),
+        }
+    if release.guarantee != "data-dependent":
+        return {}
+    bills = sealed.bills()
+    exact = ("epsilon_by_voter", "accountant", "epsilon_rdp", "epsilon_pld")
+    return {
+        "epsilon": float(sealed.epsilon),
+        "epsilon_of_costliest_voter": float(bills.max()),
+        "epsilon_of_median_voter": float(np.median(bills)),
+        **{name: getattr(sealed, name) for name in exact},
+    }
+
+
+# -- what leaves, and what does not ----------------------------------------------------------------
 
 
 def decide(release: Release, by: str | float = "likely") -> Release:
@@ -321,19 +707,34 @@ class Release:
         return self.posterior.quality(self.decided, learnt=learnt)
 
     @property
-    def of_asked(self) -> str:
-        """How many queries were answered, and of how many if not all were."""
-        from .statements import of_asked
-
-        return of_asked({"asked": self.asked, "answered": self.answered})
+    def headline(self) -> str:
+        """What comes first: how many queries, how good they are expected to be, the cost."""
+        answered = of_asked({"asked": self.asked, "answered": self.answered})
+        many = "1 query" if answered == "1" else f"{answered} queries"
+        cost = "sealed" if self.epsilon is None else rounded_up(self.epsilon, 4)
+        told = f"; {self.expected}" if "learnt" in self.terms else ""
+        return f"{many}{told}; epsilon {cost}, delta {rounded_up(self.delta)}"
 
     @property
-    def budget_left(self) -> str | None:
-        """What is left of the data set's epsilon, in words; never more than there is."""
-        if self.left is None:
-            return None
-        down = rounded_up(-self.left, 4).removeprefix("-")
-        return f"epsilon {down} of {rounded_up(self.budget)}"
+    def expected(self) -> str:
+        """How good labels of tallies are expected to be, or why that cannot be told."""
+        quality, unknown = self.quality, "how good the labels are cannot be told"
+        if quality is not None:
+            after = ", before what was done after the draw" if self.processed else ""
+            figures = ", ".join(f"{name} {quality[name]:.0%}" for name in ("precision", "recall"))
+            return (
+                f"expected {figures.replace('%', ' %')} against the majority of the voters{after}"
+            )
+        if not self.terms["learnt"]["learns"] and self.guarantee == "allowance":
+            return f"{unknown}: there are too few voters to learn from. {_HELPS}"
+        if not self.terms["learnt"]["learns"]:
+            return f"{unknown}: nothing was learnt from the votes in the worst case"
+        if self.posterior is None or not self.posterior.fitted:
+            return f"{unknown}: there are too few labels. More queries at once would help"
+        if not self.labels.any():
+            unknown = f"no label is a 1, and {unknown}"
+            return f"{unknown}: majorities do not show in so much noise. {_HELPS}"
+        return f"{unknown}: majorities hardly show in so much noise. {_HELPS}"
 
     @property
     def abstained(self) -> int:
@@ -363,13 +764,7 @@ class Release:
 
         By the forecast: from public numbers and released labels, never from who ran out.
         """
-        found = self.forecast
-        warned = () if found is None else found.warnings
-        if found is None or not any(text.startswith(LASTS) for text in warned):
-            return None
-        before = 0 if self.so_far is None else self.so_far - self.answered
-        first = 0 if found.lasts is None else max(0, found.lasts - before)
-        return first if first < self.answered else None
+        return poor_from(self.forecast, self.so_far, self.answered)
 
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON; labels and names by digests."""
@@ -413,20 +808,21 @@ class Release:
         }
         return {**facts, "digest": digest_of_facts(facts)}
 
+    def rows(self) -> list[Fact]:
+        """Return all that is said about it, a line each, as every rendering has it."""
+        return rows_of(self.facts())
+
     def summary(self) -> str:
         """Return a few lines for a terminal: published numbers only."""
-        from .statements import summary
-
-        return summary(self)
+        lines = [f"{row.name:<20}{row.text}" for row in self.rows() if row.brief]
+        return "\n".join([self.headline, *lines])
 
     def statement(self) -> str:
         """Return one page in plain words, for the person who signs it: published numbers only.
 
         :meth:`facts` holds the same for machines.
         """
-        from .statements import statement
-
-        return statement(self.facts())
+        return statement_of(self.rows())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels and public facts to an ``.npz`` file; nothing sealed goes along."""

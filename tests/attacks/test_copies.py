@@ -121,8 +121,8 @@ def _die_at(kind: str) -> Callable[..., Any]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep often: a few queries a block, and every noisy step."""
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 3 * 4)
-    monkeypatch.setattr("privote.learning.direct.base._PAUSE", 0.0)
-    monkeypatch.setattr("privote.learning.direct.base._SELDOM", 0.0)
+    monkeypatch.setattr("privote.learning.direct.training._PAUSE", 0.0)
+    monkeypatch.setattr("privote.learning.direct.training._SELDOM", 0.0)
 
 
 def _stages(

@@ -13,9 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.attacks.conftest import Outcome, scaled
 
 from privote.errors import InputError
-from privote.learning.direct.base import PrivateLinear
-from privote.learning.direct.gradients import DPLinear, clipped_sum
-from privote.learning.direct.moments import DPMoments
+from privote.learning.direct.linear import DPLinear, DPMoments, PrivateLinear, clipped_sum
 from privote.learning.embedding import Embedding, embed, fit_embedding
 from privote.learning.neighbours.ballots import NeighbourBallots
 from privote.learning.tables import TableEncoder

@@ -23,8 +23,7 @@ from privote.cli.output import print_facts, print_table, say
 from privote.cli.predict import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
-from privote.learning.direct.gradients import DPLinear
-from privote.learning.direct.moments import DPMoments
+from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.votes.names import folded
 from privote.votes.tables import cell_of, name_in
 

@@ -27,7 +27,7 @@ from privote.capc.site import read_toml
 from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.guardian.registry import check_allowance
+from privote.guardian.allowance import check_allowance
 from privote.learning.direct.noise import TrainingPlan
 from privote.votes.cube import SparseBallots, check_threshold
 

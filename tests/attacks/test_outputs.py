@@ -34,12 +34,13 @@ from privote.ledger import Ledger
 DRIVER = """
 import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
-import privote.cli.files, privote.cli.output, privote.learning.jobs, privote.report.training
-import privote.statements, privote.votes.arrays, typer._adapters
-import privote.ledger.book, privote.learning.direct.base, privote.polls, privote.report.polls
+import privote.cli.files, privote.cli.output, privote.learning.jobs, privote.report.results
+import privote.votes.arrays, typer._adapters
+import privote.ledger.book, privote.learning.direct.training, privote.polls, privote.report.polls
 from privote.ledger import Ledger
 
-privote.learning.direct.base._PAUSE = privote.learning.direct.base._SELDOM = 0.0  # every step
+training = privote.learning.direct.training
+training._PAUSE = training._SELDOM = 0.0  # every step
 
 def run(job):
     calls, known, charged, counting = 0, {}, [], []
@@ -356,7 +357,7 @@ def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
         "poll, no folder": ([*alone, "--title", "again", "--people", "others"], 6),
         "poll, no ledger": (["poll", folder / "poll.csv", *budget], 2),
         "plan": (["plan", *sizes], 2),
-        "plan poll": (["plan", "poll", "--voters", 50, "--options", 3, "--epsilon", 1], 2),
+        "plan of a poll": (["poll", "--plan", "--voters", 50, "--options", 3, *budget], 2),
         "tune": (["tune", folder / "votes.npy", "--over", "sigma", "--values", "7,9", *budget], 2),
         "audit": (["audit", "--mechanism", "binary", "--elections", 1], 2),
         "ledger show": (["ledger", "show", ledger], 2),

@@ -63,10 +63,9 @@ def test_a_plan_is_what_a_release_does(outcome: Outcome) -> None:
 
 
 def _noise(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integers and their probabilities under the discrete Gaussian."""
+    """Return the integers and their probabilities under the rounded Gaussian."""
     x = np.arange(-int(14 * sigma) - 2, int(14 * sigma) + 3)
-    weights = np.exp(-0.5 * (x / sigma) ** 2)
-    return x, weights / weights.sum()
+    return x, np.diff(ndtr((np.append(x, x[-1] + 1) - 0.5) / sigma))
 
 
 def _own_side(mechanism: Any, count: int, bar: float) -> float:

@@ -28,7 +28,7 @@ from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_messages import WIRES, changed, headed
 from tests.capc.sites import client_of
 from tests.capc.test_messages import framed
-from tests.capc.test_transport_coalition import small_models, small_terms
+from tests.capc.test_network import small_models, small_terms
 
 from privote.capc import messages as m
 from privote.capc.certs import Own, Trust, make

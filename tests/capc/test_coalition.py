@@ -400,15 +400,6 @@ def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
     assert "engine" in run.ask("q0", identity(8, 8)).left_out["p0"]
 
 
-def test_who_is_not_registered_is_refused() -> None:
-    terms = terms_of(features=8)
-    wider = terms_of(features=8, queriers=("q0", "q1"))
-    run = simulation(wider, np.ones((8, 3, 2)))
-    run.roles[PG].terms = terms
-    with pytest.raises(pv.PrivoteError, match="other terms"):
-        run.ask("q1", identity(8, 8))
-
-
 def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
     terms = terms_of(features=8, queriers=("p0", "p1"), guarantee="allowance", epsilon=50.0)
     run = simulation(terms, np.ones((8, 3, 2)))
@@ -478,22 +469,25 @@ def test_the_decision_is_never_made_twice(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(drawn) == 1
 
 
-def test_the_secure_engine_gives_the_same_bits() -> None:
+@pytest.mark.parametrize("noise", ["guardian", "sites"])
+def test_the_secure_engine_gives_the_same_bits(noise: str) -> None:
     pytest.importorskip("spu")
     terms = terms_of(
         MECHANISMS["binary gate"],
-        parties=2,
+        parties=3,
         features=6,
         own={1: (0,)},
         guarantee="allowance",
-        epsilon=12.0,
+        epsilon=30.0,
         timeout=120.0,
+        noise=noise,
     )
-    ballots = random_election(2, queries=6, parties=2, labels=2)
+    ballots = random_election(2, queries=6, parties=3, labels=2)
     base = random_election(3, queries=6, parties=1, labels=2)[:, 0]
     ends = []
     for name in ("clear", "spu-cheetah"):
         run = simulation(terms, ballots, engine=name, seed=5)
+        run.kill(("p2", ANSWERING))
         answers = run.ask("q0", identity(6, 6), baseline=base)
         assert answers.parties == ("p0", "p1")
         ends.append((answers.labels.tolist(), run.journal("q0").half()))

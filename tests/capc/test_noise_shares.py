@@ -362,16 +362,3 @@ def test_a_statement_says_who_knows_the_noise() -> None:
             run.kill((f"p{party}", ANSWERING))
         answers = run.ask("q0", identity(8, 8))
         assert wanted in statement(facts_of(terms, "q0", answers, stamp=""))
-
-
-def test_the_secure_engine_gives_the_same_bits() -> None:
-    pytest.importorskip("spu")
-    terms = shared("gate", parties=3, features=6, guarantee="allowance", epsilon=30.0)
-    ends = []
-    for engine in ("clear", "spu-cheetah"):
-        run = simulation(terms, np.ones((6, 3, 2)), engine=engine, seed=5)
-        run.kill(("p2", ANSWERING))
-        answers = run.ask("q0", identity(6, 6))
-        assert answers.parties == ("p0", "p1")
-        ends.append((answers.labels.tolist(), run.journal("q0").half()))
-    assert ends[0] == ends[1]

@@ -1,4 +1,4 @@
-"""Files of a site: read strictly, and every error names file, key, rule and value."""
+"""A site: files read strictly, with errors that name file, key, rule and value; its log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privote.capc.site import Site, read_terms
+from privote.capc.site import Log, Site, read_terms
 from privote.errors import InputError
 
 TERMS = """
@@ -158,3 +158,21 @@ def test_insecure_is_stamped(tmp_path: Path) -> None:
     assert "SIMULATED" in site.stamp
     assert "SIMULATED" in Site.read(written(tmp_path, insecure="true", seed="7")).stamp
     assert Site.read(written(tmp_path, insecure="true")).stamp == ""
+
+
+def test_strangers_do_not_fill_the_log(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("privote.capc.site.time.monotonic", lambda: now)
+    log = Log()
+    line = "E0000 00:00:00.0 1 s.cc:1] Handshake failed with error x: {}: why"
+    for _ in range(500):
+        log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
+    log._tell(line.format("HTTP_REQUEST"))
+    now = 61.0
+    log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "does not speak TLS" in said[1]
+    assert said[2].endswith("so were 499 more since")

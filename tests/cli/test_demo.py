@@ -60,7 +60,7 @@ def test_tables_for_people_without_figures(
     def refuse(*_: Any) -> Any:
         raise missing_extra("report", "drawing figures")
 
-    for name in ("privote.report.plots.sheet", "privote.report.panels.sheets"):
+    for name in ("privote.report.plots.sheet", "privote.report.plots.sheets"):
         monkeypatch.setattr(name, refuse)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr

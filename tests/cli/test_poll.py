@@ -1,4 +1,4 @@
-"""``privote poll`` and ``privote plan poll``."""
+"""``privote poll``."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
         (("--seats", 2, "--quota", 0.5), "--seats goes without --quota"),
         (("--people", "club"), "--people goes with --ledger"),
         (("--ledger", "l.db"), "--people must be named with --ledger"),
-        (("--mechanism", "tau"), "--tau must be given for --mechanism tau, or --typical"),
+        (("--mechanism", "tau"), "--typical must be given for --mechanism tau"),
         (("--most", 1), "line 2: the ballot breaks the poll's rule of at most 1 approvals"),
         (("--show-sealed",), "--show-sealed goes with --output"),
         (("--encoding", "klingon"), "--encoding must be one that Python knows"),
@@ -102,23 +102,17 @@ def test_options_by_name_or_by_file(run: Run, tmp_path: Path) -> None:
     assert run("poll", lists, *BUDGET).exit_code == 2
 
 
-def test_plan_poll_is_a_table_and_a_plot(run: Run) -> None:
-    done = run("plan", "poll", "--voters", 500, "--options", 12, "--epsilon", 1)
+def test_a_plan_reads_no_ballots(run: Run, ballots: Path) -> None:
+    words = ("poll", "--plan", "--voters", 500, "--options", 12, *BUDGET)
+    done = run(*words)
     assert done.exit_code == 0, done.stderr
     assert "may be published" in done.stdout
     assert "intervals" in done.stdout
-    done = run("plan", "poll", "--voters", 500, "--options", 12, "--epsilon", 1, "--seats", 2,
-               "--plot", "plan.svg", "--json")  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    plans = json.loads(done.stdout)["plans"]
+    plans = json.loads(run(*words, "--seats", 2, "--json").stdout)["plans"]
     assert [row["epsilon"] for row in plans] == ["0.25", "0.5", "1", "2", "4"]
     assert "top-m" in plans[0]["winners: decides"]
-    assert Path("plan.svg").read_text().startswith("<svg")
-
-
-def test_plan_alone_is_what_it_was(run: Run) -> None:
-    done = run("plan", "--mechanism", "binary", "--sigma", 7, "--voters", 50, "--labels", 20,
-               "--epsilon", 8, "--delta", 1e-5)  # fmt: skip
-    assert done.exit_code == 0, done.stderr
-    assert "46 surprises" in done.stdout
-    assert "plan poll" in run("--help").stdout
+    shared = json.loads(run(*words, "--seats", 2, "--ledger", "l.db", "--json").stdout)["plans"]
+    assert shared != plans
+    assert not Path("l.db").exists()
+    for bad in ((ballots, *words[1:]), words[1:4] + BUDGET, BUDGET):
+        assert run("poll", *bad).exit_code == 2

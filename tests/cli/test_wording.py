@@ -106,7 +106,7 @@ BUDGETED: dict[str, tuple[object, ...]] = {
     "train": ("train", "rows.csv", "--labels", "flu", "--public", "rows2.csv", "--output", "run"),
     "poll": ("poll", "poll.csv"),
     "plan": ("plan", *SIZES, "--mechanism", "binary", "--sigma", 2),
-    "plan poll": ("plan", "poll", "--voters", 40, "--options", 3),
+    "poll --plan": ("poll", "--plan", "--voters", 40, "--options", 3),
     "capc": ("capc", "simulate", "--parties", 4, "--queries", 2, "--clear", "--output", "trial"),
 }
 
@@ -123,7 +123,7 @@ def test_a_budget_that_promises_little_is_said_once(run: Run, tmp_path: Path, ve
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("warning: a delta of 0.3 lets each person's part be revealed") == 1
     assert done.stderr.count("warning: an epsilon of 1000 promises next to nothing") == 1
-    again = () if verb.startswith("plan") or verb == "poll" else ("--output", "again.csv")
+    again = () if verb.startswith(("plan", "poll")) else ("--output", "again.csv")
     quiet = run(*BUDGETED[verb], *SENSIBLE, *again)
     assert quiet.exit_code == 0, quiet.stderr
     assert "a delta of" not in quiet.stderr

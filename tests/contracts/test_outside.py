@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,18 +90,16 @@ def test_plans_and_tunings() -> None:
     assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
     sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
     assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
-    tuning = planning.tune_mechanism(VOTES[:4, :10], sigma=5.0, also=[LaplaceQuota], **BUDGET)
+    every = planning.variants(10, 8.0, 1e-5, 5.0, [LaplaceQuota])
+    tuning = planning.tune(VOTES[:4, :10], every, **BUDGET)
     names = [trial.mechanism.name for trial in tuning.trials]
     assert names == ["binary", "binary", "tau", "tau", "powerset", "laplace-quota"]
-    noises = planning.tune_sigma(VOTES, mechanism=LAPLACE, sigmas=[5.0, 9.0], **BUDGET)
-    assert [trial.mechanism.sigma for trial in noises.trials] == [5.0, 9.0]
-    pair = {"gate_thresholds": [20.0], "gate_sigmas": [5.0]}
-    gates = planning.tune_gate(VOTES, mechanism=LAPLACE, **pair, **BUDGET)
-    assert gates.trials[1].mechanism.gate is not None
+    noises = planning.candidates("sigma", LAPLACE, 40, 3, [5.0, 9.0])
+    assert [mechanism.sigma for mechanism in noises] == [5.0, 9.0]
     with pytest.raises(pv.UnavailableError, match="no sigma"):
-        planning.tune_sigma(VOTES, mechanism=LOT, **BUDGET)
-    given = planning.tune_mechanism(VOTES, mechanisms=[LOT, LAPLACE], equal="as-given", **BUDGET)
-    assert len(given.trials) == 2
+        planning.candidates("sigma", LOT, 40, 3)
+    gated = replace(LAPLACE, gate=pv.Gate(threshold=20, sigma=5))
+    assert len(planning.tune(VOTES, [LOT, LAPLACE, gated], **BUDGET).trials) == 3
 
 
 def test_teachers_vote_through_it() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import privote as pv
 from privote.errors import BallotError
-from privote.guardian.registry import registered_blocks
+from privote.guardian.allowance import registered_blocks
 from privote.votes import cube as blocks
 from privote.votes import cube as room
 from privote.votes.arrays import write_packed

@@ -111,7 +111,7 @@ def test_rolls_from_before_names_were_folded_stay_valid(
     names, now = ["North", "east", "EAST", "west"], pv.Ledger.name_voter
     with monkeypatch.context() as past:  # what an earlier version entered
         past.setattr(pv.Ledger, "name_voter", lambda self, name: (now(self, name)[1],) * 2)
-        past.setattr("privote.guardian.registry.folded", str)
+        past.setattr("privote.guardian.allowance.folded", str)
         label(ledger, cube(1, 2, 3, 0), names)
     part = label(ledger, cube(1, 1, 1), ["west", "EAST", "North"])
     assert part.sealed.spent.tolist() == [1, 4, 2]
@@ -285,7 +285,7 @@ def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> N
     person = "a person, with all their records"
     release = guardian(ledger, protects=person).release(cube(1, 0, 0, 0))
     assert release.protects == release.facts()["protects"] == person
-    assert f"protects          {person}" in release.summary()
+    assert f"who is protected    {person}" in release.summary()
     assert f"Who is protected: {person}, because it reaches one voter only" in release.statement()
     release.save(tmp_path / "release.npz")
     assert pv.Release.load(tmp_path / "release.npz").protects == person
@@ -297,7 +297,7 @@ def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:
     assert release.protects == "a voter"
     assert "Who is protected: each voter." in release.statement()
     assert "whether they do was not recorded" in release.statement()
-    assert "protects" not in release.summary()
+    assert "who is protected" not in release.summary()
     assert not any("protects" in entry for entry in ledger.published())
 
 

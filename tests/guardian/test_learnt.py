@@ -16,7 +16,7 @@ import privote as pv
 from privote.accounting.allowance import Learning, learnt_delta, settled
 from privote.entropy import Entropy
 from privote.errors import ChargedError
-from privote.guardian import Accounts, Allowance, allowance, learnt
+from privote.guardian import Accounts, Allowance, allowance
 from privote.votes.surprises import effective
 
 BUDGET: dict[str, float] = {"epsilon": 8.0, "delta": 1e-5}
@@ -104,7 +104,7 @@ def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: Any) -> Any:
         raise AssertionError("looked at the votes")
 
-    monkeypatch.setattr(learnt, "_surprises", asked)
+    monkeypatch.setattr(allowance, "_surprises", asked)
     release = pv.label(VOTES[:, :8], epsilon=1.0, delta=1e-5)
     assert release.allowance == math.ceil(60 * 5 / 8)
     assert release.terms["learnt"] == {
@@ -308,7 +308,7 @@ def test_a_crash_between_charge_and_draw_costs_nothing_more(
     tmp_path: Path, kill: Callable[..., None]
 ) -> None:
     path = tmp_path / "l.db"
-    kill(learnt, "_surprises")
+    kill(allowance, "_surprises")
     with pytest.raises(Killed):
         month(path, VOTES, plan_for=80)
     assert [each["kind"] for each in entries(path)] == ["budget", "charge"]
@@ -331,7 +331,7 @@ def test_a_draw_that_was_not_entered_never_left(tmp_path: Path, kill: Callable[.
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (learnt, "_surprises", False),
+        (allowance, "_surprises", False),
         (Allowance, "learn", True),
         (Allowance, "answer", True),
         (pv.TallyVoting, "draw", True),
@@ -493,7 +493,7 @@ def test_an_entry_is_durable_before_a_tally_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, seen = tmp_path / "l.db", []
-    for owner, name in ((learnt, "_surprises"), (pv.TallyVoting, "draw")):
+    for owner, name in ((allowance, "_surprises"), (pv.TallyVoting, "draw")):
         right = getattr(owner, name)
 
         def watched(*given: Any, right: Any = right) -> Any:
@@ -570,7 +570,6 @@ def test_the_guardian_refuses_what_does_not_go_together() -> None:
     guardian = pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="worst-case")
     with pytest.raises(pv.InputError, match="baseline"):
         guardian.release(VOTES, baseline=np.zeros((60, 5)))
-    assert allowance.learnt is learnt
 
 
 def test_batches_that_depend_on_each_other_are_not_priced_as_one_call(

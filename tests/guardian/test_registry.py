@@ -9,7 +9,7 @@ import pytest
 
 from privote.errors import InputError
 from privote.guardian.accounts import plain
-from privote.guardian.registry import (
+from privote.guardian.allowance import (
     check_allowance,
     seats,
     seats_in_batch,

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_with_its_reason() -> None:
         plan_poll(SIZE, Seats(number=1), **BUDGET, shares=True, mechanism="top-m")
     with pytest.raises(UnavailableError, match="cannot release this outcome"):
         plan_poll(SIZE, Seats(number=1), **BUDGET, mechanism="binary")
-    with pytest.raises(InputError, match="tau must be given"):
+    with pytest.raises(InputError, match="typical must be given"):
         plan_poll(SIZE, Seats(number=1), **BUDGET, mechanism="tau")
     with pytest.raises(UnavailableError, match="clipping gains nothing"):
         plan_poll(SIZE, Seats(number=1), **BUDGET, mechanism="tau", typical=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -15,8 +16,7 @@ from hypothesis import strategies as st
 import privote as pv
 from privote import planning
 from privote.errors import InputError
-from privote.planning.counting import counted
-from privote.planning.quality import check_truth
+from privote.planning.tuning import check_truth
 from privote.votes.cube import Ballots, SparseBallots
 
 GATE = pv.Gate(threshold=5, sigma=2.0)
@@ -45,7 +45,7 @@ def wanted_of(queries: int = 30, labels: int = 3) -> npt.NDArray[np.int8]:
 
 
 def measured(mechanism: pv.Mechanism, votes: Any, wanted: Any) -> dict[str, float]:
-    return planning.quality(mechanism, Ballots.of(votes), wanted).facts()
+    return asdict(planning.quality(mechanism, Ballots.of(votes), wanted))
 
 
 def by_cells(one: Any, answered: Any, wanted: npt.NDArray[np.int8]) -> dict[str, float]:
@@ -161,29 +161,13 @@ def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
             assert measured(mechanism, votes, wanted) == pytest.approx(whole)
 
 
-def test_who_has_run_out_counts_as_the_baseline() -> None:
-    votes, wanted = votes_of(queries=20), wanted_of(20)
-    mechanism, guess = pv.BinaryVoting(sigma=2.0), np.zeros((20, 3), bool)
-    ballots = Ballots.of(votes)
-    release = pv.Electorate(
-        mechanism=mechanism, voters=7, labels=3, epsilon=99.0, delta=1e-5, allowance=6, seed=0
-    )
-    release.answer(votes)
-    blocks = [block for block, _ in counted(mechanism, ballots, guess, 6)]
-    left = np.concatenate([block.votes for block in blocks])  # type: ignore[attr-defined]
-    assert (left.sum(axis=(0, 2)) == release.sealed.spent).all()
-    assert (left != votes).any()
-    found = planning.quality(mechanism, ballots, wanted, blocks)
-    assert found.facts() == pytest.approx(measured(mechanism, left, wanted))
-
-
 def test_sparse_ballots_are_measured_as_dense_ones() -> None:
     votes, wanted = votes_of(voters=6), wanted_of()
     query, voter = np.nonzero(np.ones(votes.shape[:2]))
     sparse = SparseBallots(query, voter, votes[query, voter], queries=30, voters=6)
     for mechanism in CELLS:
         found = planning.quality(mechanism, sparse, wanted)
-        assert found.facts() == pytest.approx(measured(mechanism, votes, wanted))
+        assert asdict(found) == pytest.approx(measured(mechanism, votes, wanted))
 
 
 def test_what_is_wanted_without_noise() -> None:
@@ -207,7 +191,7 @@ def test_noise_never_helps_to_meet_the_noise_free_outcome(sigma: float, more: fl
     ballots = Ballots.of(votes_of())
     wanted = planning.noise_free(pv.BinaryVoting(sigma=1.0), ballots)
     less, much = (
-        planning.quality(pv.BinaryVoting(sigma=s), ballots, wanted).facts()
+        asdict(planning.quality(pv.BinaryVoting(sigma=s), ballots, wanted))
         for s in (sigma, sigma * more)
     )
     for name in ("wrong", "missed", "false_alarm"):

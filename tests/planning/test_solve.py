@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import privote as pv
 from privote import planning
-from privote.planning.solve import FewOrders
+from privote.planning import FewOrders
 
 DELTA = 1e-5
 
@@ -85,49 +83,3 @@ def fit(mechanism: pv.Mechanism, voters: int, labels: int) -> int:
     """Return `queries_for`, from as few orders as it takes."""
     few = FewOrders(8.0, DELTA)
     return few.largest(lambda orders: mechanism.worst_case_rdp(voters, labels, orders))
-
-
-def tau(value: float, sigma: float = 9.0, norm: int = 2) -> pv.TauVoting:
-    return pv.TauVoting(sigma=sigma, tau=value, norm=norm)
-
-
-@cache
-def solved(wanted: int, norm: int = 2) -> float:
-    return planning.tau_for(lambda t: tau(t, norm=norm), 50, 4, 8.0, DELTA, wanted)
-
-
-@pytest.mark.parametrize(("wanted", "norm"), [(60, 2), (60, 1)])
-def test_tau_fits_and_a_little_more_does_not(wanted: int, norm: int) -> None:
-    found = solved(wanted, norm=norm)
-    assert 0.5 < found < 4 ** (1 / norm)
-    assert fit(tau(found, norm=norm), 50, 4) >= wanted
-    assert fit(tau(1.002 * found, norm=norm), 50, 4) < wanted
-
-
-def test_more_queries_need_a_smaller_tau() -> None:
-    assert 2.0 == solved(10) > solved(60)
-
-
-def test_tau_under_the_allowance() -> None:
-    options = {"guarantee": "allowance", "surprises_per_query": 0.5}
-    found = planning.tau_for(tau, 50, 2, 8.0, DELTA, 80, **options)  # type: ignore[arg-type]
-
-    assert 0.5 < found < 2**0.5
-    # 80 queries at half a ballot each: 40 ballots, each paid for twice.
-    assert fit(tau(found), 50, 2) >= 2 * 40
-    assert fit(tau(1.002 * found), 50, 2) < 2 * 40
-
-
-@pytest.mark.parametrize(("norm", "whole"), [(2, 2.0), (1, 4.0)])
-def test_tau_is_the_whole_norm_if_nothing_needs_clipping(norm: int, whole: float) -> None:
-    assert planning.tau_for(lambda t: tau(t, 30.0, norm), 50, 4, 8.0, DELTA, 5) == whole
-
-
-def test_a_tau_at_which_no_label_can_win_is_refused() -> None:
-    with pytest.raises(pv.BudgetError, match=r"no tau from 0\.5 is small enough"):
-        planning.tau_for(tau, 50, 8, 1.0, DELTA, 5000)
-
-
-def test_tau_is_solved_for_tau_voting_only() -> None:
-    with pytest.raises(pv.InputError, match="make must return a mechanism with a tau"):
-        planning.tau_for(binary, 50, 8, 8.0, DELTA, 5)  # type: ignore[arg-type]

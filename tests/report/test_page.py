@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 from privote.errors import InputError
+from privote.release import OWNER_ONLY, UNCONDITIONAL
 from privote.report import (
-    OWNER_ONLY,
-    UNCONDITIONAL,
     Column,
     Command,
     Facts,
     Figure,
-    Folded,
     Remark,
     Section,
     TableBlock,
@@ -25,6 +24,7 @@ from privote.report import (
     render_page,
     write_page,
 )
+from privote.report.page import inline_svg
 
 NASTY = "</style><script>alert('x')</script> & \"quotes\" <b>"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -101,16 +101,6 @@ def test_is_complete_in_itself() -> None:
     assert "default-src 'none'" in text
 
 
-def test_what_is_folded_opens_by_its_lead() -> None:
-    blocks = [Folded(lead=f"Why {NASTY}", text=f"One {NASTY}\n\nTwo")]
-    text = render_page(title="T", intro="I", sections=[Section(heading="S", blocks=blocks)])
-    reader = Reader(text)
-    assert reader.all("script") == []
-    opened = text.partition("<details><summary>Why ")[2].partition("</details>")[0]
-    assert opened.count("<p>") == 2
-    assert opened.index("</summary>") < opened.index("<p>")
-
-
 def test_headings_contents_and_links_fit_together() -> None:
     reader = Reader(full_page())
     assert len(reader.all("h1")) == 1
@@ -172,7 +162,7 @@ SEALED_BLOCKS = [
 def test_what_is_sealed_is_written_only_if_asked_by_name(block: Any, tmp_path: Path) -> None:
     sections = [Section(heading="Open"), Section(heading="Exact cost", blocks=[block])]
     target = tmp_path / "page.html"
-    with pytest.raises(InputError, match=r"sealed must be True .* under 'Exact cost'"):
+    with refused("sealed"):
         write_page(target, title="T", intro="I", sections=sections)
     assert not target.exists()
     write_page(target, title="T", intro="I", sections=sections, sealed=True)
@@ -195,7 +185,7 @@ def test_the_same_content_gives_the_same_page() -> None:
 
 @pytest.mark.parametrize("blocks", ["text", [3], [{"a": 1}]])
 def test_wrong_blocks(blocks: Any) -> None:
-    with pytest.raises(InputError, match="blocks must be"):
+    with refused("blocks"):
         Section(heading="S", blocks=blocks)
 
 
@@ -234,3 +224,64 @@ def test_a_long_table_may_be_folded() -> None:
     assert len(said.all("details")) == len(said.all("table")) == 1
     assert "2 rows" in said.said
     assert "<details>" not in page()
+
+
+# -- drawings inside a page: checked, renamed, and harmless ---------------------------------------
+
+NS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+
+
+def svg(inside: str, attributes: str = 'aria-label="a"') -> str:
+    return f"<svg {NS} {attributes}>{inside}</svg>"
+
+
+def test_names_get_the_prefix_and_references_follow() -> None:
+    drawing = svg(
+        '<defs><path id="m" d="M0 0"/><clipPath id="c"/></defs>'
+        '<use xlink:href="#m"/><g clip-path="url(#c)" style="fill: url(#m)"/>'
+    )
+    made = inline_svg(drawing, prefix="f7-")
+    assert set(re.findall(r'id="([^"]*)"', made)) == {"f7-m", "f7-c"}
+    assert 'href="#f7-m"' in made
+    assert 'clip-path="url(#f7-c)"' in made
+    assert "fill: url(#f7-m)" in made
+    assert "xmlns" not in made
+
+
+def test_every_reference_of_a_real_figure_finds_its_target() -> None:
+    made = inline_svg(answered_by_guarantee({"a": 1, "b": 2}, title="T", sealed=["b"]), prefix="x-")
+    names = set(re.findall(r' id="([^"]*)"', made))
+    wanted = set(re.findall(r'href="#([^"]*)"', made)) | set(re.findall(r"url\(#([^)]*)\)", made))
+    assert wanted
+    assert wanted <= names
+    assert all(name.startswith("x-") for name in names)
+
+
+def test_alt_replaces_the_label_and_is_escaped() -> None:
+    made = inline_svg(svg("<g/>"), prefix="", alt='<"&')
+    assert 'aria-label="&lt;&quot;&amp;"' in made
+    assert 'role="img"' in made
+
+
+@pytest.mark.parametrize(
+    ("drawing", "message"),
+    [
+        ("<svg", "well-formed XML"),
+        ("<p/>", "must be an <svg> element, got <p>"),
+        ("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", "document type or entities"),
+        (svg("<g/>", attributes=""), "alt must be given"),
+        (svg("<script>alert(1)</script>"), "the element <script>"),
+        (svg("<foreignObject/>"), "the element <foreignObject>"),
+        (svg('<image href="x.png"/>'), "the element <image>"),
+        (svg('<a href="#x"/>'), "the element <a>"),
+        (svg('<g onclick="alert(1)"/>'), "the attribute 'onclick'"),
+        (svg('<use xlink:href="https://example.org/#x"/>'), "its own parts only"),
+        (svg('<use href=" javascript:alert(1)"/>'), "the attribute 'href'"),
+        (svg('<g style="fill: url(https://example.org/)"/>'), "the attribute 'style'"),
+        (svg("<style>@import 'x.css';</style>"), "load anything from its style"),
+        (svg("<style>&lt;/style&gt;&lt;script&gt;</style>"), "load anything from its style"),
+    ],
+)
+def test_what_could_run_or_load_is_refused(drawing: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        inline_svg(drawing, prefix="f-")

@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from privote.errors import InputError, MissingExtraError
 from privote.report import OWNER_ONLY, answered_by_guarantee
-from privote.report.canvas import PALETTE, SEALED
-from privote.report.plots import by_parameter, in_parts
+from privote.report.plots import (
+    PALETTE,
+    SEALED,
+    Panel,
+    by_parameter,
+    by_probability,
+    side_by_side,
+)
 
-PARTS = {"allowance": {"true": 150, "not true": 250}, "ptr": {"true": 40, "not true": 0}}
+PARTS = {"decided 1": [0, 0, 3, 40], "decided 0": [1200, 31, 2, 0]}
 ANSWERED = {"allowance": 988, "worst-case": 153, "data-dependent": 1429}
 SERIES = {"paper": {4: 143, 9: 225, 20: 89}, "exact": {20: 384, 4: 253, 9: 562}}
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "guarantee": lambda: answered_by_guarantee(ANSWERED, title="Answers & more at $5 and $6"),
-    "parts": lambda: in_parts(PARTS, title="Released & not", axis="labels released"),
+    "parts": lambda: by_probability(PARTS, title="Sure & not", axis="probability"),
     "sigma": lambda: by_parameter(SERIES, title="S", parameter="sigma", quantity="queries"),
 }
 
@@ -114,9 +122,6 @@ def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: in_parts({}, title="T", axis="A"), "bars must be a dict of bars with the same"),
-        (lambda: in_parts({"a": {"b": 1}}, title="T", axis="A"), "with the same two parts"),
-        (lambda: in_parts({"a": {"b": -1, "c": 2}}, title="T", axis="A"), "must not be negative"),
         (lambda: answered_by_guarantee({}, title="T"), "answered must be a dict with at least one"),
         (lambda: answered_by_guarantee({"a": -1}, title="T"), r"answered\['a'\] must not be neg"),
         (lambda: answered_by_guarantee({"a": math.nan}, title="T"), "must be a finite number"),
@@ -128,9 +133,138 @@ def test_wrong_arguments(draw: Callable[[], str], message: str) -> None:
         draw()
 
 
-def test_bars_of_two_parts_say_both_numbers_without_colour() -> None:
-    svg = in_parts(PARTS, title="T", axis="labels")
-    assert "150 + 250" in words(svg)
-    assert {"true", "not true"} <= set(words(svg))
+def test_a_histogram_of_two_parts_says_both_without_colour() -> None:
+    svg = DRAWINGS["parts"]()
+    assert {"decided 1", "decided 0", "1,000"} <= set(words(svg))
     assert "pattern" in svg  # the hatch
-    assert "allowance: 150 true, 250 not true; ptr: 40 true, 0 not true" in svg
+    assert "decided 1: 0, 0, 3, 40; decided 0: 1,200, 31, 2, 0" in svg
+
+
+# -- panels: one look for a name on the whole sheet, published points, logarithms -----------------
+
+LEFT = Panel(
+    title="Left",
+    parameter="labels",
+    quantity="queries answered",
+    series={"Binary, paper": {1: 900, 20: 100}, "Binary, exact": {1: 990, 20: 400}},
+)
+RIGHT = replace(LEFT, title="Right", series={"Tau, exact": {1: 5, 20: 7}})
+
+
+def test_a_name_has_one_place_in_the_legend_of_all_panels() -> None:
+    svg = side_by_side([LEFT, replace(LEFT, title="Right")])
+    shown = words(svg)
+    assert shown.count("Binary, paper") == shown.count("Binary, exact") == 1
+    assert {"Left", "Right"} <= set(shown)
+    assert shown.count("labels") == 2
+    label = ElementTree.fromstring(svg).get("aria-label", "")
+    assert "Left. queries answered against labels." in label
+    assert "Binary, exact: 990 at 1, 400 at 20" in label
+
+
+def test_names_in_pairs_share_colours_and_dashes() -> None:
+    svg = side_by_side([LEFT, RIGHT], paired=True)
+    shown = words(svg)
+    assert [shown.count(one) for one in ("Binary", "Tau", "paper", "exact")] == [1, 1, 1, 1]
+    assert "Binary, paper" not in shown
+    assert PALETTE[1].lower() in svg.lower()  # Tau's
+    assert PALETTE[2].lower() not in svg.lower()
+    assert PALETTE[2].lower() in side_by_side([LEFT, RIGHT]).lower()
+
+
+def test_published_points_choices_and_references_are_named() -> None:
+    told = replace(
+        LEFT,
+        points={"Binary, as published": {20: 427}},
+        choices={"chosen": 9},
+        references={"all": 1000},
+    )
+    for paired, name in ((False, "Binary, as published"), (True, "as published")):
+        shown = words(side_by_side([told], paired=paired))
+        assert {name, "chosen", "all"} <= set(shown)
+    assert side_by_side([told]) == side_by_side([told])
+
+
+def test_a_logarithmic_axis_has_powers_and_leaves_out_what_it_cannot_show() -> None:
+    series = {"cost": {1: 1e-6, 2: 1.0, 3: 0.0}, "nothing": {1: 0.0}}
+    svg = side_by_side([replace(LEFT, series=series, log=True)])
+    assert "10⁻⁴" in words(svg)
+    assert "nothing" not in words(svg)
+    assert "0 at 3" not in ElementTree.fromstring(svg).get("aria-label", "")
+    close = replace(LEFT, series={"n": {1: 120, 2: 900}}, log=True)
+    assert {"200", "500"} <= set(words(side_by_side([close])))
+
+
+def test_labels_are_counted_in_whole_numbers() -> None:
+    shown = words(side_by_side([replace(LEFT, series={"n": {1: 0.5, 4: 0.7}})]))
+    assert {"1", "2", "3", "4"} <= set(shown)
+    assert "1.5" not in shown
+
+
+def test_what_only_counts_is_not_joined() -> None:
+    apart, joined = (
+        side_by_side([replace(LEFT, series={"n": {1: 2, 2: 3}}, joined=one)])
+        for one in (False, True)
+    )
+    line = f"stroke: {PALETTE[0].lower()}; stroke-width: 2"
+    assert line in joined
+    assert line not in apart
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: side_by_side([]), "panels must hold at least one panel"),
+        (lambda: side_by_side([replace(LEFT, series={})]), "series must be a dict with at least"),
+        (lambda: side_by_side([replace(LEFT, series={"a": {1: math.nan}})]), "at least one number"),
+        (lambda: side_by_side([replace(LEFT, choices={"a": math.inf})]), "choices.* finite number"),
+        (
+            lambda: side_by_side([replace(LEFT, series={str(n): {1: 2} for n in range(7)})]),
+            "at most 6 lines to be told apart, got 7",
+        ),
+    ],
+)
+def test_wrong_panels(draw: Callable[[], str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        draw()
+
+
+# -- curves of tuning -----------------------------------------------------------------------------
+
+CURVES = {"worst case": {3: 4, 7: 18}, "allowance": {7: 123, 3: 20}}
+
+
+def curves(**changes: Any) -> str:
+    given = {"title": "Tuned", "parameter": "sigma", "quantity": "queries answered", **changes}
+    return by_parameter(given.pop("series", CURVES), **given)
+
+
+def test_curves_name_lines_axes_and_ends() -> None:
+    svg = curves(references={"no gate": 50})
+    shown = words(svg)
+    for word in ("Tuned", "sigma", "queries answered", "worst case", "allowance", "no gate"):
+        assert word in shown
+    label = ElementTree.fromstring(svg).get("aria-label", "")
+    assert "allowance: 20 at 3, 123 at 7" in label
+    assert curves() == curves()
+
+
+def test_figures_of_merit_are_written_out_and_keep_their_digits() -> None:
+    svg = curves(series={"l2": {1.0: 0.5, 2.0: 0.625}, "l1": {1.0: math.nan}}, quantity="BAC")
+    assert "balanced accuracy (BAC)" in words(svg)
+    assert "l1" not in words(svg)  # nothing to draw
+    assert "l2: 0.500 at 1, 0.625 at 2" in ElementTree.fromstring(svg).get("aria-label", "")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_sealed_drawings_say_so(sealed: bool) -> None:
+    assert (SEALED in curves(sealed=sealed)) is sealed
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    many = {str(i): {1: 1} for i in range(len(PALETTE) + 1)}
+    for series in ({}, {"a": {}}, {"a": {1: math.nan}}, many, {"a": {1: math.inf}}):
+        with pytest.raises(InputError, match="series"):
+            curves(series=series)
+    with pytest.raises(InputError, match="references"):
+        curves(references={"x": math.nan})

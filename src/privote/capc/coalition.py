@@ -40,7 +40,7 @@ from ..votes.arrays import ArrayFile
 from . import roles as r
 from .answering import AnsweringParty
 from .certs import make, pin
-from .engine import CLEAR
+from .engine import CLEAR, engine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
@@ -50,6 +50,7 @@ from .querying import QueryingParty
 from .roles import LabelledBatch, Role, batch_rows
 from .site import LISTENING, stamp_of
 from .statements import facts_of, write
+from .streams import grpc_module
 from .terms import Terms
 
 Seat = tuple[str, str]  # a site, and the role one of its programs acts in
@@ -427,16 +428,11 @@ _ERRORS: dict[int, type[PrivoteError]] = {
 Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 
 
-def terms_of(
-    mechanism: Mechanism,
-    parties: int,
-    queries: int,
-    *,
-    guarantee: str,
-    epsilon: float,
-    delta: float,
-) -> Terms:
-    """Return the terms of a simulated coalition: more than half of its sites must take part."""
+def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) -> Terms:
+    """Return the terms of a simulated coalition: more than half of its sites must take part.
+
+    ``budget`` is the guarantee, epsilon and delta.
+    """
     whole("parties", parties, 2)
     whole("queries", queries)
     counted, labels = mechanism.with_grid(_GRID), tuple(f"digit {d}" for d in range(10))
@@ -448,9 +444,7 @@ def terms_of(
         bound=1.0,
         bits=16,
         mechanism=counted,
-        guarantee=guarantee,
-        epsilon=epsilon,
-        delta=delta,
+        **budget,
         guardian=KEEPS,
         parties={f"site-{n}": None for n in range(1, parties + 1)},
         queriers=(ASKS,),
@@ -470,9 +464,6 @@ def simulate(
     ``telling`` says what comes next while it lasts.
     """
     if not clear:  # say what is missing before anything is trained
-        from .engine import engine
-        from .streams import grpc_module
-
         grpc_module()
         engine("spu")
     with telling("training the sites' models", None):
@@ -490,8 +481,6 @@ def _in_processes(
     folder: Path, terms: Terms, scenes: Scenery, seed: int | None, telling: Telling
 ) -> dict[str, Any]:
     """Run every site as a process; returns what the querying site's statement says."""
-    from .coalition import Rehearsal, lay_out
-
     sites = lay_out(folder, terms, scenes.models, insecure=seed is not None, seed=seed)
     rows = folder / ASKS / "rows.npz"
     np.savez(rows, X=scenes.X)

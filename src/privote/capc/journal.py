@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from .._version import __version__
 from ..errors import InputError, PeerError, PrivoteError
-from ..ledger.sqlite import Format, SQLiteFile
+from ..ledger.store import Format, SQLiteFile
 from .programs import IntArray
 
 CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"

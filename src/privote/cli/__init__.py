@@ -21,7 +21,7 @@ from .label import label
 from .ledger import app as ledger
 from .output import hold_streams, lost, speak, unshown
 from .plan import plan
-from .poll import plan_poll, poll
+from .poll import poll
 from .predict import predict
 from .train import train
 from .tune import tune
@@ -65,7 +65,6 @@ def privote(
 
 for verb in (label, votes, plan, tune, audit, train, predict, poll, demo):
     app.command()(verb)
-app.command("plan poll")(plan_poll)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")
 speak(app)

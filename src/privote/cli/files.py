@@ -18,8 +18,14 @@ import numpy.typing as npt
 from privote.errors import InputError
 from privote.files import check_file, check_here, complete
 from privote.ledger.records import digest_of
-from privote.release import Release, decide, digest_of_facts, read_facts
-from privote.statements import statement
+from privote.release import (
+    Release,
+    decide,
+    digest_of_facts,
+    read_facts,
+    rows_of,
+    statement_of,
+)
 from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.tables import name_in, open_csv
 
@@ -176,11 +182,8 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
         if not trained and digest_of_facts(facts) != facts["digest"]:
             wrong.append(_wrong("digest", facts["digest"], digest_of_facts(facts)))
         if path.suffix not in (".npz", ".json", ".student"):
-            said = _technical(file.read_text(encoding="utf-8").removesuffix("\n"))
-            texts = (
-                said,
-                _technical(_of_training(facts).statement() if trained else statement(facts)),
-            )
+            words = _of_training(facts).statement() if trained else statement_of(rows_of(facts))
+            texts = (_technical(file.read_text(encoding="utf-8")), _technical(words))
             pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
             wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
     except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
@@ -194,7 +197,7 @@ def _technical(text: str) -> str:
 
 
 def _of_training(facts: dict[str, Any]) -> Any:
-    from privote.learning.direct.account import TrainingPrivacy
+    from privote.learning.direct.training import TrainingPrivacy
 
     return TrainingPrivacy(**{name: facts[name] for name in facts.keys() - {"guarantee"}})
 

@@ -116,7 +116,7 @@ def label(
     from privote.dependencies import Implications, consistent
     from privote.files import complete, name_of, write_statement
     from privote.labelling import Output, has_names, read_as
-    from privote.report.bill import write_label_page
+    from privote.report.results import write_label_page
 
     from .files import (
         CHANCES,
@@ -167,8 +167,8 @@ def label(
         return made
 
     with working(f"reading {name_of(votes)}"):
-        counted, bar = "auto" if mech is None else mech, options.parse_threshold(threshold)
-        ballots = _read(votes, counted, bar, empty_chunks, resume=resume)
+        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
+        ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if stated is not None:
@@ -225,9 +225,7 @@ def _show(
     show_sealed: bool,
     json: bool,
 ) -> None:
-    from privote.report import OWNER_ONLY, mark
-    from privote.report.bill import bill, of_owner, remark
-    from privote.statements import headline
+    from privote.release import OWNER_ONLY, mark, of_owner
 
     from .output import once, print_facts, print_json, working
 
@@ -238,7 +236,7 @@ def _show(
         sealed = of_owner(release, names) if show_sealed else None
     if json:
         payload = {
-            "headline": headline(release),
+            "headline": release.headline,
             **release.facts(),
             "quality": release.quality,
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
@@ -246,14 +244,16 @@ def _show(
             "read_as": read_as,
             "expected_poor_from_row": release.poor_from,
             "output": str(output),
+            "rows": {row.name: row.text for row in release.rows()},
             "statement": release.statement(),
         }
         owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
         print_json({**payload, **owners})
         return
+    rows = {row.name: row.text for row in release.rows() if row.brief}
     more = {"voters known by": _KNOWN.get(known_by or ""), "labels written to": str(output)}
-    read = {"votes read as": read_as}
-    print_facts({**read, **once(bill(release)), **more}, title="Bill", caption=remark(release))
+    first = {"in short": release.headline, "votes read as": read_as}
+    print_facts({**first, **once(rows), **more}, title="Bill")
     if sealed is not None:
         shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}

@@ -437,28 +437,23 @@ def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iter
 # Settings that are dataclasses: each of their fields is an option.
 _NESTED = {"link": "OptimalLink", "gate": "Gate"}
 _UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
-_KIND = re.compile(
-    r'^class (\w+)(?:(?!^class ).)*?^    name: ClassVar\[str\] = "(\w+)"', re.M | re.S
-)
 
 
 @cache
 def _settings() -> dict[str, tuple[tuple[str, ...], Any]]:
     """Return, by option, the setting it makes (or the setting and its part), and its annotation.
 
-    Every file in ``mechanisms/`` with a class that has a name, and is exported, is read.
+    Every class that ``mechanisms`` exports as a voting is read; a gate goes with all of them.
     """
-    offered = (_LIBRARY / "mechanisms" / "__init__.py").read_text(encoding="utf-8")
     texts: dict[str, dict[str, str]] = {}  # by setting, what each mechanism says of it
     types: dict[str, str] = {}
-    for file in sorted((_LIBRARY / "mechanisms").glob("*.py")):
-        kind = _KIND.search(file.read_text(encoding="utf-8"))
-        if kind is None or kind[1] not in offered:
-            continue
-        parameters, words = signature_of(f"mechanisms.{file.stem}:{kind[1]}")
-        for setting, (annotation, _) in parameters.items():
-            types[setting] = annotation.removesuffix(" | None")
-            texts.setdefault(setting, {})[kind[2]] = words[setting][0]
+    for kind in _definitions(("mechanisms",)):
+        if kind.endswith("Voting"):
+            parameters, words = signature_of(f"mechanisms:{kind}")
+            for setting, (annotation, _) in parameters.items():
+                said = texts.setdefault(setting, {})
+                said[kind.removesuffix("Voting").lower()] = words[setting][0]
+                types[setting] = annotation.removesuffix(" | None")
     made: dict[str, tuple[tuple[str, ...], Any]] = {}
     for setting, said in ({**texts, "gate": {}}).items():
         if setting in _NESTED:
@@ -545,8 +540,9 @@ class MechanismFlags:
                     f"{_spelled(flag)} goes with mechanism {', '.join(map(repr, owners))}, not "
                     f"with {self.name!r}"
                 )
-        self._check_pair("link_cost", "link_order")
-        self._check_pair("gate_threshold", "gate_sigma")
+        for pair in (("link_cost", "link_order"), ("gate_threshold", "gate_sigma")):
+            if sum(option in self._given() for option in pair) == 1:
+                raise InputError(f"{' and '.join(map(_spelled, pair))} go together: give both")
         if self.link_cost is not None and self.sigma is not None:
             raise InputError("--sigma and --link-cost both set the noise: give one of them")
 
@@ -554,10 +550,6 @@ class MechanismFlags:
     def named(self) -> bool:
         """Whether a mechanism is named; where none is, the noise follows from the votes."""
         return self.name not in ("", "auto")
-
-    def _check_pair(self, one: str, other: str) -> None:
-        if (getattr(self, one) is None) != (getattr(self, other) is None):
-            raise InputError(f"{_spelled(one)} and {_spelled(other)} go together: give both")
 
     def _given(self) -> dict[str, Any]:
         """Return the flags that were given, but for the name."""
@@ -589,10 +581,6 @@ class MechanismFlags:
         """Return the settings without which there is no mechanism: of each group, one."""
         chosen = self.chosen
         return [group for group in kind_of(self.name).needs() if not chosen.keys() & set(group)]
-
-    def build_if_named(self) -> Mechanism | None:
-        """Return the mechanism; None if there is no name."""
-        return self.build() if self.named else None
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""

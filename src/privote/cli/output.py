@@ -286,16 +286,26 @@ def _bars(*, counted: bool) -> Any:
 # -- refusals and warnings -------------------------------------------------------------------------
 
 
-class Verb(TyperCommand):
-    """A verb whose errors name its options."""
+class _Command:
+    """What verbs and groups of them have in common."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the options; one that is wrong is refused as everything else is."""
-        return _read(super().parse_args, ctx, args)
+        parent: Any = super()
+        return _read(parent.parse_args, ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options; a flag takes no value, so its help names none."""
-        return _flagged(super().get_params(ctx))
+        parent: Any = super()
+        params: list[Any] = parent.get_params(ctx)
+        for each in params:
+            if getattr(each, "is_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return params
+
+
+class Verb(_Command, TyperCommand):
+    """A verb whose errors name its options."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
@@ -332,22 +342,12 @@ def _shown(param: Any) -> str:
     return str(param.opts[0] if option else param.metavar or param.name.upper())
 
 
-class Verbs(TyperGroup):
+class Verbs(_Command, TyperGroup):
     """Verbs that belong together; says what an interrupt means."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read what comes before the verb."""
-        return _read(super().parse_args, ctx, args)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb, which may have two words, such as ``plan poll``."""
-        both = " ".join(args[:2])
-        given = [both, *args[2:]] if both in self.commands else args
-        return _read(super().resolve_command, ctx, given)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options; a flag takes no value, so its help names none."""
-        return _flagged(super().get_params(ctx))
+        """Find the verb."""
+        return _read(super().resolve_command, ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb, until somebody interrupts it."""
@@ -360,13 +360,6 @@ class Verbs(TyperGroup):
                 err=True,
             )
             raise typer.Exit(130) from None
-
-
-def _flagged(params: list[Any]) -> list[Any]:
-    for each in params:
-        if getattr(each, "is_flag", False) and each.metavar is None:
-            each.metavar = ""
-    return params
 
 
 def _read(read: Callable[[Any, list[str]], Any], ctx: Any, args: list[str]) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
-from .options import Group, MechanismFlags, derived, kind_of, spelled
+from .options import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -57,10 +56,7 @@ def plan(
     ] = None,
     wanted: Annotated[
         int | None,
-        typer.Option(
-            help="Instead of --sigma: the smallest sigma for this many queries. "
-            "For tau, instead of --tau: the largest tau."
-        ),
+        typer.Option(help="Instead of --sigma: the smallest sigma for this many queries."),
     ] = None,
     rule: Annotated[
         str,
@@ -93,7 +89,7 @@ def plan(
     too much noise for so few voters.
 
     With --wanted sigma is solved for: under the allowance if --surprises-per-query is given, under
-    the worst case if not. For tau with --sigma it is tau that is solved for: the largest that fits.
+    the worst case if not.
     """
     where = (voters, labels, epsilon, delta)
     if not mechanism.name:
@@ -173,50 +169,31 @@ def _show_plan(found: Plan) -> None:
 
 
 def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | None) -> Mechanism:
-    """Return the mechanism with the least noise, or the least clipping, for so many queries."""
-    from privote.planning import sigma_for, tau_for
+    """Return the mechanism with the least noise for so many queries."""
+    from privote.planning import sigma_for
 
     from .output import working
 
-    solvers: dict[str, Callable[..., float]] = {"sigma": sigma_for, "tau": tau_for}
-    lacking = flags.lacking()
-    if len(lacking) > 1:
-        needed = " or ".join(spelled(first) for first, *_ in lacking)
-        raise InputError(f"{needed} must be given with --wanted for mechanism {flags.name!r}")
-    setting = lacking[0][0] if lacking else None
-    if setting not in solvers:
-        free = [group for group in kind_of(flags.name).needs() if group[0] in solvers]
-        which = " and ".join(map(spelled, free[-1])) if free else "--wanted"
-        raise InputError(f"--wanted solves for sigma, or for tau given sigma: leave out {which}")
-
-    def make(value: float) -> Mechanism:
-        given: Any = {setting: value}
-        return replace(flags, **given).build()
-
-    solve = solvers[setting]
+    if flags.noisy:
+        raise InputError("--wanted solves for sigma: leave out --sigma, or --link-cost")
     tries = 0
-    with working(f"solving for {setting}") as tick:
+    with working("solving for sigma") as tick:
 
-        def counted(value: float) -> Mechanism:
+        def make(sigma: float) -> Mechanism:
             nonlocal tries
             tries += 1
             tick(tries)
-            return make(value)
+            return flags.build(sigma)
 
-        value = solve(
-            counted,
+        sigma = sigma_for(
+            make,
             *where,
             wanted,
             guarantee="worst-case" if surprises is None else "allowance",
             surprises_per_query=surprises,
         )
-    return make(_rounded(value, up=setting == "sigma"))
-
-
-def _rounded(value: float, *, up: bool) -> float:
-    """Return four digits on the side that still fits: more noise, or more clipping."""
-    scale = 10.0 ** (3 - math.floor(math.log10(value)))
-    return (math.ceil(value * scale) if up else math.floor(value * scale)) / scale
+    scale = 10.0 ** (3 - math.floor(math.log10(sigma)))
+    return flags.build(math.ceil(sigma * scale) / scale)  # four digits, on the side that fits
 
 
 def _numbers(

@@ -1,4 +1,4 @@
-"""``privote poll`` and ``privote plan poll``: ballots of people in, winners and a page out."""
+"""``privote poll``: ballots of people in, winners and a page out; or a plan, before the poll."""
 
 from __future__ import annotations
 
@@ -18,58 +18,27 @@ from .options import Group, derived, explained
 _BALLOTS, _OUTCOME, _PEOPLE = "Ballots", "Outcome", "Budget"
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
-Seats = Annotated[
-    int | None,
-    typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
-]
-QuotaShare = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="All options win that more than this share of the voters approve.",
-        rich_help_panel=_OUTCOME,
-    ),
-]
-Most = Annotated[
-    int | None,
-    typer.Option(
-        help="The poll's rule: how many approvals, or points in all, a ballot may have. Never the "
-        "largest ballot seen; no limit unless told, or a Pabulib file says one.",
-        rich_help_panel=_BALLOTS,
-    ),
-]
-Each = Annotated[
-    int | None,
-    typer.Option(
-        help="The poll's rule: how many points an option may get; 1 makes any an approval.",
-        rich_help_panel=_BALLOTS,
-    ),
-]
-Typical = Annotated[
-    float | None,
-    typer.Option(
-        help="How many approvals a typical ballot has, as expected before the poll, never from "
-        "these ballots: then clipping the few long ones is considered.",
-        rich_help_panel=_OUTCOME,
-    ),
-]
-Confidence = Annotated[float, typer.Option(help="Of intervals and of what is called decided.")]
-PollDelta = Annotated[
-    float,
-    typer.Option(
-        help="The probability that is left out of the promise: well below one over the number of "
-        "people.",
-        rich_help_panel=_PEOPLE,
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingFlags:
     """How ballots are read."""
 
-    most: Most = None
-    each: Each = None
+    most: Annotated[
+        int | None,
+        typer.Option(
+            help="The poll's rule: how many approvals, or points in all, a ballot may have. Never "
+            "the largest ballot seen; no limit unless told, or a Pabulib file says one.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
+    each: Annotated[
+        int | None,
+        typer.Option(
+            help="The poll's rule: how many points an option may get; 1 makes any an approval.",
+            rich_help_panel=_BALLOTS,
+        ),
+    ] = None
     top: Annotated[
         int | None,
         typer.Option(
@@ -90,7 +59,7 @@ class ReadingFlags:
         typer.Option(
             metavar="A,B,...|FILE",
             help="The options, or a file with one a line: which columns they are; needed for "
-            "lists and long tables.",
+            "lists and long tables. With --plan how many.",
             rich_help_panel=_BALLOTS,
         ),
     ] = None
@@ -145,18 +114,36 @@ class ReadingFlags:
 @derived(reading=Group(of=ReadingFlags))
 def poll(
     reading: ReadingFlags,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE",
             show_default=False,
             help="Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.",
         ),
-    ],
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    seats: Seats = None,
-    quota: QuotaShare = None,
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Before the poll, without FILE: say how close a race so many --voters and "
+            "--options decide. With --ledger, priced as one.",
+        ),
+    ] = False,
+    seats: Annotated[
+        int | None,
+        typer.Option(help="So many options win: the most approved.", rich_help_panel=_OUTCOME),
+    ] = None,
+    quota: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="All options win that more than this share of the voters approve.",
+            rich_help_panel=_OUTCOME,
+        ),
+    ] = None,
     shares: Annotated[
         bool,
         typer.Option(
@@ -171,11 +158,17 @@ def poll(
             rich_help_panel=_OUTCOME,
         ),
     ] = "auto",
-    tau: Annotated[
-        float | None, typer.Option(help="tau: the norm to clip to.", rich_help_panel=_OUTCOME)
+    typical: Annotated[
+        float | None,
+        typer.Option(
+            help="How many approvals a typical ballot has, as expected before the poll, never from "
+            "these ballots: then clipping the few long ones is considered.",
+            rich_help_panel=_OUTCOME,
+        ),
     ] = None,
-    typical: Typical = None,
-    confidence: Confidence = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="Of intervals and of what is called decided.")
+    ] = 0.95,
     title: Annotated[str | None, typer.Option(help="What the poll is called.")] = None,
     people: Annotated[
         str | None,
@@ -230,6 +223,12 @@ def poll(
     Example:
 
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
+
+    With --plan no ballots are read, so every number may be published. "decides" is how many votes
+    apart options must be: from the bar with a quota, winners from losers with seats; then all of
+    them come out right with the confidence asked for.
+
+        privote poll --plan --voters 500 --options 12 --epsilon 1 --delta 1e-6
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.files import drafted
@@ -240,6 +239,14 @@ def poll(
     from .files import DRAFT, claimed_folder
     from .output import check_shown, working
 
+    if plan:
+        if file is not None:
+            raise InputError("--plan goes without FILE: it reads no ballots")
+        rule = {"seats": seats, "quota": quota, "typical": typical, "confidence": confidence}
+        _plan(reading, {**rule, "shared": ledger is not None}, epsilon, delta, json=json)
+        return
+    if file is None:
+        raise InputError("FILE must be given, or --plan")
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
     place = None if ledger is None else Location.of(ledger, beside)
@@ -265,7 +272,6 @@ def poll(
                 quota=quota,
                 shares=shares,
                 mechanism=mechanism,
-                tau=tau,
                 typical=typical,
                 confidence=confidence,
                 title=title,
@@ -323,66 +329,28 @@ def _show(result: Any, *, json: bool) -> None:
     say(result.statement())
 
 
-def plan_poll(
-    voters: options.Voters,
-    number: Annotated[int, typer.Option("--options", help="How many options.")],
-    epsilon: options.Epsilon,
-    delta: PollDelta = 1e-6,
-    most: Most = None,
-    each: Each = None,
-    seats: Seats = None,
-    quota: QuotaShare = None,
-    typical: Typical = None,
-    confidence: Confidence = 0.95,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Priced for a ledger that other polls charge, too.")
-    ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it, as an .svg file.")
-    ] = None,
-    force: options.Force = False,
-    json: options.Json = False,
+def _plan(
+    reading: ReadingFlags, rule: dict[str, Any], epsilon: float, delta: float, *, json: bool
 ) -> None:
-    """Say how close a race a budget decides, and how wide intervals will be, before a poll.
-
-    No ballots are read, so every number may be published. "decides" is how many votes apart
-    options must be: from the bar with a quota, winners from losers with seats; then all of them
-    come out right with the confidence asked for.
-
-    Example:
-
-        privote plan poll --voters 500 --options 12 --epsilon 1
-    """
+    """Show what epsilons around this one buy."""
     from privote.planning.polls import poll_plans
-    from privote.report.polls import plan_plot, plan_rows
+    from privote.report.polls import plan_rows
 
-    from .files import claimed
     from .output import print_json, print_table, working
 
-    claim = nullcontext() if plot is None else claimed(plot, force=force, suffixes=(".svg",))
-    with claim as part:
-        with working("planning"):
-            asked, plans = poll_plans(
-                voters,
-                number,
-                epsilon=epsilon,
-                delta=delta,
-                most=most,
-                each=1 if each is None else each,
-                seats=seats,
-                quota=quota,
-                typical=typical,
-                confidence=confidence,
-                shared=shared,
-            )
-        rows = plan_rows(asked, plans)
-        if part is not None:
-            part.write_text(plan_plot(plans), encoding="utf-8")
+    number, voters = reading.options or "", reading.voters
+    if voters is None or not number.isdecimal():
+        raise InputError("--plan needs --voters and --options: how many there are")
+    how = {**rule, "most": reading.most, "each": reading.each or 1}
+    with working("planning"):
+        plans = poll_plans(voters, int(number), epsilon=epsilon, delta=delta, **how)
+    rows, sure = plan_rows(*plans), rule["confidence"]
     if json:
-        print_json({"voters": voters, "options": number, "confidence": confidence, "plans": rows})
+        print_json({"voters": voters, "options": int(number), "confidence": sure, "plans": rows})
         return
     caption = (
-        f"For all options at once, in {100 * confidence:g} of 100 polls. No ballots were read: "
-        "these numbers may be published."
+        f"For all options at once, in {100 * sure:g} of 100 polls. No ballots were read: these "
+        "numbers may be published."
     )
-    print_table(rows, title=f"A poll of {voters:,} voters on {number:,} options", caption=caption)
+    title = f"A poll of {voters:,} voters on {int(number):,} options"
+    print_table(rows, title=title, caption=caption)

@@ -121,8 +121,7 @@ def _made(by: Any) -> dict[str, Any]:
 
     Votes have several guarantees. Training with noise has one, and its file names the method.
     """
-    from privote.release import GUARANTEES
-    from privote.report.tables import UNCONDITIONAL
+    from privote.release import GUARANTEES, UNCONDITIONAL
 
     votes = by in GUARANTEES
     return {

@@ -130,7 +130,7 @@ def train(
         with a noise that suits the voters.
     """
     from privote.learning.jobs import Job, trained
-    from privote.report.training import write_run
+    from privote.report.results import write_run
 
     from .files import DRAFT, claimed_folder
     from .output import stages
@@ -168,17 +168,18 @@ def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool
 def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
     from privote.learning.methods import doubts_of
     from privote.report import OWNER_ONLY
+    from privote.report.results import OWNERS, TrainingStatement
     from privote.report.tables import FIGURES_MEAN
-    from privote.report.training import OWNERS, shown
 
     from .output import once, print_facts, print_table, say
 
-    facts = shown(outcome)
+    rows = TrainingStatement(outcome=outcome).technical()
+    facts = {row.name: row.text for row in rows if row.brief}
     said = " ".join(outcome.facts()["expected"])
     if doubts_of(outcome.fitted.numbers_):  # which the warning before it spent said, too
         facts["WARNING"] = f"{facts.get('WARNING') or ''} {said}".strip()
     else:
-        facts["to expect"] = said or None
+        facts["to expect"] = said
     print_facts(once(facts), title="Trained" if outcome.release is None else "Released")
     if outcome.figures:
         title = "On the test rows, which are public"

@@ -1,9 +1,9 @@
-"""``privote tune``: sigma, tau, a gate, a threshold or the mechanism, on votes. Not private."""
+"""``privote tune``: sigma, tau or the mechanism, tried on votes. Not private."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,34 +15,23 @@ from . import options
 from .options import Group, MechanismFlags, command_words, derived, kind_of
 
 if TYPE_CHECKING:
+    from privote.mechanisms import Mechanism
     from privote.planning import Tuning
 
-OVER = ("sigma", "tau", "gate", "threshold", "mechanism")
+OVER = ("sigma", "tau", "mechanism")
 _RULE, _LOOK = "What to choose by", "What to look at"
+_COUNTED = {
+    "allowance": "allow-\nance",
+    "worst-case": "worst\ncase",
+    "data-dependent": "data-\ndep.",
+    "published": "publ.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneFlags:
-    """The budget to fit, what to look at and what to choose by."""
+    """What to look at."""
 
-    epsilon: options.Epsilon
-    delta: options.Delta
-    guarantee: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Whose answers count: allowance, worst-case, ptr or data-dependent.",
-            rich_help_panel=_RULE,
-        ),
-    ] = "allowance"
-    drop: Annotated[
-        float,
-        typer.Option(help="How much more may be wrong than without noise.", rich_help_panel=_RULE),
-    ] = 0.02
-    missed: Annotated[
-        float | None,
-        typer.Option(help="How much of what should be 1 may be missed.", rich_help_panel=_RULE),
-    ] = None
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -56,58 +45,30 @@ class TuneFlags:
     max_queries: Annotated[
         int, typer.Option(help="Look at the first N queries only.", rich_help_panel=_LOOK)
     ] = 1000
-    by_voter: Annotated[
-        bool,
-        typer.Option(
-            "--by-voter",
-            help="Also count by each voter's exact bill; takes minutes but for binary.",
-            rich_help_panel=_LOOK,
-        ),
-    ] = False
-    beyond: Annotated[
-        bool,
-        typer.Option(
-            "--beyond",
-            help="Also say how much is wrong if all queries are answered under the allowance.",
-            rich_help_panel=_LOOK,
-        ),
-    ] = False
 
     def __post_init__(self) -> None:
         if self.max_queries < 1:
             raise InputError("max_queries", "must be at least 1", self.max_queries)
 
-    def settings(self) -> dict[str, Any]:
-        """Return what every tuning takes."""
-        names = ("epsilon", "delta", "guarantee", "drop", "missed", "by_voter", "beyond")
-        return {name: getattr(self, name) for name in names}
-
-    def read(self, votes: str, *, soft: bool) -> tuple[Any, Any, str]:
-        """Return votes, or probabilities, to look at, true labels or None, and what was read."""
+    def read(self, votes: str) -> tuple[Any, Any, str]:
+        """Return votes to look at, true labels or None, and what was read."""
         from privote.labelling import has_names, read_as, warn_of_axes
-        from privote.votes.arrays import read_probabilities
         from privote.votes.cube import Ballots
 
         from .files import read_truth
 
-        if soft:
-            cube, names = read_probabilities(votes)
-            shape, named = cube.shape, names is not None
-        else:
-            bar = options.parse_threshold(self.threshold)
-            ballots = Ballots.of(votes, threshold=bar, empty_chunks=self.empty_chunks)
-            assert isinstance(ballots, Ballots)  # a file is dense
-            warn_of_axes(ballots)
-            shape, names = ballots.shape, ballots.query_names
-            named = has_names(ballots)
-            cube = ballots.head(min(self.max_queries, ballots.queries)).to_array()
-        known = read_truth(votes, self.truth, shape[0], shape[2], names)
-        if known is not None and len(known) != shape[0]:
-            rule = f"must have {shape[0]} rows, as the votes have queries"
+        bar = options.parse_threshold(self.threshold)
+        ballots = Ballots.of(votes, threshold=bar, empty_chunks=self.empty_chunks)
+        assert isinstance(ballots, Ballots)  # a file is dense
+        warn_of_axes(ballots)
+        queries, _, labels = ballots.shape
+        known = read_truth(votes, self.truth, queries, labels, ballots.query_names)
+        if known is not None and len(known) != queries:
+            rule = f"must have {queries} rows, as the votes have queries"
             raise InputError("truth", rule, len(known))
-        head = self.max_queries
-        said = read_as(shape, named=named)
-        return cube[:head], None if known is None else known[:head], said
+        said = read_as(ballots.shape, named=has_names(ballots))
+        head = min(self.max_queries, queries)
+        return ballots.head(head).to_array(), None if known is None else known[:head], said
 
 
 @derived(
@@ -115,52 +76,37 @@ class TuneFlags:
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "binary")}),
 )
 def tune(
-    context: typer.Context,
     votes: options.VotesFile,
     over: Annotated[
         str, typer.Option(metavar="|".join(OVER), show_default=False, help="What to try.")
     ],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
     flags: TuneFlags,
     mechanism: MechanismFlags,
     values: Annotated[
         str | None,
-        typer.Option(
-            metavar="X[,X...]",
-            help="The values to try: sigmas, taus, a gate's T, or thresholds; a grid unless told.",
-        ),
+        typer.Option(metavar="X[,X...]", help="The sigmas or taus to try; a grid unless told."),
     ] = None,
-    gate_sigmas: Annotated[
-        str | None, typer.Option(metavar="S[,S...]", help="gate: sigma_T, with each T.")
-    ] = None,
-    refine: Annotated[
-        bool, typer.Option("--refine", help="sigma: also search between the values.")
-    ] = False,
-    equal: Annotated[
+    guarantee: Annotated[
         str,
         typer.Option(
-            metavar="noise|quality",
-            help="mechanism: all with --sigma, or all as wrong as binary with --sigma.",
+            metavar="NAME",
+            help="Whose answers count: allowance, worst-case or data-dependent.",
+            rich_help_panel=_RULE,
         ),
-    ] = "noise",
-    prevalence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|P[,P...]",
-            help="threshold: also try yes to this share of the queries; one for all, one per "
-            "label, or a file (.npy, .npz, .csv) with one per label, or per voter and label.",
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write a page with curves here, .html.")
-    ] = None,
-    force: options.Force = False,
+    ] = "allowance",
+    drop: Annotated[
+        float,
+        typer.Option(help="How much more may be wrong than without noise.", rich_help_panel=_RULE),
+    ] = 0.02,
     json: options.Json = False,
 ) -> None:
     """Try settings on votes: how many queries each answers, and how good the labels are.
 
     Example:
 
-        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5 --report sigma.html
+        privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5
 
     For each, how many of the file's queries fit the budget under every guarantee (and by the bound
     published with PATE 2018), and how much of the labels is wrong: the expected share of cells
@@ -169,181 +115,114 @@ def tune(
     Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
     votes that are public or paid for, then label others.
     """
-    from .files import check_new
+    from privote import planning
+
     from .output import stages
 
     if over not in OVER:
         raise InputError("over", f"must be one of {', '.join(OVER)}", over)
-    if report is not None:
-        check_new("report", report, (".html",), force=force, keep=(Path(votes),))
-    for argument, given, owner in (
-        ("gate_sigmas", gate_sigmas is not None, "gate"),
-        ("refine", refine, "sigma"),
-        ("prevalence", prevalence is not None, "threshold"),
-    ):
-        if given and owner != over:
-            raise InputError(argument, f"goes with `over={owner}`", over)
-    cube, truth, said = flags.read(votes, soft=over == "threshold")
-    call = _Call(mechanism, _numbers("values", values), flags.settings())
+    cube, truth, read_as = flags.read(votes)
+    _, voters, labels = cube.shape
+    tried: list[Mechanism]
+    if over == "mechanism":
+        if values is not None:
+            raise InputError("values", "goes with `over=sigma` and `over=tau`", values)
+        also = [kind_of(mechanism.name)]
+        tried = planning.variants(voters, epsilon, delta, mechanism.sigma, also)
+    else:
+        tried = planning.candidates(over, _built(over, mechanism), voters, labels, _numbers(values))
     with stages() as tell:
-        call.how["progress"] = lambda done, total: tell(f"trying {over}", done, total)
-        if over == "gate":
-            tuning = call.gate(cube, truth, _numbers("gate_sigmas", gate_sigmas))
-        elif over == "mechanism":
-            tuning = call.mechanism(cube, truth, equal)
-        elif over == "threshold":
-            tuning = call.threshold(cube, truth, prevalence)
-        else:
-            tuning = call.tau(cube, truth) if over == "tau" else call.sigma(cube, truth, refine)
-    _show(tuning, context, report, flags.threshold, said, json=json)
+        tuning = planning.tune(
+            cube,
+            tried,
+            truth,
+            epsilon=epsilon,
+            delta=delta,
+            guarantee=guarantee,
+            drop=drop,
+            progress=lambda done, total: tell(f"trying {over}", done, total),
+        )
+    _show(tuning, _label_command(tuning, flags.threshold), read_as, json=json)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """The library's functions, called with what the options say."""
-
-    flags: MechanismFlags
-    values: list[float] | None
-    how: dict[str, Any]
-
-    def sigma(self, cube: Any, truth: Any, refine: bool) -> Tuning:
-        from privote.planning import tune_sigma
-
-        if self.flags.sigma is not None:
+def _built(over: str, flags: MechanismFlags) -> Mechanism:
+    """Return the mechanism whose sigma or tau is tried."""
+    if over == "sigma":
+        if flags.sigma is not None:
             raise InputError("sigma", "is what is tried: give `values`")
-        kind = self.flags.build(1.0)
-        return tune_sigma(
-            cube, truth, mechanism=kind, sigmas=self.values, refine=refine, **self.how
-        )
-
-    def tau(self, cube: Any, truth: Any) -> Tuning:
-        from privote.planning import tune_tau
-
-        kind = replace(self.flags, name="tau", tau=1.0).build()
-        norms = (2, 1) if self.flags.norm is None else (self.flags.norm,)
-        return tune_tau(cube, truth, mechanism=kind, taus=self.values, norms=norms, **self.how)
-
-    def gate(self, cube: Any, truth: Any, sigmas: list[float] | None) -> Tuning:
-        from privote.planning import tune_gate
-
-        chosen = {"gate_thresholds": self.values, "gate_sigmas": sigmas}
-        return tune_gate(cube, truth, mechanism=self.flags.build(), **chosen, **self.how)
-
-    def mechanism(self, cube: Any, truth: Any, equal: str) -> Tuning:
-        from privote.planning import tune_mechanism
-
-        also = [kind_of(self.flags.name)]
-        return tune_mechanism(
-            cube, truth, sigma=self.flags.sigma, also=also, equal=equal, **self.how
-        )
-
-    def threshold(self, cube: Any, truth: Any, prevalence: str | None) -> Tuning:
-        from privote.learning.teachers.votes import top_share
-        from privote.planning import tune_threshold
-
-        if truth is None:
-            raise InputError("truth", "must be given: the majority depends on the threshold")
-        share = _shares(prevalence, cube.shape[2])
-        how = {**self.how, "thresholds": self.values}
-        if share is not None:
-            how["others"] = {"prevalence": top_share(cube, share)}
-        return tune_threshold(cube, truth, mechanism=self.flags.build(), **how)
+        return flags.build(1.0)
+    name = flags.name if "tau" in kind_of(flags.name).settings() else "tau"
+    return replace(flags, name=name, tau=1.0).build()
 
 
-def _numbers(argument: str, text: str | None) -> list[float] | None:
+def _numbers(text: str | None) -> list[float] | None:
     """Return a comma list as numbers; None if it was not given."""
     if text is None:
         return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(argument, "must be numbers with commas between", text) from None
+        raise InputError("values", "must be numbers with commas between", text) from None
 
 
-def _shares(text: str | None, labels: int) -> Any:
-    """Return ``--prevalence``: from a file, or the numbers themselves."""
-    import numpy as np
-
-    from .files import read_array
-
-    if text is None:
-        return None
-    if Path(text).suffix in (".npy", ".npz", ".csv"):
-        array = read_array(Path(text), "prevalence", "prevalence")
-        return array[0] if array.shape == (1, labels) else array
-    values = _numbers("prevalence", text)
-    assert values is not None
-    return np.full(labels, values[0]) if len(values) == 1 else np.array(values)
-
-
-def _show(
-    tuning: Tuning,
-    context: typer.Context,
-    report: Path | None,
-    threshold: str | None,
-    read_as: str,
-    *,
-    json: bool,
-) -> None:
+def _show(tuning: Tuning, command: str | None, read_as: str, *, json: bool) -> None:
+    from privote.accounting.renyi import rounded_up
     from privote.planning import NOT_PRIVATE
-    from privote.report import tuning as pages
+    from privote.report.tables import Column
 
     from .output import print_json, print_table, say
 
-    carried_out = _label_command(tuning, threshold)
-    if report is not None:
-        pages.write_tuning_page(report, tuning, command=_command(context))
     if json:
-        shown = None if report is None else str(report)
-        print_json({**tuning.facts(), "read_as": read_as, "command": carried_out, "report": shown})
+        print_json({**tuning.facts(), "read_as": read_as, "command": command})
         return
     say(f"NOT PRIVATE. {NOT_PRIVATE}\nVotes were read as {read_as}.\n")
+    chosen = tuning.chosen
+    rows = [
+        {
+            "mechanism": str(trial.mechanism),
+            **trial.fits,
+            **asdict(trial.quality),
+            "chosen": "*" if trial is chosen else "",
+        }
+        for trial in tuning.trials
+    ]
     print_table(
-        pages.rows_of(tuning),
-        columns=pages.columns_of(tuning),
-        title=pages.title_of(tuning),
+        rows,
+        columns=[
+            Column(key="mechanism"),
+            *(Column(key=name, heading=heading) for name, heading in _COUNTED.items()),
+            Column(key="wrong", digits=4),
+            Column(key="missed"),
+            Column(key="false_alarm", heading="false\nalarm"),
+            Column(key="chosen", heading=""),
+        ],
+        title=f"Queries of {tuning.queries:,} that fit epsilon {rounded_up(tuning.epsilon)} at "
+        f"delta {rounded_up(tuning.delta)} ({tuning.voters:,} voters, {tuning.labels:,} labels)",
         caption=f"Labels: expected over all queries, against the {tuning.against}.",
     )
     for name, why in tuning.left_out.items():
         say(f"left out: {name}: {why}")
-    say(pages.verdict(tuning))
-    if carried_out is not None:
-        say(f"To carry it out, with VOTES the private votes (never these):\n{carried_out}")
-    if report is not None:
-        say(f"Report: {report}")
+    limit = f"within {tuning.drop:g} of the best noise-free outcome"
+    if chosen is None:
+        say(f"Nothing whose wrong labels stay {limit} answers a query under {tuning.guarantee}.")
+        return
+    say(
+        f"{chosen.mechanism} answers most under {tuning.guarantee} "
+        f"({chosen.fits[tuning.guarantee]:,} queries) while wrong labels stay {limit}.\n"
+        f"To carry it out, with VOTES the private votes (never these):\n{command}"
+    )
 
 
 def _label_command(tuning: Tuning, threshold: str | None) -> str | None:
     """Return the command that labels other votes with what was chosen."""
     chosen = tuning.chosen
-    if chosen is None or chosen.details.get("thresholds", "") is None:
-        return None  # nothing is good, or no threshold makes such votes
+    if chosen is None:
+        return None
     words = ["privote", "label", "VOTES", *command_words(chosen.mechanism)]
     words += ["--epsilon", repr(tuning.epsilon), "--delta", repr(tuning.delta)]
     words += ["--guarantee", tuning.guarantee]
-    queries = chosen.fits[tuning.guarantee]
     # Worst-case stops by itself; the others must be told, or go on while voters run out.
     if tuning.guarantee != "worst-case":
-        words += ["--queries", str(queries)]
-    bars = chosen.details.get("thresholds", threshold)
-    if bars is not None:
-        text = ",".join(map(str, bars)) if isinstance(bars, list) else str(bars)
-        words += ["--threshold", text]
+        words += ["--queries", str(chosen.fits[tuning.guarantee])]
+    words += [] if threshold is None else ["--threshold", threshold]
     return shlex.join([*words, "--output", "labels.csv"])
-
-
-def _command(context: typer.Context) -> str:
-    """Return the command that is being run, without what was left at its default."""
-    words = context.command_path.split()
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if value is None or value == parameter.default:
-            continue
-        if parameter.param_type_name == "argument":
-            words.append(str(value))
-        elif isinstance(value, bool):
-            words.append(parameter.opts[0])
-        else:
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
-            words += [parameter.opts[0], shown]
-    return shlex.join(words)

@@ -22,7 +22,7 @@ from privote.errors import InputError, shown
 
 from .images import Images
 from .records import MISSING, MultiLabelData
-from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, Source, absent, columns, find, opened
+from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, Source, absent, columns, find, lines_of
 
 Labels = npt.NDArray[np.int8]
 Texts = npt.NDArray[np.str_]
@@ -290,8 +290,8 @@ def nih(
     image, listed, patient, view = columns(file, facts, NIH)
     keep = np.ones(len(image), np.bool_)
     if part is not None:
-        with opened(file.parent / f"{part}_list.txt", NIH) as lines:
-            keep = np.isin(image, [line.strip() for line in lines])
+        members = lines_of(file.parent / f"{part}_list.txt", NIH)
+        keep = np.isin(image, [line.strip() for line in members])
 
     def votes(text: str) -> list[int]:
         said = set(text.split("|")) - {"No Finding"}

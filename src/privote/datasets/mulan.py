@@ -25,7 +25,7 @@ import numpy.typing as npt
 from privote.errors import InputError, shown
 
 from .records import MISSING, MultiLabelData
-from .sources import MULAN, absent, opened
+from .sources import MULAN, absent, lines_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -70,8 +70,7 @@ def mulan(
     file = Path(path)
     if sparse not in (True, False, "auto"):
         raise InputError("sparse", "must be True, False or 'auto'", sparse)
-    with opened(file, MULAN) as lines:
-        table = read_arff(lines, str(file))
+    table = read_arff(lines_of(file, MULAN), str(file))
     names = _label_names(_beside(file) if xml is None else Path(xml))
     places = {attribute.name: place for place, attribute in enumerate(table.attributes)}
     unknown = [name for name in names if name not in places]

@@ -6,20 +6,15 @@ passed on, and some ask for a signed agreement first.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
+from privote.votes.tables import cells, lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,34 +77,27 @@ def find(folder: Path, patterns: Sequence[str], source: Source) -> Path:
     raise absent(f"the file {patterns[0]} in {folder}", source)
 
 
-@contextmanager
-def opened(path: Path, source: Source) -> Iterator[TextIO]:
-    """Open a text file for reading, unpacking it if its name ends in ``.gz``."""
+def lines_of(path: Path, source: Source) -> Iterator[str]:
+    """Return the lines of a text file, which may be packed (``.gz``).
+
+    Names must survive whatever encoding a file is in; bytes that are not UTF-8 come back as is.
+    """
     if not path.is_file():
         raise absent(f"the file {path}", source)
-    # Names must survive whatever encoding a file is in; bytes that are not UTF-8 come back as is.
-    packed = path.suffix == ".gz"
-    with gzip.open(path) if packed else path.open("rb") as stream:
-        text = io.TextIOWrapper(
-            cast(BinaryIO, stream), encoding="utf-8-sig", errors="surrogateescape", newline=""
-        )
-        try:
-            yield text
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{path} is cut short or not gzip: {error}") from None
+    return lines(path, errors="surrogateescape")
 
 
 def columns(path: Path, names: Sequence[str], source: Source) -> list[npt.NDArray[np.str_]]:
     """Return the named columns of a .csv file, each as one text per row."""
-    with opened(path, source) as file:
-        reader = csv.reader(file)
-        header = [name.strip() for name in next(reader, [])]
-        for name in names:
-            if name not in header:
-                raise absent(f"the column {name!r} of {path}", source)
-        places = [header.index(name) for name in names]
-        try:
-            rows = [[row[place] for place in places] for row in reader if row]
-        except (IndexError, csv.Error) as error:
-            raise InputError(f"{path}, line {reader.line_num}: {error}") from None
+    records = cells(lines_of(path, source), ",", str(path))
+    header = [name.strip() for name in next(records, (1, []))[1]]
+    for name in names:
+        if name not in header:
+            raise absent(f"the column {name!r} of {path}", source)
+    places = [header.index(name) for name in names]
+    rows = []
+    for line, row in records:
+        if len(row) <= max(places):
+            raise InputError(f"{path}, line {line}: {len(row)} values under {len(header)} names")
+        rows.append([row[place] for place in places])
     return [np.array([row[at] for row in rows], dtype=np.str_) for at in range(len(names))]

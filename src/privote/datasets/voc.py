@@ -12,7 +12,7 @@ from privote.errors import InputError
 
 from .images import Images
 from .records import MISSING, MultiLabelData
-from .sources import VOC2012, absent, opened
+from .sources import VOC2012, absent, lines_of
 
 # In the order of Everingham et al., which is also that of the paper: "the first k labels".
 VOC_LABELS = (
@@ -92,8 +92,7 @@ def _from_lists(sets: Path, part: str) -> tuple[list[str], npt.NDArray[np.int8]]
     marks = []
     for label in VOC_LABELS:
         path = sets / f"{label}_{part}.txt"
-        with opened(path, VOC2012) as file:
-            rows = [line.split() for line in file if line.strip()]
+        rows = [line.split() for line in lines_of(path, VOC2012) if line.strip()]
         if any(len(row) != 2 or row[1] not in ("-1", "0", "1") for row in rows):
             raise InputError(f"{path}: a line must be a name and one of -1, 0, 1")
         listed = [row[0] for row in rows]
@@ -109,8 +108,7 @@ def _from_lists(sets: Path, part: str) -> tuple[list[str], npt.NDArray[np.int8]]
 def _from_annotations(home: Path, part: str) -> tuple[list[str], npt.NDArray[np.int8]]:
     """Return the same from the objects in Annotations, for the pictures listed in ``part``."""
     path = home / "ImageSets" / "Main" / f"{part}.txt"
-    with opened(path, VOC2012) as file:
-        names = [line.split()[0] for line in file if line.strip()]
+    names = [line.split()[0] for line in lines_of(path, VOC2012) if line.strip()]
     if not names:
         raise InputError(f"{path} is empty")
     marks = np.full((len(names), len(VOC_LABELS)), -1, dtype=np.int8)

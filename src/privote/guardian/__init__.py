@@ -1,8 +1,8 @@
 """The guardian: the only door between votes and labels."""
 
 from .accounts import Accounts, Allowance, record_kept
+from .allowance import seats
 from .guardian import AUTO, Guardian
-from .registry import seats
 from .voter_bills import bills
 
 __all__ = [

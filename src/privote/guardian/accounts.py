@@ -256,7 +256,8 @@ class Accounts:
         account = self.ledger.name_account(
             {"terms": terms, "voters": facts["voters"], "roll": digests}
         )
-        with self._transaction() as totals:
+        with self.paying(), self.ledger.writing() as totals:
+            self.authorise(totals)
             if roll is not None:
                 account = _account_of(totals, terms, roll) or account
             if account not in totals.accounts:

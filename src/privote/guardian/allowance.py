@@ -1,26 +1,58 @@
 """Allowance: every voter may depart from a public baseline V times in its life.
 
 The whole cost is charged once, at the first answer; later batches go on with it
-(:mod:`privote.accounting.allowance` has the theorem).
+(:mod:`privote.accounting.allowance` has the theorem). Blocks come with every registered voter on
+its seat.
+
+A *learnt* allowance is one number about the voters, paid for, and the noise that follows from it.
+Everything is charged first, the same whatever will be learnt. Then voters' surprises are counted,
+the allowance is drawn, once, and it is durable before a tally is drawn. What was drawn in a process
+that died before that never left it, so the next one draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ..mechanisms import ABSTAIN
+from ..accounting.allowance import (
+    Learning,
+    learning_epsilon,
+    mu_at_order,
+    mu_of_budget,
+    settled,
+)
+from ..entropy import WIDEST_ROUNDED
+from ..errors import BudgetError, InputError, shown, whole
+from ..mechanisms import ABSTAIN, Mechanism, TallyVoting, mechanism_of
+from ..mechanisms.base import Bools
 from ..release import Release
-from ..votes.cube import BallotSource, Block, Counts
+from ..votes.cube import (
+    MISSING,
+    BallotSource,
+    Block,
+    Counts,
+    DenseBlock,
+    SparseBlock,
+    block_queries,
+)
+from ..votes.names import folded
 from ..votes.surprises import effective
-from . import learnt
 from .accounts import Allowance, Roll, plain
 from .issuer import Issuer, Labels, Parts, charged
-from .registry import check_allowance, check_baseline, registered_blocks, seats_in_batch
+
+#: What entries say in the place of settings that are not known when they are charged.
+PENDING = {
+    "allowance": {"mechanism": TallyVoting.name, "noise": "learnt"},
+    "worst-case": {"mechanism": TallyVoting.name, "noise": "solved"},
+}
+_MOST = 2**62  # of surprises, in the finest unit: sums stay within an int64
 
 
 def register(
@@ -56,7 +88,7 @@ def release(
     here = seats_in_batch(ids, ballots.voters, voter_ids)
     guess = check_baseline(baseline, ballots, issuer.mechanism, first=queries)
     if issuer.learns:
-        allowance = learnt.charge(issuer, ballots, roll_of(issuer, ids), plan_for)
+        allowance = charge_learnt(issuer, ballots, roll_of(issuer, ids), plan_for)
     else:
         issuer.mechanism.check(ballots)
         named = ballots.voters if ids is None else len(ids)
@@ -68,8 +100,8 @@ def release(
     if issuer.learns:
         first = None if parts is None or issuer.accounts.ledger.lasts else parts.ahead()
         seen = registered_blocks(ballots, places, voters)
-        allowance = learnt.learn(issuer, allowance, ballots, seen, guess, first)
-        issuer, publish = learnt.settings(issuer, allowance)
+        allowance = learn(issuer, allowance, ballots, seen, guess, first)
+        issuer, publish = learnt_settings(issuer, allowance)
     else:
         publish = partial(
             issuer.publish,
@@ -105,3 +137,304 @@ def release(
     # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
     more = {"departed": departed} if whole.tallies is None else {}
     return issuer.record(whole, parts, account=allowance.account, more=more)
+
+
+# -- a learnt allowance ----------------------------------------------------------------------------
+
+
+def charge_learnt(
+    issuer: Issuer, ballots: BallotSource, roll: Roll | None, plan_for: int | None
+) -> Allowance:
+    """Find the account of these voters, or open and charge it: by public numbers only."""
+    accounts, asked = issuer.accounts, ballots.queries
+    planned = asked if plan_for is None else whole("plan_for", plan_for)
+    if planned < asked:
+        raise InputError("plan_for", f"must cover the {asked} queries that are asked now", plan_for)
+    steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
+
+    def terms(left: float | None) -> dict[str, Any]:
+        budget = accounts.budget
+        rho = settled(budget.epsilon, budget.delta)[1] if left is None else left
+        epsilon0 = learning_epsilon(rho, voters) if issuer.guarantee == "allowance" else 0.0
+        learning = Learning(
+            voters=voters, queries=planned, labels=ballots.labels, epsilon0=epsilon0
+        )
+        if left is None:
+            mu = mu_of_budget(budget.epsilon, budget.delta, epsilon0)
+        else:
+            mu = mu_at_order(rho - epsilon0**2 / 8, 1.0)
+        if not mu * WIDEST_ROUNDED > steps * learning.cells**0.5:
+            raise BudgetError(
+                f"the budget of data set {accounts.dataset!r} is too small for {planned:,} queries "
+                f"on {ballots.labels:,} labels: no such noise can be drawn"
+            )
+        if learning.cells * steps**2 > _MOST:
+            raise InputError("plan_for", f"must leave at most {_MOST:g} votes a voter", planned)
+        known = {"epsilon0": epsilon0, "planned": planned, "learns": learning.learns}
+        return {**known, "exact": left is None, "mu": mu, "steps": steps}
+
+    before = set(accounts.ledger.reading().accounts)
+    facts = {"voters": voters, "labels": ballots.labels}
+    # One call takes a whole budget at once; several that depend on each other, by Rényi orders.
+    once = plan_for is None and not accounts.ledger.lasts
+    found = accounts.open_learnt(terms, facts, roll, once=once)
+    learnt = found.learnt
+    assert learnt is not None
+    if plan_for is not None and learnt["planned"] != planned:
+        raise BudgetError(
+            f"this allowance was learnt for {learnt['planned']:,} queries in all, and that stays; "
+            f"got `plan_for={planned}`"
+        )
+    if learnt["steps"] != steps:
+        kinds = [
+            "single votes" if each == 1 else "probabilities" for each in (learnt["steps"], steps)
+        ]
+        raise InputError("votes", f"must be {kinds[0]}, as in earlier calls, got {kinds[1]}")
+    if learnt["exact"] and found.account in before:
+        raise BudgetError("this takes the whole budget of a run, and that run is over")
+    found.check_planned(found.before, asked)
+    return replace(found, unit=steps**2)
+
+
+def learn(
+    issuer: Issuer,
+    allowance: Allowance,
+    ballots: BallotSource,
+    blocks: Iterator[Block],
+    guess: Bools,
+    first: Release | None,
+) -> Allowance:
+    """Return a charged allowance with the number that is learnt, drawn now if it was not before.
+
+    Parameters
+    ----------
+    blocks
+        The ballots, of every registered voter.
+    first
+        The first part that the run which is resumed has kept, if its ledger is gone: drawn from
+        the same allowance.
+    """
+    if allowance.mechanism is not None:
+        return allowance
+    terms = allowance.learnt
+    assert terms is not None
+    learning = Learning(
+        voters=len(allowance.each),
+        queries=terms["planned"],
+        labels=ballots.labels,
+        epsilon0=terms["epsilon0"],
+    )
+    if first is not None and first.terms["learnt"]["planned"] != learning.queries:
+        raise InputError("resume", "must be with the same votes, and these are more or fewer")
+    surprises, start = np.zeros(learning.voters, np.int64), 0
+    if first is None and learning.learns:
+        with charged():
+            for block in blocks:
+                now = slice(start, start + block.queries)
+                surprises += _surprises(block, guess[now], terms["steps"])
+                start = now.stop
+
+    def draw() -> tuple[dict[str, Any], int | None, int]:
+        if first is not None:
+            assert not isinstance(first.allowance, tuple)
+            return first.mechanism, first.allowance, first.allowance or learning.cells
+        place, most = 0, -(-learning.cells // 2)
+        if learning.learns:
+            scale = Fraction(terms["planned"], ballots.queries * terms["steps"] ** 2)
+            scores = learning.scores(surprises, scale).tolist()
+            place = issuer.entropy.tempered(scores, Fraction(learning.epsilon0) / 2)
+        allowed = most if issuer.guarantee == "worst-case" else learning.grid[place]
+        mechanism = TallyVoting(
+            sigma=learning.sigma(allowed, terms["mu"]),
+            grid=None if terms["steps"] == 1 else terms["steps"],
+        )
+        limit = learning.limit(allowed)
+        return mechanism.parameters(), None if issuer.guarantee == "worst-case" else limit, limit
+
+    return allowance.learn(draw)
+
+
+def _surprises(block: Block, guess: Bools, steps: int) -> Counts:
+    """Return how many surprises each voter casts in a block, if nothing is cut."""
+    unlimited = np.full(block.voters, np.iinfo(np.int64).max, np.int64)
+    given: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True, "steps": steps}
+    return effective(block, guess, unlimited, **given)[1]
+
+
+def learnt_settings(issuer: Issuer, allowance: Allowance) -> tuple[Issuer, partial[Release]]:
+    """Return the issuer with the mechanism that was learnt, and what makes releases of it."""
+    assert allowance.mechanism is not None
+    assert allowance.learnt is not None
+    terms = {name: allowance.learnt[name] for name in ("epsilon0", "planned", "learns", "exact")}
+    cost = issuer.accounts.budget.epsilon if terms["exact"] else issuer.epsilon(allowance.curve)
+    worst = issuer.guarantee == "worst-case"
+    solved = replace(issuer, mechanism=mechanism_of(allowance.mechanism))
+    return solved, partial(
+        solved.publish,
+        voters=len(allowance.each),
+        epsilon=cost,
+        allowance=None if worst else int(allowance.each[0]),
+        terms={"learnt": terms},
+    )
+
+
+# -- who sits where, and what the public expects of them ------------------------------------------
+
+
+def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
+    """Return each named voter's seat; refuse names that do not tell voters apart.
+
+    Names are texts or integers, and are compared as texts, folded: 7 and "7" name one voter, and so
+    do "Anna" and "anna ".
+    """
+    if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
+        raise InputError("voter_ids", "must be a sequence of names", names)
+    texts = [_name(name, place) for place, name in enumerate(names)]
+    places = {folded(name): place for place, name in enumerate(texts)}
+    wanted = len(texts) if voters is None else voters
+    if not texts or len(texts) != wanted:
+        raise InputError(
+            "voter_ids", f"must be {wanted or 'one or more'} different names, got {len(texts)}"
+        )
+    if len(places) < wanted:
+        first, twice = next(
+            (at, name) for at, name in enumerate(texts) if places[folded(name)] != at
+        )
+        last = places[folded(twice)]
+        raise InputError(
+            "voter_ids",
+            f"must be {wanted} different names, but voters {first} and {last} have one (apart from "
+            "case, spaces and invisible characters)",
+            sealed=f"it is {shown(twice)}",
+        )
+    return {name: place for place, name in enumerate(texts)}
+
+
+def _name(name: Any, place: int) -> str:
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        return str(int(name))
+    if not isinstance(name, str) or not folded(name):
+        raise InputError(
+            "voter_ids",
+            f"must hold texts that are not empty, or integers; voter {place} has "
+            f"{'an empty one' if isinstance(name, str) else type(name).__name__}",
+        )
+    return str(name)
+
+
+def seats_in_batch(
+    registered: dict[str, int] | None, voters: int, voter_ids: Sequence[Any] | None
+) -> Counts | None:
+    """Return the seat of each of a batch's voters; None if they come as they were registered."""
+    if voter_ids is None:
+        if registered is not None and voters != len(registered):
+            raise InputError(
+                "votes",
+                f"must have {len(registered)} voters, got {voters}; name them with `voter_ids` "
+                "if some are absent",
+            )
+        return None
+    if registered is None:
+        raise InputError("`voter_ids` given, but the voters were registered without names")
+    batch = seats(voter_ids, voters)
+    known = {folded(name): seat for name, seat in registered.items()}
+    unknown = [name for name in batch if folded(name) not in known]
+    if unknown:
+        raise InputError(
+            "voter_ids",
+            f"must name registered voters, and voter {batch[unknown[0]]} is not",
+            sealed=f"it is {shown(unknown[0])}",
+        )
+    return np.array([known[folded(name)] for name in batch], np.int64)
+
+
+def check_baseline(
+    baseline: Any, ballots: BallotSource, mechanism: Mechanism, *, first: int | None = None
+) -> npt.NDArray[np.bool_]:
+    """Return a public guess (queries, labels) that this mechanism could have released.
+
+    With ``first`` the ballots are the first ones of those that the baseline is about.
+    """
+    shape = (ballots.queries, ballots.labels)
+    if baseline is None:
+        return np.broadcast_to(np.zeros((), np.bool_), shape)
+    try:
+        guess: npt.NDArray[Any] = np.atleast_1d(np.asarray(baseline))[:first]
+    except ValueError:  # ragged
+        raise InputError("baseline", "must be a table (queries, labels) of 0 and 1") from None
+    if guess.shape != shape:
+        raise InputError("baseline", f"must be (queries, labels) = {shape}, got {guess.shape}")
+    # A bool from outside may hide any byte.
+    values = guess.view(np.uint8) if guess.dtype == np.bool_ else guess
+    if not ((values == 0) | (values == 1)).all():
+        raise InputError("baseline", "must hold 0 and 1 only")
+    if ballots.sparse and guess.any():
+        raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
+    limit = mechanism.most_ones
+    if limit is not None and (guess.sum(axis=1) > limit).any():
+        raise InputError("baseline", f"may have at most {limit} positives a query here")
+    return guess.astype(np.bool_)
+
+
+def check_allowance(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
+    """Return the allowance that was asked for, for every voter (voters,); None if none was."""
+    if wanted is None:
+        return None
+    try:
+        array = np.asarray(wanted)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    whole = array.dtype.kind in "iu" and array.shape in ((), (voters,))
+    # Before the cast, which would wrap around: a large unsigned number would become negative.
+    if not whole or array.min() < 0 or array.max() > np.iinfo(np.int64).max:
+        raise InputError(
+            "allowance",
+            f"must be one integer or one per voter ({voters}), none negative and all below 2**63",
+            wanted,
+        )
+    return np.broadcast_to(array, (voters,)).astype(np.int64)
+
+
+def registered_blocks(
+    ballots: BallotSource, places: Counts | None, registered: int
+) -> Iterator[Block]:
+    """Yield blocks with every registered voter on its seat; who is absent is missing.
+
+    Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
+
+    Parameters
+    ----------
+    places
+        The seat of each of the ballots' voters; None if all come in the order of their seats.
+    """
+    return (_seated(block, places, registered) for block in _even_blocks(ballots, registered))
+
+
+def _seated(block: Block, places: Counts | None, registered: int) -> Block:
+    """Return a block with every registered voter on its seat; who is absent is missing."""
+    if places is None:
+        return block
+    if isinstance(block, SparseBlock):
+        voter = places[block.voter]
+        return SparseBlock(block.query, voter, block.votes, block.queries, registered, block.start)
+    assert isinstance(block, DenseBlock)
+    votes = np.full((block.queries, registered, block.labels), MISSING, np.int8)
+    votes[:, places] = block.votes
+    return DenseBlock(votes, missing=True, start=block.start)
+
+
+def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
+    """Yield blocks of as many queries as if all registered voters were there."""
+    if ballots.sparse or ballots.voters == registered:
+        yield from ballots.blocks()
+        return
+    step, start = block_queries(registered, ballots.labels), 0
+    waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
+    for block in ballots.blocks():
+        assert isinstance(block, DenseBlock)
+        waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
+        while len(waiting) >= step:
+            yield DenseBlock(waiting[:step], missing=True, start=start)
+            waiting, start = waiting[step:], start + step
+    if len(waiting):
+        yield DenseBlock(waiting, missing=True, start=start)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy.typing as npt
@@ -19,11 +20,11 @@ from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, VOTER, Release, check_protects
-from ..votes.cube import Ballots, check_head, keep_memory
-from . import allowance, consensus, learnt, worst_case
+from ..votes.cube import Ballots, BallotSource, check_head, keep_memory
+from . import allowance as allowances
+from . import consensus
 from .accounts import Accounts, Allowance
-from .issuer import Issuer, Parts
-from .registry import seats
+from .issuer import Issuer, Parts, charged, sizes
 
 AUTO = "auto"
 
@@ -78,8 +79,8 @@ class Guardian:
             raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
         learns = isinstance(mechanism, str) and mechanism == AUTO
         if learns:
-            if guarantee not in learnt.PENDING:
-                known = " or ".join(learnt.PENDING)
+            if guarantee not in allowances.PENDING:
+                known = " or ".join(allowances.PENDING)
                 raise InputError("guarantee", f"must be {known} with `mechanism=auto`", guarantee)
             if allowance is not None:
                 raise InputError("allowance", "goes with a named mechanism: else it is learnt")
@@ -95,12 +96,12 @@ class Guardian:
         if not isinstance(ledger, Ledger | Location | str | os.PathLike):
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         curve_orders, protects = check_orders(orders), check_protects(protects)
-        self._ids = None if voter_ids is None else seats(voter_ids)
+        self._ids = None if voter_ids is None else allowances.seats(voter_ids)
         self._wanted, entropy = allowance, Entropy(seed)
         stamp = {
             "owner": owner,
             "guarantee": guarantee,
-            "mechanism": learnt.PENDING[guarantee] if learns else mechanism.parameters(),
+            "mechanism": allowances.PENDING[guarantee] if learns else mechanism.parameters(),
             "simulated": entropy.simulated,
             **({} if protects == VOTER else {"protects": protects}),
         }
@@ -203,9 +204,9 @@ class Guardian:
             raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
         if self.guarantee == "allowance" or issuer.learns:
             asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
-            return allowance.release(issuer, ballots, *asked)
+            return allowances.release(issuer, ballots, *asked)
         if self.guarantee == "worst-case":
-            return worst_case.release(issuer, ballots, queries, parts)
+            return self._worst_case(ballots, queries, parts)
         kept = None if parts is None else parts.kept(None)
         if kept is not None:
             return issuer.record(kept, parts, queries=ballots.queries)
@@ -219,10 +220,23 @@ class Guardian:
             return consensus.propose_test_release(issuer, ballots, parts)
         return consensus.data_dependent(issuer, ballots, bound, parts)
 
+    def _worst_case(
+        self, ballots: BallotSource, queries: int | None, parts: Parts | None
+    ) -> Release:
+        """Charge as many queries as fit, then draw them: by public numbers, plain composition."""
+        issuer, size = self._issuer, sizes(ballots)
+        issuer.mechanism.check(ballots)
+        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
+        fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
+        publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
+        with charged():
+            labels = issuer.draw(ballots.head(fit), parts=parts, publish=publish)
+        return issuer.record(publish(labels), parts, queries=fit)
+
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""
         self.budget.warn(voters)
-        found = allowance.register(self._issuer, voters, labels, self._wanted, self._ids)
+        found = allowances.register(self._issuer, voters, labels, self._wanted, self._ids)
         if len(found.each) != voters:
             raise InputError(
                 "voters",

@@ -8,8 +8,8 @@ from typing import Any
 
 _HOMES = {
     "Collected": "collect",
-    "DPLinear": "direct.gradients",
-    "DPMoments": "direct.moments",
+    "DPLinear": "direct.linear",
+    "DPMoments": "direct.linear",
     "DPSGDClassifier": "direct.dpsgd",
     "ImageFeatures": "networks.image",
     "ImageNetwork": "networks.image",

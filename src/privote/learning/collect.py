@@ -21,26 +21,26 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._version import check_written, written
 from ..datasets.records import RawTable
-from ..datasets.tables import columns_of, table
+from ..datasets.tables import columns_of
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
-from ..files import as_place, check_file, check_here, is_url, name_of
+from ..files import PART, as_place, check_file, check_here, is_url, name_of
 from ..votes.arrays import (
     MOST_ATTRIBUTES,
     OURS,
-    PART,
     ArrayFile,
     Folder,
     chunk_digest,
@@ -112,9 +112,9 @@ def collect_votes(
     ----------
     voters
         Files of saved models, or folders of them: ``.joblib``, ``.pkl`` and ``.pickle`` (**loading
-        one runs the code that its author put there**, on every worker) or ``.student``; or models
-        in memory; either in a list, or in a dict by name. Or a function ``f(voter, rows)`` that
-        returns votes or probabilities (rows, labels), itself or as ``"package.module:function"``.
+        one runs the code that its author put there**, on every worker) or ``.student``. Or a
+        function ``f(voter, rows)`` that returns votes or probabilities (rows, labels), itself or as
+        ``"package.module:function"``.
     rows
         Public rows: ``.npy``, ``.npz`` (array ``X``) or ``.zarr``, read a chunk at a time; or an
         array. Or a table, which is loaded: ``.csv``, ``.tsv``, ``.parquet`` or a
@@ -152,10 +152,9 @@ def collect_votes(
     # Behind a link, which could not be removed with what is in it.
     folder = Folder(place if is_url(place) else os.path.realpath(place), "output")
     asked, public = open_voters(voters, names), open_rows(rows, columns)
-    label_names = _labels(labels, asked)
+    width, label_names = _labels(labels, asked)
     before = _begun(folder, resume=resume, force=force)
     then = {} if before is None else before[OURS]["settings"]
-    width = label_names if isinstance(label_names, int) else len(label_names)
     chunk = then.get("chunk") if chunk is None else chunk
     group = then.get("group") if group is None else group
     grid = _grid(public, len(asked), width, chunk, group)
@@ -164,7 +163,7 @@ def collect_votes(
     bar = None if threshold is None else check_threshold(threshold, grid.labels)
     settings = {
         "rows": public.digest,
-        "labels": label_names if isinstance(label_names, int) else list(label_names),
+        "labels": width if label_names is None else list(label_names),
         "threshold": None if bar is None else bar.tolist(),
         "columns": None if columns is None else list(columns),
         "chunk": grid.chunk,
@@ -173,13 +172,14 @@ def collect_votes(
     }
     if before is not None:
         _check_same(then, settings, asked)
-    known = {} if isinstance(label_names, int) else {"label_names": label_names}
-    ours = written(_FORMAT) | {"settings": settings}
-    attributes = {OURS: ours, **(before or {}), "voter_names": voter_names, **known}
+    attributes = {OURS: written(_FORMAT) | {"settings": settings}, **(before or {})}
+    attributes["voter_names"] = voter_names
+    if label_names is not None:
+        attributes["label_names"] = label_names
     if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
         rule = f"must be larger: the digests of {grid.total} chunks do not fit into the attributes"
         raise InputError("chunk", rule, grid.chunk)
-    job = _Job(folder, grid, asked, public, bar, attributes)
+    job = _Job(folder, grid, asked, public, label_names, bar, attributes)
     done = {} if before is None else job.done()
     done_before, lost = len(done), 0
     if done_before < grid.total:
@@ -191,36 +191,33 @@ def collect_votes(
         voters=grid.voters,
         labels=grid.labels,
         voter_names=voter_names,
-        label_names=None if isinstance(label_names, int) else label_names,
+        label_names=label_names,
         chunks=grid.total,
         done_before=done_before,
         lost_workers=lost,
     )
 
 
-def _labels(labels: Any, voters: Sequence[Voter]) -> int | tuple[str, ...]:
-    """Return the labels' names, or how many there are."""
-    own = _own_labels(voters)
+def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] | None]:
+    """Return how many labels there are, and their names; students know theirs."""
+    if labels is None and all(voter.place.endswith(SUFFIX) for voter in voters):
+        labels = voters[0].load().label_names
     if labels is None:
-        if own is None:
-            raise InputError("labels", "must be given: their names, or how many there are")
-        return own
+        raise InputError("labels", "must be given: their names, or how many there are")
     if isinstance(labels, str):
         raise InputError("labels", "must be several names, or how many there are", labels)
     if not isinstance(labels, Sequence):
-        return whole("labels", labels) if own is None else own
+        return whole("labels", labels), None
     names = tuple(str(name).strip() for name in labels)
     Names(labels=names).checked((1, 1, len(names)), "labels")
-    if own is not None and own != names:
-        raise InputError("labels", f"must be those of the students, {shown(own)}", names)
-    return names
+    return len(names), names
 
 
 def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | None:
     """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
         raise InputError("resume", "goes without `force`: the one goes on, the other begins anew")
-    files = [file for file in folder.files() if not file.endswith(PART)]
+    files = [file for file in folder.files() if PART not in file]
     if not files:
         return None
     place = repr(folder.place)
@@ -281,6 +278,10 @@ class Grid:
         groups = range(-(-self.voters // self.group))
         return ((run, at) for run in range(-(-self.queries // self.chunk)) for at in groups)
 
+    def span(self, run: int) -> tuple[int, int]:
+        """Return the first query of a run, and where it ends."""
+        return run * self.chunk, min((run + 1) * self.chunk, self.queries)
+
     def pack(self, votes: Bits) -> bytes:
         """Return a chunk as Zarr's codecs ``packbits`` and ``crc32`` encode it, padded."""
         whole = np.zeros((self.chunk, self.group, self.labels), np.bool_)
@@ -325,6 +326,7 @@ class _Job:
     grid: Grid
     voters: tuple[Voter, ...]
     rows: Rows
+    label_names: tuple[str, ...] | None
     bar: Any
     attributes: dict[str, Any]
 
@@ -363,15 +365,11 @@ class _Job:
                     in_vain = 0 if len(done) > count else in_vain + 1
                     if in_vain == _LOSSES:
                         raise wrong
-        except PrivoteError as error:
-            count = len(self.done())
-            if not count:  # then nothing is in the way of another try
+            self.rows.check_unchanged()
+        except PrivoteError:
+            if not self.done():  # then nothing is in the way of another try
                 self.folder.remove()
-                raise
-            more = f"{count} of {self.grid.total} chunks are done; with `resume=True` the others"
-            again = type(error)(f"{_worded(error)}. {more} follow")
-            vars(again).update(sealed=getattr(error, "sealed", None))
-            raise again from error
+            raise
         return done, lost
 
     def _round(self, done: Mapping[Place, str], progress: Progress | None) -> None:
@@ -379,12 +377,12 @@ class _Job:
         claim, grid = chunk_digest(_json(self.attributes)), self.grid
 
         def tasks() -> Iterator[_Task]:
-            for run, at in sorted(self.grid.places(), key=lambda place: place[::-1]):
+            for run, at in sorted(grid.places(), key=lambda place: place[::-1]):
                 if (run, at) not in done:
-                    start = run * grid.chunk
-                    rows = self.rows.part(start, min(start + grid.chunk, grid.queries))
+                    rows = self.rows.part(*grid.span(run))
                     voters = self.voters[at * grid.group : (at + 1) * grid.group]
-                    yield _Task(self.folder, claim, grid, (run, at), voters, rows, self.bar)
+                    known = (self.label_names, self.bar)
+                    yield _Task(self.folder, claim, grid, (run, at), voters, rows, *known)
 
         for count, _ in enumerate(each(_cast, tasks(), at_once=_AT_ONCE), start=len(done) + 1):
             if progress is not None:
@@ -394,7 +392,7 @@ class _Job:
         """Write the digests of the chunks, which are all there, and then what makes them votes."""
         ours = self.attributes[OURS] | {"digests": [done[place] for place in self.grid.places()]}
         for file in self.folder.files():
-            if file.endswith(PART):  # of a process that was killed
+            if PART in file:  # of a process that was killed
                 self.folder.remove(file)
         attributes = _json(self.attributes | {OURS: ours})
         self.folder.write(_ATTRIBUTES, attributes)
@@ -416,29 +414,47 @@ class _Task:
     place: Place
     voters: tuple[Voter, ...]
     rows: Any
+    label_names: tuple[str, ...] | None
     bar: Any
 
 
 def _cast(task: _Task) -> None:
     """Ask the voters of a chunk about its rows, and write what they say: the work sent away."""
-    start, labels = task.place[0] * task.grid.chunk, task.grid.labels
-    count = min(task.grid.chunk, task.grid.queries - start)
-    votes = np.empty((count, len(task.voters), labels), np.bool_)
-    saved = bool(task.voters[0].place)
+    start, stop = task.grid.span(task.place[0])
+    votes = np.empty((stop - start, len(task.voters), task.grid.labels), np.bool_)
     with one_thread():
-        models = _loaded(task.voters) if saved else [voter.model for voter in task.voters]
+        saved = bool(task.voters[0].place)
+        models = _loaded(task.voters) if saved else [voter.function for voter in task.voters]
         for at, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
             try:
-                answer = _answer(model, voter.name, task.rows, labels, task.bar is not None)
-                votes[:, at] = check_answer(answer, start, count, labels, task.bar)
+                answer = _answer(model, voter.name, task)
+                votes[:, at] = check_answer(answer, start, stop - start, task.grid.labels, task.bar)
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_worded(error).split())[:300]
-                where = f"{voter.label} on queries {start} to {start + count - 1}"
+                where = f"{voter.label} on queries {start} to {stop - 1}"
                 sealed = getattr(error, "sealed", None)
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
     if chunk_digest(task.folder.read(_ATTRIBUTES)) != task.claim:
         raise InputError("output", f"{task.folder.place!r} was taken over by another run")
     task.folder.write(_name(task.place), task.grid.pack(votes))
+
+
+def _answer(model: Any, voter: str, task: _Task) -> Any:
+    """Return what a model or a function says of rows: (rows, labels)."""
+    rows, student = task.rows, isinstance(model, SavedStudent)
+    if callable(model):
+        return model(voter, rows.columns() if isinstance(rows, Table) else rows)
+    if student and task.label_names not in (None, tuple(model.label_names)):
+        wanted = shown(task.label_names)
+        raise InputError(f"knows the labels {shown(model.label_names)}, asked are {wanted}")
+    if isinstance(rows, Table):
+        rows = rows.for_model(model)
+    if task.bar is not None:
+        return label_probabilities(model, rows, task.grid.labels)
+    if not hasattr(model, "predict"):
+        raise InputError("has no predict: give `threshold`, and its probabilities become votes")
+    votes = model.predict(rows)
+    return votes.toarray() if sp.issparse(votes) else votes
 
 
 def _worded(error: Exception) -> str:
@@ -471,15 +487,24 @@ class Table:
             for name, cells in self.raw.columns.items()
         }
 
-    def matrix(self) -> Floats:
-        """Return the columns, which must all be numbers, as (rows, features)."""
-        for name in self.raw.columns:
+    def for_model(self, model: Any) -> Any:
+        """Return the rows as a model has learnt from them: a matrix, a frame, or a raw table."""
+        if getattr(model, "encoder", None) is not None:  # a student's own
+            return self.raw
+        names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
+        raw = self.raw if names is None else self.raw.only([*map(str, names)])
+        columns = Table(raw, self.numeric).columns()
+        if hasattr(model, "feature_names_in_"):
+            import pandas as pd
+
+            return pd.DataFrame(columns)
+        for name in columns:
             if name not in self.numeric:
                 raise InputError(
-                    f"{self.raw.name}: column {name!r:.60} must hold numbers, as all that a model "
+                    f"{raw.name}: column {name!r:.60} must hold numbers, as all that a model "
                     "looks at; name the others with `columns`"
                 )
-        return np.asarray(np.stack([*self.columns().values()], axis=1), np.float64)
+        return np.stack([*columns.values()], axis=1)
 
 
 def _floats(cells: npt.NDArray[Any]) -> Floats:
@@ -499,27 +524,28 @@ def _is_numeric(cells: npt.NDArray[Any]) -> bool:
 class Rows:
     """Public rows: an array or a table, how many, about how many bytes each, and their digest."""
 
-    held: Any
+    values: Any
     count: int
     row_bytes: float
     digest: str
     file: str = ""
-    stamp: Any = None
 
     def part(self, start: int, stop: int) -> Any:
-        """Return some of the rows; those of a file only if it is the one that was opened."""
-        if not self.file:
-            return self.held[start:stop]
+        """Return some of the rows."""
+        if not self.file or isinstance(self.values, Table):
+            return self.values[start:stop]
         with reached(self.file, "rows"):
-            part = np.array(self.held[start:stop])
-        if _stamp(self.file) != self.stamp:  # after reading: what was read is what was there
+            return np.array(self.values[start:stop])
+
+    def check_unchanged(self) -> None:
+        """Refuse a file in which something else stands by now."""
+        if self.file and _file_digest(self.file) != self.digest:
             raise InputError("rows", f"{name_of(self.file)} changed since collecting began")
-        return part
 
 
 def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
     """Open public rows: see :func:`collect_votes`."""
-    file, suffix, stamp, digest = "", "", None, ""
+    file, suffix, digest = "", "", ""
     if isinstance(rows, str | os.PathLike):
         file = as_place(rows, "rows")
         suffix = Path(file).suffix
@@ -529,36 +555,22 @@ def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
         if suffix != ".zarr":
             check_here("rows", file)
             check_file(file, "rows")
-        stamp, digest = _stamp(file), _file_digest(file)  # before anything is read
+        digest = _file_digest(file)  # before anything is read
     if suffix in TABLES or is_frame(rows) or isinstance(rows, dict):
         raw = columns_of(file or rows, "rows")
         raw = raw if columns is None else raw.only(columns)
         numeric = frozenset(name for name, cells in raw.columns.items() if _is_numeric(cells))
-        digest = digest or _hash([*raw.columns.items()])
-        found = Rows(Table(raw, numeric), len(raw), 8 * len(raw.columns), digest)
+        table, digest = Table(raw, numeric), digest or joblib.hash([*raw.columns.items()])
+        opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
     elif columns is not None:
         raise InputError("columns", "goes with a table, and these rows are an array")
     else:
-        held = _array(file, suffix) if file else rows
-        size = row_size(held) * getattr(getattr(held, "dtype", None), "itemsize", 64)
-        found = Rows(held, count_rows(held), size, digest or _hash(rows), file, stamp)
-    if not found.count:
+        array = _array(file, suffix) if file else rows
+        size = row_size(array) * getattr(getattr(array, "dtype", None), "itemsize", 64)
+        opened = Rows(array, count_rows(array), size, digest or joblib.hash(rows), file)
+    if not opened.count:
         raise InputError("rows", "must hold at least one, and hold none")
-    return found
-
-
-def _hash(value: Any) -> str:
-    from joblib import hash as joblib_hash
-
-    return str(joblib_hash(value))
-
-
-def _stamp(file: str) -> Any:
-    """Return what changes when somebody writes to a file of this machine."""
-    if is_url(file) or os.path.isdir(file):
-        return None
-    facts = os.stat(file)
-    return facts.st_size, facts.st_mtime_ns
+    return opened
 
 
 def _file_digest(file: str) -> str:
@@ -580,8 +592,8 @@ def _array(file: str, suffix: str) -> Any:
     if suffix == ".npz":
         arrays = ArrayFile(file)
         if "X" not in arrays:
-            held = ", ".join(arrays.names)
-            raise InputError("rows", f"must have the array 'X' in {name_of(file)}, it has {held}")
+            names = ", ".join(arrays.names)
+            raise InputError("rows", f"must have the array 'X' in {name_of(file)}, it has {names}")
         return arrays.open("X")
     return open_npy(file)
 
@@ -591,11 +603,11 @@ def _array(file: str, suffix: str) -> Any:
 
 @dataclass(frozen=True)
 class Voter:
-    """A voter's name; the digest of what is asked; the model or function itself, or its file."""
+    """A voter's name; the digest of what is asked; the function, or the model's file."""
 
     name: str
     digest: str
-    model: Any = None
+    function: Any = None
     place: str = ""
 
     @property
@@ -612,8 +624,6 @@ class Voter:
         try:
             if self.place.endswith(SUFFIX):
                 return load_student(self.place)
-            import joblib
-
             return joblib.load(io.BytesIO(data))
         except Exception as error:  # a pickle may fail in any way
             text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -626,144 +636,80 @@ def _loaded(voters: tuple[Voter, ...]) -> list[Any]:
     return [voter.load() for voter in voters]
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A function by its name, and where that is looked for."""
-
-    name: str
-    folder: str
-
-    def __call__(self, voter: str, rows: Any) -> Any:
-        return _imported(self.name, self.folder)(voter, rows)
-
-
 def open_voters(voters: Any, names: Sequence[str] | None = None) -> tuple[Voter, ...]:
     """Return voters as they can be asked, whatever they came as; see :func:`collect_votes`."""
     called = None if names is None else [str(name).strip() for name in names]
-    by_name = isinstance(voters, str) and ":" in voters and "://" not in voters
-    by_name = by_name and not Path(voters).exists()
-    if by_name or (callable(voters) and not hasattr(voters, "predict")):
+    if isinstance(voters, str) and ":" in voters and "://" not in voters:
+        voters = voters if Path(voters).exists() else Named(voters, os.getcwd())
+    if callable(voters):
         if not called:
             rule = "must be given with a function: it is called with each of them"
             raise InputError("names", rule)
-        function = _Named(voters, os.getcwd()) if by_name else voters
-        digest = _function_digest(_imported(voters, os.getcwd()) if by_name else voters)
-        return tuple(Voter(name, digest, function) for name in called)
-    if isinstance(voters, Mapping):
-        if called is not None:
-            raise InputError("names", "cannot be given: these voters have names")
-        called, voters = [*map(str, voters)], list(voters.values())
-    one = isinstance(voters, str | os.PathLike) or hasattr(voters, "predict")  # a forest has trees
-    given = list(voters) if isinstance(voters, Iterable) and not one else [voters]
-    if given and all(isinstance(each, str | os.PathLike) for each in given):
-        files = [file for each in given for file in _files(each)]
-        found = [Voter(Path(file).stem, _file_digest(file), None, file) for file in files]
-    elif given and all(hasattr(m, "predict") or hasattr(m, "predict_proba") for m in given):
-        found = [Voter(f"voter {at}", _hash(model), model) for at, model in enumerate(given)]
-    else:
-        raise InputError("voters", "must be files, or models that predict, or a function", voters)
-    if called is not None and len(called) != len(found):
-        rule = f"must be {len(found)}, one a model in order, got {len(called)}"
+        digest = _function_digest(voters)
+        return tuple(Voter(name, digest, voters) for name in called)
+    places = [voters] if isinstance(voters, str | os.PathLike) else voters
+    if not isinstance(places, list | tuple) or not places:
+        raise InputError("voters", "must be files of saved models, or a function", voters)
+    files = [file for place in places for file in _files(place)]
+    called = [Path(file).stem for file in files] if called is None else called
+    if len(called) != len(files):
+        rule = f"must be {len(files)}, one a model in order, got {len(called)}"
         raise InputError("names", rule)
-    pairs = zip(called or [voter.name for voter in found], found, strict=True)
-    return tuple(replace(voter, name=name) for name, voter in pairs)
+    return tuple(
+        Voter(name, _file_digest(file), None, file)
+        for name, file in zip(called, files, strict=True)
+    )
 
 
-def _function_digest(function: Function) -> str:
-    """Return a function's name, and the digest of the file that it is in."""
-    name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
-    try:
-        return f"{name} {_file_digest(inspect.getsourcefile(inspect.unwrap(function)) or '')}"
-    except (OSError, TypeError):  # typed into a prompt, or compiled
-        return name
-
-
-def _files(given: str | os.PathLike[str]) -> list[str]:
+def _files(place: Any) -> list[str]:
     """Return a model's file; of a folder, all models in it, by their names."""
-    place = as_place(given, "voters")
+    place = as_place(place, "voters")
     check_here("voters", place)
     if Path(place).is_dir():
-        held = [each.name for each in Path(place).iterdir() if each.suffix in MODELS]
-        if not held:
+        names = [file.name for file in Path(place).iterdir() if file.suffix in MODELS]
+        if not names:
             raise InputError("voters", f"{place!r} holds no file that ends in {', '.join(MODELS)}")
-        return [f"{place}/{name}" for name in in_order(held)]
+        return [f"{place}/{name}" for name in in_order(names)]
     if Path(place).suffix not in MODELS:
         raise InputError("voters", f"must be files that end in {', '.join(MODELS)}", place)
     return [str(check_file(place, "voters"))]
 
 
-@lru_cache(maxsize=8)
-def _imported(name: str, folder: str) -> Function:
-    """Return a function by its name, looked for where the command was given, too."""
-    module, _, place = name.partition(":")
-    if folder and folder not in sys.path and os.path.isdir(folder):
-        sys.path.append(folder)
+@dataclass(frozen=True)
+class Named:
+    """A function by its name, looked for where the command was given, too."""
+
+    name: str
+    folder: str
+
+    def __call__(self, voter: str, rows: Any) -> Any:
+        """Ask the function."""
+        return self.function()(voter, rows)
+
+    def function(self) -> Function:
+        """Return the function itself."""
+        module, _, attributes = self.name.partition(":")
+        if self.folder not in sys.path and os.path.isdir(self.folder):
+            sys.path.append(self.folder)
+        try:
+            function: Any = reduce(getattr, attributes.split("."), import_module(module))
+        except Exception as error:  # somebody else's module may fail as it likes
+            text = " ".join(str(error).split())[:200]
+            raise InputError("voters", f"{self.name!r:.100} cannot be imported: {text}") from None
+        if not callable(function):
+            rule = f"{self.name!r:.100} must be a function, and is {shown(function)}"
+            raise InputError("voters", rule)
+        return function  # type: ignore[no-any-return]
+
+
+def _function_digest(function: Any) -> str:
+    """Return a function's name, and the digest of the file that it is in."""
+    function = function.function() if isinstance(function, Named) else function
+    name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     try:
-        found: Any = import_module(module)
-        for part in place.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # somebody else's module may fail as it likes
-        text = " ".join(str(error).split())[:200]
-        raise InputError("voters", f"{name!r:.100} cannot be imported: {text}") from None
-    if not callable(found):
-        raise InputError("voters", f"{name!r:.100} must be a function, and is {shown(found)}")
-    function: Function = found
-    return function
-
-
-def _own_labels(voters: Sequence[Voter]) -> tuple[str, ...] | None:
-    """Return the labels that students know, all the same ones; None if some voter is no student.
-
-    Nothing is loaded whose author might run code.
-    """
-    known: dict[tuple[str, ...], Voter] = {}
-    for voter in voters:
-        model = voter.load() if voter.place.endswith(SUFFIX) else voter.model
-        if not isinstance(model, SavedStudent):
-            return None
-        known.setdefault(tuple(model.label_names), voter)
-    if len(known) > 1:
-        (one, first), (two, second) = [*known.items()][:2]
-        raise InputError(
-            f"{first.label} and {second.label} must know the same labels in the same order, got "
-            f"{shown(one)} and {shown(two)}"
-        )
-    return next(iter(known))
-
-
-def _answer(model: Any, voter: str, rows: Any, labels: int, soft: bool) -> Any:
-    """Return what a model or a function says of rows: (rows, labels)."""
-    if callable(model) and not hasattr(model, "predict"):
-        return model(voter, rows.columns() if isinstance(rows, Table) else rows)
-    given = _as_wanted(model, rows)
-    if soft:
-        if isinstance(model, SavedStudent):
-            return model.predict_proba(given)
-        return label_probabilities(model, given, labels)
-    if not hasattr(model, "predict"):
-        raise InputError("has no predict: give `threshold`, and its probabilities become votes")
-    votes = model.predict(given)
-    return votes.toarray() if sp.issparse(votes) else votes
-
-
-def _as_wanted(model: Any, rows: Any) -> Any:
-    """Return rows as a model has learnt from them: an array, a frame, or a table."""
-    if not isinstance(rows, Table):
-        return rows
-    if isinstance(model, SavedStudent):
-        if model.encoder is not None:
-            return rows.raw
-        names = model.feature_names or tuple(rows.raw.columns)
-        return table(rows.raw, features=names).X
-    wanted = getattr(model, "feature_names_in_", None)
-    if wanted is None:
-        return rows.matrix()
-    chosen = Table(rows.raw.only([str(name) for name in wanted]), rows.numeric)
-    try:
-        import pandas as pd
-    except ImportError:  # it then takes the columns in its order, without their names
-        return chosen.matrix()
-    return pd.DataFrame(chosen.columns())
+        return f"{name} {_file_digest(inspect.getsourcefile(inspect.unwrap(function)) or '')}"
+    except (OSError, TypeError):  # typed into a prompt, or compiled
+        return name
 
 
 def check_answer(answer: Any, start: int, rows: int, labels: int, bar: Any) -> Bits:

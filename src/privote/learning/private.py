@@ -26,8 +26,7 @@ from ..files import Promise
 from ..ledger import Budget
 from ..release import Release
 from .direct.dpsgd import DPSGDClassifier
-from .direct.gradients import DPLinear
-from .direct.moments import DPMoments
+from .direct.linear import DPLinear, DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, plan_teachers
 from .pate import PATEClassifier

@@ -1,28 +1,46 @@
 """Tables as people have them into numbers: words, dates, texts and gaps, by public rows alone.
 
-Everything an encoder knows it learnt from public rows: which kind a column is, the range and scale
-of its numbers, its categories, the words of its texts. A private row is then encoded by itself,
-without a look at any other private row: one record reaches one voter only, and nothing of the
-encoding is private. It is plain values, and saves as such.
+Everything an encoder knows it learnt from public rows: which kind a column is (a number, a date,
+yes or no, words that are categories each, or text), the range and scale of its numbers, its
+categories, the words of its texts. A private row is then encoded by itself, without a look at any
+other private row: one record reaches one voter only, and nothing of the encoding is private. It is
+plain values, and saves as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+import math
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
-from ..errors import InputError, shown
-from ..votes.tables import is_gap
-from .columns import SHOULD, Column, cells_of, column_of, kind_of
+from ..errors import InputError, PrivoteWarning, shown
+from ..votes.tables import ODD, YesNo, is_gap
+from .rows import Floats
+
+Features = npt.NDArray[np.float32]
 
 _FORM = 1  # of the plain values
 _WIDE = 2000  # features; with more of them a table is mostly words
+_CATEGORIES, _TERMS = 50, 2000  # most of a column
+_LONG = 4  # words a cell has on average from which on a column is text
+_MANY = 20  # rows from which on it says something that no word comes twice
+_WORD = re.compile(r"\w\w+")
+_ISO = "iso"
+_DATES = (_ISO, "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y")
+_YEAR = 365.2425
+_SAYS = YesNo()
 
 
 class TableEncoder:
@@ -59,7 +77,7 @@ class TableEncoder:
         made: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
-            found = kind_of(name, cells_of(column))
+            found = _kind_of(name, _cells_of(column))
             if isinstance(found, str):
                 left[name] = found
             else:
@@ -106,7 +124,7 @@ class TableEncoder:
             if plain["form"] != _FORM:
                 raise ValueError(f"its form is {plain['form']!r:.20}, and {_FORM} is known")
             made = cls(odd=plain["odd"])
-            made._columns = [column_of(facts) for facts in plain["columns"]]
+            made._columns = [_column_of(facts) for facts in plain["columns"]]
             names = [column.name for column in made._columns]
             if not names or len(set(names)) < len(names):
                 raise ValueError("its columns must be different, and one at least")
@@ -143,7 +161,7 @@ class TableEncoder:
     def _values(self, raw: RawTable, column: Column) -> list[Any]:
         """Return what each cell says, None for a gap."""
         values: list[Any] = []
-        for row, cell in enumerate(cells_of(raw.columns[column.name])):
+        for row, cell in enumerate(_cells_of(raw.columns[column.name])):
             if is_gap(cell):
                 values.append(None)
                 continue
@@ -153,7 +171,7 @@ class TableEncoder:
                 if self.odd == "error":
                     raise InputError(
                         raw.at(row, column.name),
-                        f"must be {SHOULD[column.kind]} or empty, as in the public rows",
+                        f"must be {column.should} or empty, as in the public rows",
                         sealed=f"the cell is {shown(cell)}",
                     ) from None
                 values.append(None)
@@ -162,3 +180,348 @@ class TableEncoder:
 
 def _listed(left: Mapping[str, str]) -> str:
     return "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
+
+
+# -- columns: how each kind becomes features, as public rows say -----------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """How one column becomes features; ``gaps``: one more says where public rows had none."""
+
+    name: str
+    gaps: bool
+
+    kind: ClassVar[str]
+    should: ClassVar[str]  # what a cell must be
+
+    @abstractmethod
+    def read(self, cell: Any) -> Any:
+        """Return what a cell says; ValueError if it is not of this kind."""
+
+    @abstractmethod
+    def encode(self, values: list[Any]) -> Any:
+        """Return features (rows, heads); a value is None where there is a gap."""
+
+    @abstractmethod
+    def heads(self) -> list[str]:
+        """Return what the features are called."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return what is done, in words."""
+
+    def check(self) -> None:
+        """Refuse values that no public rows lead to: they may come from a file."""
+        if not isinstance(self.name, str) or not isinstance(self.gaps, bool):
+            raise ValueError("a column has a name, and gaps or none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Number(Column):
+    """A number, clipped to the public range and standardised; a gap is the public median."""
+
+    low: float
+    high: float
+    mean: float
+    scale: float
+    middle: float
+
+    kind: ClassVar[str] = "number"
+    should: ClassVar[str] = "a number"
+
+    @classmethod
+    def of(cls, name: str, gaps: bool, values: list[float], **more: Any) -> _Number:
+        array = np.array(values)
+        return cls(
+            name=name,
+            gaps=gaps,
+            low=float(array.min()),
+            high=float(array.max()),
+            mean=float(array.mean()),
+            scale=float(array.std()) or 1.0,
+            middle=float(np.median(array)),
+            **more,
+        )
+
+    def read(self, cell: Any) -> float:
+        return _number(cell)
+
+    def encode(self, values: list[Any]) -> Features:
+        array = np.array([self.middle if value is None else value for value in values], np.float64)
+        return self._standard(array)[:, None]
+
+    def _standard(self, array: Floats) -> Features:
+        clipped = np.clip(array, self.low, self.high)
+        return np.asarray((clipped - self.mean) / self.scale, np.float32)
+
+    def heads(self) -> list[str]:
+        return [self.name]
+
+    def words(self) -> str:
+        return f"clipped to {self.low:g} to {self.high:g}, the public range, and standardised"
+
+    def check(self) -> None:
+        super().check()
+        parts = (self.low, self.high, self.mean, self.scale, self.middle)
+        if not all(isinstance(part, float | int) and math.isfinite(part) for part in parts):
+            raise ValueError("a range must be finite numbers")
+        if self.scale <= 0 or self.low > self.high:
+            raise ValueError("a range must have a scale above 0, and its ends in order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Date(_Number):
+    """A date: how long ago, as a number, and the time of the year."""
+
+    form: str
+
+    kind: ClassVar[str] = "date"
+    should: ClassVar[str] = "a date"
+
+    def read(self, cell: Any) -> float:
+        return _days(cell, self.form)
+
+    def encode(self, values: list[Any]) -> Features:
+        days = np.array([self.middle if value is None else value for value in values], np.float64)
+        turn = 2 * np.pi * (np.clip(days, self.low, self.high) % _YEAR) / _YEAR
+        known = np.array([value is not None for value in values])
+        season = np.stack([np.sin(turn) * known, np.cos(turn) * known], axis=1)
+        return np.column_stack([self._standard(days), season.astype(np.float32)])
+
+    def heads(self) -> list[str]:
+        return [self.name, f"{self.name}: sine of the year", f"{self.name}: cosine of the year"]
+
+    def words(self) -> str:
+        first, last = (
+            date.fromordinal(int(day) + date(1970, 1, 1).toordinal())
+            for day in (self.low, self.high)
+        )
+        return f"days, clipped to {first} to {last}, and the time of the year"
+
+    def check(self) -> None:
+        super().check()
+        if self.form not in _DATES:
+            raise ValueError("a date has an unknown form")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _YesNo(Column):
+    """Yes or no: 1, -1, and 0 for a gap."""
+
+    kind: ClassVar[str] = "yes or no"
+    should: ClassVar[str] = "yes or no"
+
+    def read(self, cell: Any) -> int:
+        return _yes_no(cell)
+
+    def encode(self, values: list[Any]) -> Features:
+        signs = [0 if value is None else 2 * value - 1 for value in values]
+        return np.array(signs, np.float32)[:, None]
+
+    def heads(self) -> list[str]:
+        return [self.name]
+
+    def words(self) -> str:
+        return "1 for yes, -1 for no"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Words(Column):
+    """Words, each a category of its own; one that public rows do not have is "other"."""
+
+    known: Sequence[str]
+
+    kind: ClassVar[str] = "words"
+    should: ClassVar[str] = "a word"
+
+    def read(self, cell: Any) -> str:
+        return _word(cell)
+
+    def encode(self, values: list[Any]) -> Features:
+        place = {word: at for at, word in enumerate(self.known)}
+        made = np.zeros((len(values), len(self.known) + 1), np.float32)
+        for row, word in enumerate(values):
+            if word is not None:
+                made[row, place.get(word, len(self.known))] = 1
+        return made
+
+    def heads(self) -> list[str]:
+        return [*(f"{self.name}: {word}" for word in self.known), f"{self.name}: other"]
+
+    def words(self) -> str:
+        return f"{len(self.known)} words of the public rows, any other is 'other'"
+
+    def check(self) -> None:
+        super().check()
+        _check_texts(self.known, _CATEGORIES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Text(Column):
+    """Free text: the words of the public rows by TF-IDF."""
+
+    known: Sequence[str]
+    weights: Sequence[float]
+
+    kind: ClassVar[str] = "text"
+    should: ClassVar[str] = "a text"
+
+    def read(self, cell: Any) -> list[str]:
+        return _terms(cell)
+
+    def encode(self, values: list[Any]) -> Any:
+        place = {word: at for at, word in enumerate(self.known)}
+        rows, columns, cells = [], [], []
+        for row, terms in enumerate(values):
+            counts = Counter(place[term] for term in terms or () if term in place)
+            rows += [row] * len(counts)
+            columns += list(counts)
+            cells += [(1 + math.log(n)) * self.weights[at] for at, n in counts.items()]
+        shape = (len(values), len(self.known))
+        made = sp.csr_array((np.array(cells, np.float32), (rows, columns)), shape=shape)
+        length = np.sqrt(made.multiply(made).sum(axis=1))
+        return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1)) @ made)
+
+    def heads(self) -> list[str]:
+        return [f"{self.name}: {word}" for word in self.known]
+
+    def words(self) -> str:
+        return f"TF-IDF of {len(self.known)} words of the public rows"
+
+    def check(self) -> None:
+        super().check()
+        _check_texts(self.known, _TERMS)
+        if len(self.weights) != len(self.known) or not all(
+            isinstance(weight, float | int) and math.isfinite(weight) for weight in self.weights
+        ):
+            raise ValueError("a text has one finite weight a word")
+
+
+_KINDS: Mapping[str, type[Column]] = {
+    kind.kind: kind for kind in (_Number, _Date, _YesNo, _Words, _Text)
+}
+
+
+def _kind_of(name: str, cells: list[Any]) -> Column | str:
+    """Return how a column is encoded, or why it is left out; the first kind that all cells are."""
+    held = [cell for cell in cells if not is_gap(cell)]
+    gaps = len(held) < len(cells)
+    if not held:
+        return "empty in every public row"
+    if len({str(cell).strip().casefold() for cell in held}) == 1 and not gaps:
+        return "the same in every public row"
+    if not all(_reads(_number, cell) for cell in held) or isinstance(held[0], bool | np.bool_):
+        if all(_reads(_yes_no, cell) for cell in held):
+            return _YesNo(name=name, gaps=gaps)
+    else:
+        return _Number.of(name, gaps, [_number(cell) for cell in held])
+    forms = [form for form in _DATES if all(_reads(_days, cell, form) for cell in held)]
+    if forms:
+        if len(forms) > 1 and forms[0] == "%d/%m/%Y":
+            warnings.warn(
+                f"column {name!r:.60}: day and month cannot be told apart, and the day is taken to "
+                "come first; write dates as 2024-01-31",
+                PrivoteWarning,
+                stacklevel=4,
+            )
+        return _Date.of(name, gaps, [_days(cell, forms[0]) for cell in held], form=forms[0])
+    return _of_words(name, gaps, [_word(cell) for cell in held])
+
+
+def _of_words(name: str, gaps: bool, held: list[str]) -> Column | str:
+    counts = Counter(held)
+    if sum(len(text.split()) for text in held) >= _LONG * len(held) and len(counts) > len(held) / 4:
+        return _text_of(name, gaps, [_terms(text) for text in held])
+    if len(held) >= _MANY and len(counts) == len(held):
+        return "no word comes twice in the public rows: it may name records or persons"
+    common = sorted(counts, key=lambda word: (-counts[word], word))[:_CATEGORIES]
+    return _Words(name=name, gaps=gaps, known=sorted(common))
+
+
+def _text_of(name: str, gaps: bool, held: list[list[str]]) -> Column | str:
+    seen = Counter(term for terms in held for term in set(terms))
+    useful = [term for term in seen if 2 <= seen[term] < len(held)] or list(seen)
+    if not useful:
+        return "no words in the public rows"
+    chosen = sorted(sorted(useful, key=lambda term: (-seen[term], term))[:_TERMS])
+    weights = [math.log((1 + len(held)) / (1 + seen[term])) + 1 for term in chosen]
+    return _Text(name=name, gaps=gaps, known=chosen, weights=weights)
+
+
+def _column_of(facts: Mapping[str, Any]) -> Column:
+    """Return the column that plain values describe; ValueError or its like if they do not."""
+    kind = _KINDS[facts["kind"]]
+    column = kind(**{part.name: facts[part.name] for part in fields(kind)})
+    column.check()
+    return column
+
+
+def _check_texts(values: Any, most: int) -> None:
+    if not isinstance(values, list | tuple) or not 0 < len(values) <= most:
+        raise ValueError(f"a column has from 1 to {most} words")
+    if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
+        raise ValueError("the words of a column must be different texts")
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+def _cells_of(column: npt.NDArray[Any]) -> list[Any]:
+    """Return the cells of a column as Python has them."""
+    if column.dtype.kind == "M":  # as nanoseconds it would become plain integers
+        return list(column.astype("M8[us]").tolist())
+    return list(column.tolist())
+
+
+def _reads(read: Any, *cell: Any) -> bool:
+    try:
+        read(*cell)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _number(cell: Any) -> float:
+    if isinstance(cell, str) and "_" in cell:  # which Python would read
+        raise ValueError
+    number = float(cell)
+    if not -1e30 < number < 1e30:
+        raise ValueError
+    return number
+
+
+def _yes_no(cell: Any) -> int:
+    said = _SAYS[cell]
+    if said in (ODD, -1):
+        raise ValueError
+    return said
+
+
+def _days(cell: Any, form: str) -> float:
+    """Return days since 1970."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if form != _ISO:
+            when = datetime.strptime(text, form).replace(tzinfo=UTC)
+        elif "-" in text:
+            when = datetime.fromisoformat(text)
+        else:
+            raise ValueError
+    elif isinstance(cell, datetime):
+        when = cell
+    elif isinstance(cell, date):
+        when = datetime(cell.year, cell.month, cell.day, tzinfo=UTC)
+    else:
+        raise ValueError
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / 86_400
+
+
+def _word(cell: Any) -> str:
+    if not isinstance(cell, str | int | float | np.generic):
+        raise ValueError
+    return str(cell).strip().casefold()
+
+
+def _terms(cell: Any) -> list[str]:
+    return _WORD.findall(_word(cell))

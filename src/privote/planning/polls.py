@@ -218,11 +218,11 @@ def _unavailable(
         )
     if mechanism == "tau" and size.each == 1:
         if tau is None and typical is None:
-            return InputError("tau", "must be given for `mechanism=tau`, or `typical`")
+            return InputError("typical", "must be given for `mechanism=tau`")
         return UnavailableError(
             "typical",
             f"must be less than {size.changes / 2 / _WHOLE:.3g} for `mechanism=tau`: two ballots "
-            f"differ on {size.changes} options at most, so clipping gains nothing; or give `tau`",
+            f"differ on {size.changes} options at most, so clipping gains nothing",
             typical,
         )
     return UnavailableError("mechanism", "cannot release this outcome of this poll", mechanism)

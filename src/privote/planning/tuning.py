@@ -1,366 +1,465 @@
-"""Sigma, tau, a gate, a threshold or the mechanism: each tried on votes that may be looked at."""
+"""Mechanisms tried on votes that may be looked at: what each answers, how good, which to take.
+
+Each count asks what the guardian asks when it answers: the budget's own filter, the rule by which
+surprises are counted, all Rényi orders.
+
+The measure of labels is **wrong**: the mean, over the cells (query, label) that are answered, of
+the probability that what is released differs from what is wanted. What is wanted is the truth where
+it is given, and else what the voters want without noise. Its two parts say which way: *missed* is
+over the cells that should be 1, *false alarm* over those that should be 0.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..accounting.filters import pinned_order
+from ..accounting.renyi import Floats, check_orders
+from ..accounting.renyi import epsilon as to_epsilon
 from ..errors import BallotError, InputError, UnavailableError, positive
-from ..mechanisms import MECHANISMS, BinaryVoting, Gate, Mechanism
-from ..votes.cube import Ballots, BallotSource, check_probabilities, check_shape, check_threshold
-from .counting import Bools
-from .quality import Truth, check_truth, noise_free, quality_of
-from .trials import Bench, Trial, Tuning
+from ..guardian.allowance import check_baseline
+from ..ledger import Budget
+from ..mechanisms import MECHANISMS, Mechanism
+from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock, SparseBlock
+from ..votes.surprises import effective
+from .budget import allowance_for, room
 
+Bools = npt.NDArray[np.bool_]
+Truth = npt.NDArray[np.int8]
+
+#: What is counted: queries under each guarantee, and at the published bound of PATE 2018 instead of
+#: the exact cost.
+COUNTS = ("allowance", "worst-case", "data-dependent", "published")
+#: What stands next to every number that depends on votes.
+NOT_PRIVATE = (
+    "These figures depend on the votes: for the owner's eyes unless the votes are public or paid "
+    "for; choosing by them voids the guarantee."
+)
 #: As shares of the voters: 2 to 60 of 50.
 _SIGMAS = (0.04, 0.06, 0.1, 0.14, 0.18, 0.24, 0.3, 0.4, 0.6, 0.8, 1.2)
 _SIGMA = 0.14
-_GATES, _GATE_SIGMAS = (0.6, 0.7, 0.8, 0.9, 1.0), (0.1, 0.2, 0.4, 0.6)
 _TAUS = 6  # values of tau by norm
-_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
-_ROUNDS = 8  # halvings of the way between two values of a grid: right to 0.1 percent
-_SEARCHED, _HALVINGS = (1e-2, 1e2), 12  # sigmas of equal quality, as shares of the voters
+_PLENTY = np.iinfo(np.int64).max  # an allowance that never ends
+_STEP = 64  # queries priced at a time: little is priced beyond what fits
+_ROUNDING = 1e-12  # must not push the best itself below the bar
 
 
-def tune_sigma(
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """What to expect of released labels.
+
+    Attributes
+    ----------
+    wrong, missed, false_alarm
+        Shares of the answered cells that are released otherwise than wanted: of all, of those that
+        should be 1, of those that should be 0. NaN where there are none.
+    answered
+        The share of all cells that is answered; 1 without a gate.
+    """
+
+    wrong: float
+    missed: float
+    false_alarm: float
+    answered: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One mechanism that was tried.
+
+    Attributes
+    ----------
+    mechanism
+        Ready to use.
+    fits
+        Queries that the budget answers, by `COUNTS`; None where a count is not to be had.
+    quality
+        Of labels for all queries that were looked at, so that trials can be compared.
+    noise_free
+        Of what the voters want without noise, against what is wanted.
+    """
+
+    mechanism: Mechanism
+    fits: Mapping[str, int | None]
+    quality: Quality
+    noise_free: Quality
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """All that was tried on the same votes, under the same budget.
+
+    Attributes
+    ----------
+    trials
+        In the order in which they were tried.
+    against
+        What labels were compared with: "truth", or the "noise-free majority".
+    queries, voters, labels
+        The votes that were looked at.
+    epsilon, delta
+        The budget.
+    guarantee, drop
+        The rule of choice: see `chosen`.
+    left_out
+        What could not be tried, and why.
+    """
+
+    trials: Sequence[Trial]
+    against: str
+    queries: int
+    voters: int
+    labels: int
+    epsilon: float
+    delta: float
+    guarantee: str = "allowance"
+    drop: float = 0.02
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Trial | None:
+        """What answers most labels under the guarantee while they stay good.
+
+        Good is: at most ``drop`` more of the cells wrong than the best noise-free outcome has. The
+        paper's rule: as much noise, or as small a tau, as the labels stand. None if nothing good is
+        answered.
+        """
+        least = min(trial.noise_free.wrong for trial in self.trials)
+        good = [
+            trial
+            for trial in self.trials
+            if trial.quality.wrong <= least + self.drop + _ROUNDING and trial.fits[self.guarantee]
+        ]
+        # A gate holds labels back: labels count, not queries.
+        return max(
+            good,
+            key=lambda trial: (
+                (trial.fits[self.guarantee] or 0) * trial.quality.answered,
+                -trial.quality.wrong,
+            ),
+            default=None,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values, the note first."""
+        names = ("guarantee", "drop", "epsilon", "delta", "queries", "voters", "labels")
+        return {
+            "note": NOT_PRIVATE,
+            "private": False,
+            **{name: getattr(self, name) for name in (*names, "against", "left_out")},
+            "chosen": None if self.chosen is None else self.chosen.mechanism.parameters(),
+            "trials": [
+                {
+                    "parameters": trial.mechanism.parameters(),
+                    "fits": dict(trial.fits),
+                    "quality": asdict(trial.quality),
+                    "noise_free": asdict(trial.noise_free),
+                }
+                for trial in self.trials
+            ],
+        }
+
+
+def tune(
     votes: Any,
+    mechanisms: Iterable[Mechanism],
     truth: npt.ArrayLike | None = None,
     *,
-    mechanism: Mechanism | None = None,
-    sigmas: Sequence[float] | None = None,
-    refine: bool = False,
-    **how: Any,
+    epsilon: float,
+    delta: float,
+    guarantee: str = "allowance",
+    drop: float = 0.02,
+    baseline: npt.ArrayLike | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Tuning:
-    """Try one amount of noise after the other.
+    """Try mechanisms on votes that are public or paid for, and say which to take.
 
     Parameters
     ----------
-    votes, truth, how
-        As in `Bench`, ``epsilon`` and ``delta`` among them.
-    mechanism
-        Tried with each sigma in place of its own; Binary by default. An optimal link gets the cost
-        that Gaussian noise of this sigma has at the bar.
-    sigmas
-        What to try: PATE's sigma_GNMax. By default a grid that grows with the number of voters.
-    refine
-        Also search between the chosen sigma and its neighbours.
+    votes
+        (queries, voters, labels) array, ballots or path.
+    mechanisms
+        What to try; :func:`candidates` has grids. What cannot count these ballots is left out, and
+        ``left_out`` says why.
+    truth
+        (queries, labels) of 1, 0 and -1 (unknown); without it labels are compared with what the
+        voters want without noise.
+    epsilon, delta
+        The budget, as in `queries_for`.
+    guarantee, drop
+        What to choose by: see `Tuning.chosen`.
+    baseline
+        (queries, labels) public guess, for an allowance; zeros by default.
+    progress
+        Called as ``progress(done, total)``.
     """
-    bench = Bench(votes, truth, **how)
-    voters = bench.ballots.voters
-    grid = _grid("sigmas", [_neat(voters * s) for s in _SIGMAS] if sigmas is None else sigmas)
-    kind = BinaryVoting(sigma=1.0) if mechanism is None else mechanism
-    made = {sigma: kind.with_noise(sigma) for sigma in grid}  # what is refused is refused first
-    trials = [bench.try_out(made[s], {"sigma": s}) for s in bench.watched(grid)]
-    if refine:
-        trials = _refined(bench, trials, lambda s: bench.try_out(kind.with_noise(s), {"sigma": s}))
-    return bench.tuning("sigma", trials)
+    if guarantee not in COUNTS[:-1]:
+        raise InputError("guarantee", f"must be one of {', '.join(COUNTS[:-1])}", guarantee)
+    if not 0 <= drop <= 1:
+        raise InputError("drop", "must lie in [0, 1]", drop)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    ballots = Ballots.of(votes)
+    known = None if truth is None else check_truth(truth, ballots.queries, ballots.labels)
+    able, left_out = [], {}
+    for mechanism in mechanisms:
+        try:
+            mechanism.check(ballots)
+        except (BallotError, UnavailableError) as error:
+            left_out[str(mechanism)] = str(error)
+        else:
+            able.append(mechanism)
+    if not able:
+        raise InputError("mechanisms", f"must hold one that can count these votes: {left_out}")
+    trials = []
+    for done, mechanism in enumerate(able):
+        if progress is not None:
+            progress(done, len(able))
+        plain = noise_free(mechanism, ballots)
+        wanted = plain if known is None else known
+        trials.append(
+            Trial(
+                mechanism=mechanism,
+                fits=queries_that_fit(mechanism, ballots, epsilon, delta, baseline=baseline),
+                quality=quality(mechanism, ballots, wanted),
+                noise_free=quality_of(plain, wanted),
+            )
+        )
+    return Tuning(
+        trials=trials,
+        against="noise-free majority" if known is None else "truth",
+        queries=ballots.queries,
+        voters=ballots.voters,
+        labels=ballots.labels,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        guarantee=guarantee,
+        drop=drop,
+        left_out=left_out,
+    )
 
 
-def _refined(bench: Bench, trials: list[Trial], at: Callable[[float], Trial]) -> list[Trial]:
-    """Climb from the best sigma to better ones between its neighbours, halving the way."""
-    seen = {trial.values["sigma"]: trial for trial in trials}
-    grid = sorted(seen)
-
-    def best() -> float:
-        tuning = bench.tuning("sigma", list(seen.values()))
-        return float(max(tuning.trials, key=tuning.score).values["sigma"])
-
-    place = grid.index(best())
-    left, right = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    for _ in range(_ROUNDS):
-        here = best()
-        for end in (left, right):
-            middle = _neat(math.sqrt(here * end))
-            if middle not in seen:
-                seen[middle] = at(middle)
-        found, order = best(), sorted(seen)
-        place = order.index(found)
-        left, right = order[max(place - 1, 0)], order[min(place + 1, len(order) - 1)]
-    return [seen[sigma] for sigma in sorted(seen)]
-
-
-def tune_tau(
-    votes: Any,
-    truth: npt.ArrayLike | None = None,
-    *,
+def candidates(
+    over: str,
     mechanism: Mechanism,
-    taus: Sequence[float] | None = None,
-    norms: Sequence[int] = (2, 1),
-    **how: Any,
-) -> Tuning:
-    """Try one bound on a ballot's norm after the other, in l2 and in l1; parameters as tune_sigma.
+    voters: int,
+    labels: int,
+    values: Sequence[float] | None = None,
+) -> list[Mechanism]:
+    """Return the same mechanism with each of several settings.
 
     Parameters
     ----------
-    mechanism
-        With a tau and a norm, each in turn replaced.
-    taus
-        What to try in each norm; by default from ballots with a single full vote up to no clipping.
-    norms
-        Which: 2, 1 (Private-kNN's) or both.
-
-    Returns
-    -------
-    Each trial's details say the share of the yes-votes' weight that clipping keeps (``kept``), the
-    share of the ballots it shortens (``clipped``), and what one query costs at most, in single
-    votes of Binary, by the Gaussian bound (``cost``; public).
+    over
+        ``"sigma"``: the noise; an optimal link gets the cost that Gaussian noise of this sigma has
+        at the bar. ``"tau"``: the norm to which ballots are clipped.
+    values
+        What to try. By default sigmas that grow with the number of voters, taus from ballots with a
+        single full vote up to no clipping.
     """
-    kind: Any = mechanism
-    if not {"tau", "norm"} <= mechanism.parameters().keys():
+    if over == "sigma":
+        grid = [float(f"{voters * share:.4g}") for share in _SIGMAS] if values is None else values
+        return [mechanism.with_noise(positive("sigmas", sigma)) for sigma in grid]
+    if "tau" not in mechanism.parameters():
         raise InputError("mechanism", f"must have a tau to tune, got {mechanism}")
-    bench = Bench(votes, truth, **how)
-    sizes = _sizes(bench.ballots)
-    if not norms:
-        raise InputError("norms", "must be 2, 1 or both, got none")
-    grid = [
-        replace(kind, tau=tau, norm=norm)
-        for norm in norms
-        for tau in _grid("taus", _default_taus(len(sizes) - 1, norm) if taus is None else taus)
-    ]
-    trials = [
-        bench.try_out(each, {"norm": each.norm, "tau": each.tau}, _clipping(each, sizes, bench))
-        for each in bench.watched(grid)
-    ]
-    return bench.tuning("tau", trials)
+    if values is None:
+        ones = np.unique(np.geomspace(1, labels, _TAUS).round())
+        norm = mechanism.parameters().get("norm", 2)
+        # Rounded up: a ballot of so many ones is not clipped.
+        values = [math.ceil(100 * size ** (1 / norm) - 1e-9) / 100 for size in ones]
+    kind: Any = mechanism
+    return [replace(kind, tau=tau) for tau in values]
 
 
-def _sizes(ballots: BallotSource) -> npt.NDArray[np.int64]:
-    """Return how many ballots have each number of ones, from none to the longest."""
-    ones = [block.speakers()[2].sum(axis=1) for block in ballots.blocks()]
-    sizes = np.bincount(np.concatenate(ones), minlength=1)
-    sizes[0] += ballots.queries * ballots.voters - sizes.sum()  # who said nothing
-    return sizes
+def variants(
+    voters: int,
+    epsilon: float,
+    delta: float,
+    sigma: float | None = None,
+    also: Iterable[type[Mechanism]] = (),
+) -> list[Mechanism]:
+    """Return every mechanism that releases labels, all with this noise.
+
+    By default a seventh of the voters. ``also`` holds classes that extend
+    :class:`privote.Mechanism`.
+    """
+    order = pinned_order(epsilon, delta)
+    noise = float(f"{_SIGMA * voters:.4g}") if sigma is None else positive("sigma", sigma)
+    kinds = dict.fromkeys([*MECHANISMS.values(), *also])
+    return [each for kind in kinds for each in kind.variants(noise, order)]
 
 
-def _default_taus(largest: int, norm: int) -> list[float]:
-    """Return the norms of ballots with a few numbers of ones, from one to the largest ballot."""
-    ones = np.unique(np.geomspace(1, max(1, largest), _TAUS).round())
-    # Rounded up: such a ballot is not clipped.
-    return [math.ceil(100 * size ** (1 / norm) - 1e-9) / 100 for size in ones]
+# -- how many queries fit --------------------------------------------------------------------------
 
 
-def _clipping(mechanism: Any, sizes: npt.NDArray[np.int64], bench: Bench) -> dict[str, float]:
-    """Return how much of the votes is kept; ``sizes`` counts ballots by their number of ones."""
-    voters, labels = bench.ballots.voters, bench.ballots.labels
-    weights = mechanism.weights(labels)[: len(sizes)]
-    ones = sizes * np.arange(len(sizes))
-    worst = mechanism.worst_case_rdp(voters, labels, [2.0], bound="gaussian")[0]
-    single = BinaryVoting(sigma=mechanism.sigma, gate=mechanism.gate)
+def queries_that_fit(
+    mechanism: Mechanism,
+    votes: Any,
+    epsilon: float,
+    delta: float,
+    *,
+    baseline: npt.ArrayLike | None = None,
+) -> dict[str, int | None]:
+    """Return how many of the first queries a budget answers; None where a count is not to be had.
+
+    ``"allowance"``: until the first voter has run out; 0 if the budget buys not one surprise, which
+    is a refusal. ``"worst-case"``: whatever the votes. ``"data-dependent"``: by the exact cost of
+    these votes, query by query; ``"published"``: the same by the bound of PATE 2018.
+    """
+    budget = Budget(epsilon=epsilon, delta=delta)
+    ballots = Ballots.of(votes)
+    mechanism.check(ballots)
+    guess = check_baseline(baseline, ballots, mechanism)
+    allowance = allowance_for(mechanism, ballots.voters, ballots.labels, epsilon, delta)
+    lasting = 0  # not a single surprise: refused, however quiet the voters are
+    if allowance >= 1:
+        busiest = busiest_voter(mechanism, ballots, guess)
+        lasting = int(np.searchsorted(busiest, allowance, side="right"))
+    each = mechanism.worst_case_rdp(ballots.voters, ballots.labels)
     return {
-        "kept": float((ones * weights).sum() / ones.sum()) if ones.any() else 1.0,
-        "clipped": float(sizes[1:][weights[1:] < 1].sum() / sizes.sum()),
-        "cost": float(worst / single.worst_case_rdp(voters, 1, [2.0], bound="gaussian")[0]),
+        "allowance": lasting,
+        "worst-case": room(mechanism, each, budget, ballots.queries),
+        "data-dependent": _by_cost(mechanism, ballots, budget, "exact"),
+        "published": _published(mechanism, ballots, budget),
     }
 
 
-def tune_gate(
-    votes: Any,
-    truth: npt.ArrayLike | None = None,
-    *,
-    mechanism: Mechanism,
-    gate_thresholds: Sequence[float] | None = None,
-    gate_sigmas: Sequence[float] | None = None,
-    **how: Any,
-) -> Tuning:
-    """Try every pair of a gate's threshold and noise; parameters as tune_sigma.
+def busiest_voter(mechanism: Mechanism, ballots: BallotSource, guess: Bools) -> Counts:
+    """Return the surprises of the busiest voter after each query: (queries,).
 
-    Parameters
-    ----------
-    mechanism
-        Without a gate, its noise tuned before: the first trial is the mechanism as it is.
-    gate_thresholds, gate_sigmas
-        The gate's T and sigma_T; by default shares of the number of voters.
+    As if no allowance ever ended. ``guess`` is the baseline (queries, labels).
     """
-    kind: Any = mechanism
-    if mechanism.gate is not None:
-        raise InputError("mechanism", f"must have no gate yet, got {mechanism}")
-    bench = Bench(votes, truth, **how)
-    voters = bench.ballots.voters
-    bars = [_neat(voters * s) for s in _GATES] if gate_thresholds is None else gate_thresholds
-    noises = [_neat(voters * s) for s in _GATE_SIGMAS] if gate_sigmas is None else gate_sigmas
-    pairs = product(_grid("gate_sigmas", noises), _grid("gate_thresholds", bars))
-    gates = [None, *(Gate(threshold=bar, sigma=noise) for noise, bar in pairs)]
-    trials = [
-        bench.try_out(
-            replace(kind, gate=gate),
-            {
-                "gate_threshold": None if gate is None else gate.threshold,
-                "gate_sigma": None if gate is None else gate.sigma,
-            },
+    cast, most, start = np.zeros(ballots.voters, np.int64), [], 0
+    for block in ballots.blocks():
+        rows = guess[start : start + block.queries]
+        start += block.queries
+        counted, _, _ = effective(
+            block,
+            rows,
+            np.full(ballots.voters, _PLENTY),
+            unit=mechanism.surprise_unit,
+            silence_is_zeros=mechanism.silence_is_zeros,
         )
-        for gate in bench.watched(gates)
-    ]
-    return bench.tuning("gate", trials)
+        most.append(_running(mechanism, counted, rows, cast))
+    return np.asarray(np.maximum.accumulate(np.concatenate(most)))
 
 
-def tune_mechanism(
-    votes: Any,
-    truth: npt.ArrayLike | None = None,
-    *,
-    sigma: float | None = None,
-    mechanisms: Iterable[Mechanism] | None = None,
-    also: Iterable[type[Mechanism]] = (),
-    equal: str = "noise",
-    **how: Any,
-) -> Tuning:
-    """Put mechanisms side by side, at equal noise or at equal quality; parameters as tune_sigma.
+def _running(mechanism: Mechanism, block: Block, guess: Bools, cast: Counts) -> Counts:
+    """Add a block's surprises to ``cast``; return the most any voter has cast by then: (queries,).
 
-    Parameters
-    ----------
-    sigma
-        The noise; by default a seventh of the voters, or for ``equal="as-given"`` each one's own.
-    mechanisms
-        What to compare: of any class that extends :class:`privote.Mechanism`. By default the
-        variants of everything in :data:`privote.mechanisms.MECHANISMS`.
-    also
-        Classes whose variants are compared with those.
-    equal
-        ``"noise"``: all with this sigma. ``"quality"``: the first with this sigma, and the others
-        with so much noise that as many of their labels are wrong as of the first's.
-        ``"as-given"``: each with its own noise.
-
-    Returns
-    -------
-    What cannot count these ballots, or is worse than the first without any noise, is left out, and
-    ``left_out`` says why.
+    Of a sparse block only those who speak are looked at, so a later query may show less.
     """
-    if equal not in ("noise", "quality", "as-given"):
-        raise InputError("equal", "must be noise, quality or as-given", equal)
-    bench = Bench(votes, truth, **how)
-    noise = _neat(_SIGMA * bench.ballots.voters) if sigma is None else positive("sigma", sigma)
-    if mechanisms is None:
-        order = pinned_order(bench.budget.epsilon, bench.budget.delta)
-        kinds = dict.fromkeys([*MECHANISMS.values(), *also])
-        mechanisms = [m for kind in kinds for m in kind.variants(noise, order)]
-    elif equal != "as-given":
-        mechanisms = [mechanism.with_noise(noise) for mechanism in mechanisms]
-    able = [each for each in mechanisms if _able(bench, each)]
-    if not able:
-        raise InputError(
-            "mechanisms", f"must hold one that can count these votes: {bench.left_out}"
-        )
-    target = bench.wrong(able[0])
-    trials = []
-    for place, each in enumerate(bench.watched(able)):
-        found = each if equal != "quality" or place == 0 else _as_wrong(bench, each, target)
-        if found is not None:
-            trials.append(bench.try_out(found, {"mechanism": str(found)}))
-    return bench.tuning("mechanism", trials)
+    single = mechanism.surprise_unit == "vote"
+    if isinstance(block, SparseBlock):
+        size = block.votes.sum(axis=1)
+        spoke = size > 0 if mechanism.silence_is_zeros else np.ones_like(size)
+        counts = size if single else spoke.astype(np.int64)
+        order = np.argsort(block.query, kind="stable")
+        ends = np.searchsorted(block.query[order], np.arange(block.queries + 1))
+        most = np.zeros(block.queries, np.int64)
+        for row in range(block.queries):
+            here = order[ends[row] : ends[row + 1]]
+            cast[block.voter[here]] += counts[here]  # at most one ballot a voter and query
+            most[row] = cast[block.voter[here]].max(initial=0)
+        return most
+    assert isinstance(block, DenseBlock)
+    departs = block.votes != guess[:, None, :]
+    running = cast + np.cumsum(departs.sum(axis=2) if single else departs.any(axis=2), axis=0)
+    cast[:] = running[-1]
+    return np.asarray(running.max(axis=1))
 
 
-def _able(bench: Bench, mechanism: Mechanism) -> bool:
-    try:
-        mechanism.check(bench.ballots)
-    except (BallotError, UnavailableError) as error:
-        bench.left_out[str(mechanism)] = str(error)
-        return False
-    return True
+def _by_cost(mechanism: Mechanism, ballots: BallotSource, budget: Budget, bound: str) -> int:
+    orders = check_orders(None)
+    total, answered = np.zeros(len(orders)), 0
+    for block in ballots.blocks():
+        for part in _parts(block):
+            sums = total + np.cumsum(mechanism.cost(mechanism.tally(part), orders, bound), axis=0)
+            fits = np.asarray(to_epsilon(sums, orders, budget.delta)) <= budget.epsilon
+            if not fits.all():
+                return answered + int(fits.argmin())
+            total, answered = sums[-1], answered + len(sums)
+    return answered
 
 
-def _as_wrong(bench: Bench, mechanism: Mechanism, target: float) -> Mechanism | None:
-    """Return the mechanism with the most noise that leaves no more than ``target`` wrong."""
-    low, high = (share * bench.ballots.voters for share in _SEARCHED)
-    if bench.wrong(mechanism.with_noise(low)) > target:
-        why = f"more than {target:.4g} of its labels are wrong with hardly any noise"
-        bench.left_out[mechanism.name] = why
+def _published(mechanism: Mechanism, ballots: BallotSource, budget: Budget) -> int | None:
+    if "pate2018" not in mechanism.bounds:
         return None
-    for _ in range(_HALVINGS):
-        middle = math.sqrt(low * high)
-        fits = bench.wrong(mechanism.with_noise(middle)) <= target
-        low, high = (middle, high) if fits else (low, middle)
-    return mechanism.with_noise(float(f"{low:.4g}"))
+    try:
+        return _by_cost(mechanism, ballots, budget, "pate2018")
+    except UnavailableError:  # it is proved for Gaussian noise
+        return None
 
 
-def tune_threshold(
-    probabilities: npt.ArrayLike,
-    truth: npt.ArrayLike,
-    *,
-    mechanism: Mechanism,
-    thresholds: Sequence[float] | None = None,
-    others: Mapping[str, Bools] | None = None,
-    **how: Any,
-) -> Tuning:
-    """Try thresholds for all labels, and the best one of each label; parameters as tune_sigma.
+def _parts(block: Block) -> Iterator[Block]:
+    """Yield a dense block in small runs of queries; a sparse one as it is."""
+    if not isinstance(block, DenseBlock):
+        yield block
+        return
+    for start in range(0, block.queries, _STEP):
+        rows = block.votes[start : start + _STEP]
+        yield DenseBlock(rows, missing=block.missing, start=block.start + start)
 
-    Parameters
-    ----------
-    probabilities
-        (queries, voters, labels) in [0, 1]; at or above the threshold is a yes.
-    truth
-        It is needed: the majority depends on the threshold itself.
-    mechanism
-        How the votes would be released.
-    thresholds
-        What to try; by default 0.05 to 0.95.
-    others
-        Votes (queries, voters, labels) made in other ways, by name, to try as well.
 
-    Returns
-    -------
-    Each trial's values say which ``rule`` it was and, for "common", its ``threshold``; its details
-    hold the ``thresholds`` and the yes-votes of a ballot (``yes_per_ballot``). Each label's best
-    threshold is judged by the same queries that chose it, so it looks too good.
+# -- how good labels are ---------------------------------------------------------------------------
+
+
+def quality(mechanism: Mechanism, ballots: BallotSource, wanted: Truth) -> Quality:
+    """Return how good labels for these votes are to be expected, over all of their queries.
+
+    ``wanted`` (queries, labels) has 1, 0 and -1 (unknown, left out).
     """
-    cube = np.asarray(probabilities)
-    queries, _, labels = check_shape(cube.shape)
-    check_probabilities(cube)
-    known = check_truth(truth, queries, labels)
-    grid = _grid("thresholds", _THRESHOLDS if thresholds is None else thresholds)
-    check_threshold(max(grid), labels)
-    bench = Bench(cube >= grid[0], known, **how)
-    best = best_per_label(cube, known, grid, mechanism)
-    tries: list[tuple[str, float | None, Any, Bools | None]] = [
-        *(("common", threshold, threshold, None) for threshold in grid),
-        ("per label", None, best.tolist(), None),
-        *((name, None, None, made) for name, made in (others or {}).items()),
-    ]
-    trials = []
-    for rule, threshold, bars, made in bench.watched(tries):
-        votes = cube >= np.asarray(bars) if made is None else made
-        details = {"thresholds": bars, "yes_per_ballot": float(votes.sum(axis=2).mean())}
-        values = {"rule": rule, "threshold": threshold}
-        trials.append(bench.try_out(mechanism, values, details, Ballots.of(votes)))
-    return bench.tuning("threshold", trials)
+    sums, start = np.zeros((2, 3)), 0
+    for block in ballots.blocks():
+        chances = mechanism.cell_probabilities(mechanism.tally(block))
+        rows = wanted[start : start + block.queries]
+        start += block.queries
+        sums += [chances[rows == side].sum(axis=0) for side in (0, 1)]
+    return _quality(sums)
 
 
-def best_per_label(
-    probabilities: npt.NDArray[Any], truth: Truth, grid: Sequence[float], mechanism: Mechanism
-) -> npt.NDArray[np.float64]:
-    """Return the threshold at which each label's noise-free outcome is best: (labels,).
-
-    Where missed and false alarms together are fewest, the smallest of equals. A label with one
-    class only takes what is best on average.
-    """
-    scores = np.full((len(grid), truth.shape[1]), np.nan)
-    for row, threshold in enumerate(grid):
-        plain = noise_free(mechanism, Ballots.of(probabilities >= threshold))
-        for label in range(truth.shape[1]):
-            found = quality_of(plain[:, [label]], truth[:, [label]])
-            scores[row, label] = found.missed + found.false_alarm
-    undefined = np.isnan(scores).any(axis=0)
-    if undefined.all():
-        raise InputError("truth", "must have a label with both classes to choose thresholds by")
-    scores[:, undefined] = scores[:, ~undefined].mean(axis=1, keepdims=True)
-    return np.asarray(np.array(grid)[scores.argmin(axis=0)])
+def quality_of(answers: npt.NDArray[Any], wanted: Truth) -> Quality:
+    """Return how good given labels are, 1, 0 and -1: (queries, labels)."""
+    outcomes = np.stack([answers == outcome for outcome in (0, 1, -1)], axis=-1).astype(np.float64)
+    return _quality(np.array([outcomes[wanted == side].sum(axis=0) for side in (0, 1)]))
 
 
-def _grid(name: str, values: Sequence[float]) -> list[float]:
-    """Return the values to try; at least one, all finite and positive, none twice."""
-    grid = [positive(name, value) for value in values]
-    if not grid:
-        raise InputError(name, "must hold at least one value, got none")
-    if len(set(grid)) < len(grid):
-        raise InputError(name, f"must not hold a value twice, got {grid}")
-    return grid
+def _quality(sums: Floats) -> Quality:
+    """Return shares of sums (what should be, what is released: 0, 1, ABSTAIN)."""
+    answered = sums[:, :2].sum(axis=1)
+    false_alarms, misses = float(sums[0, 1]), float(sums[1, 0])
+    return Quality(
+        wrong=_share(false_alarms + misses, float(answered.sum())),
+        missed=_share(misses, float(answered[1])),
+        false_alarm=_share(false_alarms, float(answered[0])),
+        answered=_share(float(answered.sum()), float(sums.sum())),
+    )
 
 
-def _neat(value: float) -> float:
-    """Return the value to four digits: what is tried is what is printed."""
-    return float(f"{value:.4g}")
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan
+
+
+def noise_free(mechanism: Mechanism, ballots: BallotSource) -> Truth:
+    """Return what the voters want without noise, as this mechanism asks them: (queries, labels)."""
+    parts = [mechanism.noise_free(block) for block in ballots.blocks()]
+    return np.concatenate(parts).astype(np.int8)
+
+
+def check_truth(truth: npt.ArrayLike, queries: int, labels: int) -> Truth:
+    """Return true labels as (queries, labels) int8 of 1, 0 and -1 (unknown)."""
+    array = np.asarray(truth)
+    if array.shape != (queries, labels):
+        raise InputError(
+            "truth",
+            f"must have the shape (queries, labels), ({queries}, {labels}) as the votes, got "
+            f"{array.shape}",
+        )
+    if array.dtype.kind not in "biuf" or not np.isin(array, (-1, 0, 1)).all():
+        raise InputError("truth", "must hold 1, 0 and -1 (unknown) only")
+    return array.astype(np.int8)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
+from ..votes.tables import cells, delimiter_of, lines
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import cells, delimiter_of, integer, lines
+from .texts import integer
 
 _SECTIONS = ("META", "PROJECTS", "VOTES")
 # Digits enough for any money, and no exponent that makes a number of a million digits.

@@ -42,7 +42,6 @@ def poll(
     quota: float | None = None,
     shares: bool = False,
     mechanism: str = "auto",
-    tau: float | None = None,
     typical: float | None = None,
     confidence: float = 0.95,
     title: str | None = None,
@@ -72,7 +71,7 @@ def poll(
         of one half.
     shares
         Publish every option's share, too, with intervals that hold for all at once.
-    mechanism, tau, typical, confidence
+    mechanism, typical, confidence
         As for :func:`privote.planning.polls.plan_poll`.
     title
         What the poll is called; the file's own title unless told.
@@ -105,7 +104,6 @@ def poll(
         delta=delta,
         shares=shares,
         mechanism=mechanism,
-        tau=tau,
         typical=typical,
         confidence=confidence,
         shared=ledger is not None,

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from ..errors import BallotError, InputError, shown, whole
+from ..votes.tables import lines
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import integer, lines
+from .texts import integer
 
 ENDINGS = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")

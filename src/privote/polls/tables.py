@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import BallotError, InputError, shown, whole
 from ..votes.cube import MOST
-from ..votes.tables import columns_in_words, is_header
+from ..votes.tables import cells, columns_in_words, delimiter_of, is_header, lines
 from .ballots import BallotRule, PollBallots, Row, counted
-from .texts import cells, delimiter_of, integer, lines
+from .texts import integer
 
 FORMS = ("wide", "list", "long")
 _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")

@@ -18,6 +18,7 @@ import numpy as np
 
 from privote import metrics
 from privote._version import written
+from privote.accounting.renyi import rounded_up
 from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
@@ -28,8 +29,7 @@ from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
 from privote.release import Release
 
-from .blocks import Block, Command, Section, TableBlock, drawn
-from .page import write_page
+from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import answered_by_guarantee, by_parameter
 from .tables import FIGURES_MEAN, Column, plain
 
@@ -115,7 +115,7 @@ def run_demo(
             for epsilon in EPSILONS:
                 release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
                 labels.append({"votes on": name, **_judged(release, real)})
-                calibration[f"{name}, ε = {epsilon:g}"] = _calibration(release, real)
+                calibration[f"{name}, ε = {rounded_up(epsilon)}"] = _calibration(release, real)
                 if name == "pictures" and epsilon == EPSILONS[0]:
                     examples = _examples(release, real)
         _write_votes(folder / "pictures.npz", real, queries)
@@ -224,10 +224,10 @@ def _write_votes(path: Path, real: TeacherVotes, queries: int) -> None:
 
 
 def _model_blocks(models: Rows, reasons: tuple[str, ...]) -> list[Block]:
-    areas = {
-        row["model"] + ("" if row["epsilon"] is None else f", ε = {row['epsilon']:.3g}"): row["AUC"]
-        for row in models[:-1]
-    }
+    areas = {}
+    for row in models[:-1]:
+        cost = "" if row["epsilon"] is None else f", ε = {rounded_up(row['epsilon'], 3)}"
+        areas[f"{row['model']}{cost}"] = row["AUC"]
     axis = "area under the ROC curve (AUC)"
     caption = f"Figures on test rows, which no model has seen; delta {DELTA:g}."
     return [
@@ -256,5 +256,5 @@ def _label_blocks(labels: Rows, calibration: dict[str, Any], examples: Rows) -> 
             ),
         ),
         LABELS_MEAN,
-        TableBlock(caption=f"Pictures at epsilon {EPSILONS[0]:g}.", rows=examples),
+        TableBlock(caption=f"Pictures at epsilon {rounded_up(EPSILONS[0])}.", rows=examples),
     ]

@@ -7,18 +7,142 @@ run or load anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 from privote._version import __version__
-from privote.errors import InputError
+from privote.errors import InputError, MissingExtraError
+from privote.release import OWNER_ONLY
 
-from .blocks import Block, Command, Facts, Figure, Folded, Remark, Section, TableBlock
-from .inline import inline_svg
-from .style import CSS
-from .tables import OWNER_ONLY, Column, Row, cell, columns_of, is_cost, is_numeric, mark_name
+from .plots import SEALED
+from .tables import (
+    Column,
+    Row,
+    cell,
+    columns_of,
+    is_cost,
+    is_numeric,
+    is_sealed,
+    mark_name,
+)
+
+_CSS = Path(__file__).with_name("page.css")
+
+# -- what a page is made of ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """A few numbers that stand out: label and value. A value may be text or a number.
+
+    ``sealed`` is True if one of them is for the owner's eyes.
+    """
+
+    values: Mapping[str, Any]
+    sealed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableBlock:
+    """A table with a caption; rows and columns as in `privote.report.tables`.
+
+    One that is ``folded`` shows how many rows it has, and the rows to whoever opens it.
+    """
+
+    caption: str
+    rows: Sequence[Row]
+    columns: Sequence[Column | str] | None = None
+    folded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure with a caption.
+
+    Attributes
+    ----------
+    caption
+        What stands below.
+    svg
+        The drawing, as `privote.report.plots` returns it.
+    alt
+        What a reader who cannot see it is told; by default the drawing's own ``aria-label``.
+    sealed
+        True if the drawing shows numbers that are for the owner's eyes. Drawings of
+        `privote.report.plots` say so themselves.
+    """
+
+    caption: str
+    svg: str
+    alt: str | None = None
+    sealed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """The command, or the code, that produces the numbers next to it."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A paragraph that begins with what it is about: the lead stands out."""
+
+    lead: str
+    text: str
+
+
+Block = str | Remark | Facts | TableBlock | Figure | Command
+
+
+def drawn(caption: str, draw: Callable[[], str], *, sealed: bool = False) -> Block:
+    """Return a figure, or the sentence that says what drawing it needs."""
+    try:
+        return Figure(caption=caption, svg=draw(), sealed=sealed)
+    except MissingExtraError as error:
+        return f"(No figure here: {error}.)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures.
+
+    Sections that follow each other with the same ``part`` stand under a heading of its name.
+    """
+
+    heading: str
+    blocks: Sequence[Block] = ()
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blocks, str):
+            raise InputError("blocks", "must be a list, got a single text")
+        for block in self.blocks:
+            if not isinstance(block, Block):
+                raise InputError("blocks", "must be text or parts of a page", block)
+
+    @property
+    def sealed(self) -> bool:
+        """True if something in it is for the owner's eyes."""
+        return any(_is_sealed(block) for block in self.blocks)
+
+
+def _is_sealed(block: Block) -> bool:
+    if isinstance(block, TableBlock):
+        return is_sealed(block.rows)
+    if isinstance(block, Figure):
+        return block.sealed or SEALED in block.svg
+    return isinstance(block, Facts) and block.sealed
+
+
+# -- as HTML -------------------------------------------------------------------------------------
 
 
 def write_page(
@@ -97,7 +221,7 @@ def render_page(
     )
     return _DOCUMENT.format(
         title=escape(title),
-        css=CSS,
+        css=_CSS.read_text(encoding="utf-8"),
         intro=_paragraphs(intro),
         notices="".join(f'<p class="notice">{escape(text)}</p>\n' for text in warnings),
         contents=_contents(sections) if len(sections) > 2 and not one_sheet else "",
@@ -152,13 +276,7 @@ def _block(block: Block, numbers: _Numbers) -> str:
         return f'<pre tabindex="0"><code>{escape(block.text.strip())}</code></pre>'
     if isinstance(block, Remark):
         return _paragraphs(block.text, lead=block.lead)
-    if isinstance(block, Folded):
-        return _folded(block.lead, _paragraphs(block.text))
     return _paragraphs(block)
-
-
-def _folded(lead: str, inside: str) -> str:
-    return f"<details><summary>{escape(lead)}</summary>\n{inside}\n</details>"
 
 
 def _facts(facts: Facts) -> str:
@@ -184,7 +302,9 @@ def _table(block: TableBlock, numbers: _Numbers) -> str:
         f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table>'
         f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
-    return _folded(f"{len(block.rows)} rows", frame) if block.folded else frame
+    if not block.folded:
+        return frame
+    return f"<details><summary>{len(block.rows)} rows</summary>\n{frame}\n</details>"
 
 
 def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:
@@ -255,3 +375,76 @@ and runs nothing.</p></footer>
 </body>
 </html>
 """
+
+
+# -- drawings ------------------------------------------------------------------------------------
+
+# What a drawing is made of. Anything else, a script or a link above all, is refused.
+_STRUCTURE = ("svg", "g", "defs", "style", "title", "desc", "use", "symbol", "text", "tspan")
+_SHAPES = ("path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "marker")
+_PAINT = ("clipPath", "mask", "pattern", "linearGradient", "radialGradient", "stop")
+_ELEMENTS = frozenset((*_STRUCTURE, *_SHAPES, *_PAINT))
+_REFERENCE = re.compile(r"url\(\s*(['\"]?)#([^)'\"]+)\1\s*\)")
+_LOADS = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(|javascript:", re.IGNORECASE)
+
+
+def inline_svg(svg: str, *, prefix: str, alt: str | None = None) -> str:
+    """Return the drawing as an element for HTML.
+
+    Parameters
+    ----------
+    svg
+        The drawing as text.
+    prefix
+        Put before every id, so that two drawings on one page do not share names.
+    alt
+        The text for readers who cannot see it, instead of the drawing's own ``aria-label``.
+    """
+    if "<!DOCTYPE" in svg or "<!ENTITY" in svg:
+        raise InputError("svg", "must not declare a document type or entities")
+    try:
+        root = ElementTree.fromstring(svg)
+    except ElementTree.ParseError as error:
+        raise InputError("svg", f"must be well-formed XML: {error}") from None
+    if _local(root.tag) != "svg":
+        raise InputError("svg", f"must be an <svg> element, got <{_local(root.tag)}>")
+    for element in root.iter():
+        _settle(element, prefix)
+    if alt is not None:
+        root.set("aria-label", alt)
+    if not root.get("aria-label", "").strip():
+        raise InputError("alt", "must be given if the svg has no aria-label of its own")
+    root.set("role", "img")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _settle(element: ElementTree.Element, prefix: str) -> None:
+    """Check one element, and take namespaces out of its names: HTML knows them without."""
+    element.tag = _local(element.tag)
+    if element.tag not in _ELEMENTS:
+        raise InputError(f"svg must be a plain drawing, got the element <{element.tag}>")
+    if element.tag == "style":
+        text = "".join(element.itertext())
+        # Serialised as XML a "<" would be escaped, which HTML does not undo inside a style.
+        if "<" in text or "&" in text or ">" in text or _LOADS.search(text):
+            raise InputError("svg must not load anything from its style")
+    attributes = {_local(name): value for name, value in element.attrib.items()}
+    element.attrib.clear()
+    for name, value in attributes.items():
+        if name.lower().startswith("on") or _LOADS.search(value):
+            raise InputError(f"svg must not run or load anything, got the attribute {name!r}")
+        if name == "href" and not value.startswith("#"):
+            raise InputError(f"svg must refer to its own parts only, got {name}={value!r}")
+        element.set(name, _renamed(name, value, prefix))
+
+
+def _renamed(name: str, value: str, prefix: str) -> str:
+    if name == "id":
+        return prefix + value
+    if name == "href":
+        return f"#{prefix}{value[1:]}"
+    return _REFERENCE.sub(lambda found: f"url(#{prefix}{found[2]})", value)
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]

@@ -1,4 +1,4 @@
-"""The page of a poll, to publish on one sheet; the owner's view apart; and the plot of a plan."""
+"""The page of a poll, to publish on one sheet; the owner's view apart; and the rows of a plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.result import SIMULATED, UNCOUNTED
+from privote.release import OWNER_ONLY
 
-from .blocks import Facts, Figure, Section, TableBlock
-from .canvas import DASHES, MARKERS, PALETTE, heading, legend, sheet, svg_of
-from .page import render_page
-from .tables import OWNER_ONLY
+from .page import Facts, Figure, Section, TableBlock, render_page
+from .plots import PALETTE
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 
@@ -240,30 +239,3 @@ def _both(votes: float, plan: PollPlan) -> str:
     if plan.size.each > 1:
         return f"{votes:,.0f} points"
     return f"{votes:,.0f} votes, {100 * votes / plan.size.voters:.2g} %"
-
-
-def plan_plot(plans: Plans) -> str:
-    """Return how close a race is decided, and how wide intervals are, by epsilon, as SVG."""
-    lines = {f"{name}: closest race": [p.gap for p in several] for name, several in plans.items()}
-    for several in plans.values():
-        if several[0].interval is not None:
-            lines["half an interval"] = [float(plan.interval or 0) for plan in several]
-    first = next(iter(plans.values()))
-    with sheet(3.6) as (figure, axes):
-        for place, (name, values) in enumerate(lines.items()):
-            axes.plot(
-                [plan.epsilon for plan in first],
-                [100 * value / first[0].size.voters for value in values],
-                color=PALETTE[place],
-                marker=MARKERS[place],
-                linestyle=DASHES[place],
-                label=name,
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel("votes in % of the voters")
-        axes.grid(True)
-        heading(axes, f"{first[0].size.voters:,} voters, {first[0].size.options:,} options")
-        legend(figure)
-        return svg_of(figure, "How close a race is decided, by epsilon")

@@ -23,13 +23,11 @@ from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
+from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL
 from privote.votes.tables import cell_of, write_header
 
 Row = Mapping[str, Any]
 
-UNCONDITIONAL = "unconditional"
-SANITIZED = "sanitized, this data only"
-OWNER_ONLY = "for the owner's eyes"
 #: The column of a labels' CSV that says so of rows expected to be poor; the first that is no label.
 _ROWS = 1 << 12  # of labels that are written at a time
 EXPECTED, POOR = ("expected", "expected of the row", "what to expect of the row"), "poor"
@@ -43,7 +41,6 @@ FIGURES_MEAN = (
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
 _MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}
 _COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}
-_UNCONDITIONAL_GUARANTEES = ("allowance", "worst-case", "ptr")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +75,6 @@ class Column:
     def title(self) -> str:
         """The heading, or the key if there is none."""
         return self.key if self.heading is None else self.heading
-
-
-def mark(guarantee: str, *, sanitized: bool = False) -> str:
-    """Return what may be done with numbers under this guarantee.
-
-    Parameters
-    ----------
-    guarantee
-        "allowance", "worst-case", "ptr" or "data-dependent".
-    sanitized
-        True if a data-dependent epsilon was sanitized; it may leave, but is about this data only.
-    """
-    if guarantee in _UNCONDITIONAL_GUARANTEES:
-        return UNCONDITIONAL
-    if guarantee == "data-dependent":
-        return SANITIZED if sanitized else OWNER_ONLY
-    known = ", ".join((*_UNCONDITIONAL_GUARANTEES, "data-dependent"))
-    raise InputError("guarantee", f"must be one of {known}", guarantee)
 
 
 def mark_name(value: Any) -> str | None:

@@ -17,7 +17,6 @@ import math
 import os
 import re
 import struct
-import uuid
 import weakref
 import zipfile
 import zlib
@@ -42,6 +41,7 @@ from ..files import (
     check_here,
     check_tree,
     check_unpacked,
+    complete,
     is_url,
     name_of,
     why,
@@ -86,7 +86,6 @@ _KINDS = "biufUS"  # plain values; everything else has code or structure behind 
 _HEADER = 1 << 16
 _EMPTY = 1 << 24  # rows of an array without cells: sizes that nothing in the file backs
 _STEP = 1 << 20
-PART = ".part"
 
 
 def read(
@@ -881,16 +880,8 @@ class Folder:
             if is_url(self.place):  # an object is whole or absent by itself
                 system.pipe_file(f"{path}/{name}", data)
                 return
-            part = f"{path}/.{name}.{uuid.uuid4().hex}{PART}"
-            try:
-                with open(part, "xb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.replace(part, f"{path}/{name}")
-            except BaseException:
-                Path(part).unlink(missing_ok=True)
-                raise
+            with complete(Path(path, name), force=True, shared=True) as part:
+                part.write_bytes(data)
 
     def remove(self, name: str = "") -> None:
         """Remove a file, or the folder with all that is in it; nothing if it is not there."""

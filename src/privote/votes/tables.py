@@ -17,10 +17,14 @@ this voter said, and is refused unless a row without a voter lists it.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,8 +45,9 @@ Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the 
 # How a formula begins in one spreadsheet or another, in either width.
 _FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 _ROWS = 1 << 16  # of a block
-_YES, _NO = ("1", "yes", "true", "y", "1.0"), ("0", "no", "false", "n", "0.0")
-_GAPS = ("", "-1", "-1.0", "na", "n/a", "nan", "null")
+_YES = ("1", "x", "yes", "y", "true", "t", "1.0", "\u2713", "\u2714")
+_NO = ("0", "no", "n", "false", "f", "0.0")
+_GAPS = ("", "-", "-1", "-1.0", "na", "n/a", "nan", "null", "none")
 ODD = -9  # what is neither yes, no nor a gap
 VOTE_WORDS = "1, 0, yes, no, true, false or empty"
 NO_HEADER = "the first line reads like a row, and must name the columns"
@@ -188,71 +193,111 @@ def of_columns(
 def open_csv(path: Any, what: str = "file") -> Sheet:
     """Open a CSV file: separated by commas, semicolons or tabs, whichever its header has."""
     file = check_file(path, what)
-    try:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            first = stream.readline(1 << 20)
-        separator = "\t" if file.suffix == ".tsv" else max(",;\t", key=first.count)
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            header = next(csv.reader(stream, delimiter=separator, strict=True), [])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(file, error, 1) from None
+    first = next(lines(file), "")
+    separator = "\t" if file.suffix == ".tsv" else delimiter_of(first)
+    _, header = next(cells(lines(file), separator, file.name), (1, []))
     if not any(cell.strip() for cell in header):
         raise InputError(f"{file.name}, line 1: must be a header with a name for every column")
     names = [name_in(cell.strip()) for cell in header]
-    return Sheet(
-        file.name,
-        names,
-        lambda: _csv_blocks(file, separator, len(names)),
-        unit="line",
-        size=file.stat().st_size,
-    )
+    size = file.stat().st_size
+    return Sheet(file.name, names, lambda: _csv_blocks(file, separator), unit="line", size=size)
 
 
-def _csv_blocks(file: Path, separator: str, width: int) -> Iterator[Block]:
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        reader = csv.reader(stream, delimiter=separator, strict=True)
+def _csv_blocks(file: Path, separator: str) -> Iterator[Block]:
+    records = cells(lines(file), separator, file.name)
+    _, header = next(records)
+    width = len(header)
+    while block := list(islice(records, _ROWS)):
+        # A line of blanks is no row, however many of them it has.
+        rows = [(at, row) for at, row in block if len(row) == width or any(map(str.strip, row))]
+        for at, row in rows:
+            if len(row) != width:
+                raise InputError(
+                    f"{file.name}, line {at}: {len(row)} values under a header of {width}"
+                )
+        if rows:
+            yield [at for at, _ in rows], list(zip(*(row for _, row in rows), strict=True))
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> Iterator[str]:
+    """Yield the lines of a text file, which may be packed (``.gz``).
+
+    Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8; where
+    they are not, the message has the line.
+    """
+    name = _encoding(path, encoding)
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(
+            path, "rt", encoding=name, errors=errors, newline=""
+        ) as stream:
+            yield from stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is cut short or not gzip: {error}") from None
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    except UnicodeError:
+        raise InputError(
+            f"{path.name}, line {_undecodable(path, name)}: must be text in "
+            f"{name.removesuffix('-sig').upper()}; save it as UTF-8, or name its `encoding` where "
+            "that can be said, e.g. cp1252"
+        ) from None
+
+
+def _encoding(path: Path, encoding: str | None) -> str:
+    if encoding is not None:
         try:
-            next(reader)
-            line, more = reader.line_num, True
-            while more:
-                lines: list[int] = []
-                rows: list[list[str]] = []
-                more = False
-                for row in islice(reader, _ROWS):
-                    more = True
-                    if len(row) == width and (width > 1 or row[0].strip()):
-                        lines.append(line + 1)
-                        rows.append(row)
-                    elif any(cell.strip() for cell in row):  # a blank line is no row
-                        raise InputError(
-                            f"{file.name}, line {line + 1}: {len(row)} values under a header of "
-                            f"{width}"
-                        )
-                    line = reader.line_num
-                if rows:
-                    yield lines, list(zip(*rows, strict=True))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise _unreadable(file, error, reader.line_num) from None
+            "a".encode(encoding)
+        except (LookupError, ValueError):  # also what Python knows, but not for text
+            rule = "must be one that Python knows, e.g. cp1252"
+            raise InputError("encoding", rule, encoding) from None
+        return encoding
+    try:
+        with path.open("rb") as stream:
+            marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    return "utf-16" if marked else "utf-8-sig"
 
 
-def _unreadable(file: Path, error: Exception, line: int) -> InputError:
-    """Return what goes wrong while a text is read as one sentence, with the line."""
-    if isinstance(error, UnicodeDecodeError):
-        return InputError(f"{file.name}, line {_undecodable(file)}: must be text in UTF-8")
-    if isinstance(error, csv.Error):
-        return InputError(f"{file.name}, line {line}: cannot be read: {error}")
-    return InputError(f"{file.name} cannot be read: {error}")
+def _undecodable(path: Path, name: str) -> int:
+    """Return the first line that cannot be decoded."""
+    decoder, known = codecs.getincrementaldecoder(name)(), 0
+    with path.open("rb") as stream, suppress(UnicodeError):
+        for line in stream:
+            decoder.decode(line)
+            known += 1
+    return known + 1
 
 
-def _undecodable(file: Path) -> int:
-    """Return the first line that is no UTF-8."""
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
+def delimiter_of(header: str) -> str:
+    """Return what separates the cells of a header, outside of quotes; a tab if nothing does."""
+    plain = "".join(header.split('"')[::2])
+    return max("\t;,", key=plain.count)
+
+
+def cells(
+    source: Iterator[str], delimiter: str, name: str = "", *, blank: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line a record begins on, and its cells.
+
+    Empty lines are left out, unless ``blank``: then one is a record with an empty cell. ``name`` is
+    the file's, for messages.
+    """
+    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            where = f"{name}, line {line}" if name else f"line {line}"
+            raise InputError(f"{where}: cannot be read: {error}") from None
+        if blank or (record and (len(record) > 1 or record[0].strip())):
+            yield line, record or [""]
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -433,7 +478,8 @@ class _Form:
         if not others:
             raise _misnamed(sheet, "must have one column a label, it has")
         says = YesNo()
-        if sheet.unit == "line" and all(says[sheet.header[place]] != ODD for place in others):
+        labels = [sheet.header[place] for place in others]
+        if sheet.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in labels):
             warnings.warn(
                 f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
                 "must name the labels",

@@ -1,18 +1,14 @@
 """Noisy gradient descent on a linear model: what one record can do, and what is learnt."""
 
-import pickle
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from privote.errors import InputError
-from privote.learning.direct.gradients import DPLinear, clipped_sum
+from privote.learning.direct.linear import DPLinear, clipped_sum
 from privote.learning.direct.noise import Noise, split_for_clipping
 
 RNG = np.random.default_rng(0)
@@ -170,43 +166,9 @@ def test_a_feature_that_is_constant_in_public_does_no_harm():
     assert roc_auc_score(Y, model.predict_proba(X)) > 0.85
 
 
-def test_noise_is_secure_unless_seeded():
-    one, two = (DPLinear(steps=2).fit(X, Y) for _ in range(2))
-    assert not np.array_equal(one.coef_, two.coef_)
-    assert not one.privacy_.simulated
-    one, two = (DPLinear(steps=2, seed=9).fit(X, Y) for _ in range(2))
-    assert np.array_equal(one.coef_, two.coef_)
-    assert one.privacy_.simulated
-
-
 def test_an_empty_batch_is_only_noise(monkeypatch):
     model = DPLinear(0.1, steps=4, sample_rate=0.1, seed=0)
     monkeypatch.setattr(Noise, "sample", lambda *_: np.arange(0))
     model.fit(X, Y)
     assert np.isfinite(model.coef_).all()
     assert (model.coef_ != 0).all()
-
-
-def test_it_clones_pickles_and_reports():
-    done = []
-    model = clone(DPLinear(steps=3, seed=0, progress=lambda *at: done.append(at))).fit(X, Y)
-    assert done == [(1, 3), (2, 3), (3, 3)]
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X), model.predict(X))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"clip": 0.0}, "clip"),
-        ({"learning_rate": -1.0}, "learning_rate"),
-        ({"momentum": 1.0}, "momentum"),
-        ({"initial_share": 0.0}, "initial_share"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"steps": 0}, "steps"),
-    ],
-)
-def test_bad_settings_are_refused_before_training(wrong, says, monkeypatch):
-    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
-    with pytest.raises(InputError, match=says):
-        DPLinear(**wrong).fit(X, Y)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 
 import dp_accounting
 import numpy as np
@@ -14,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 import privote as pv
-from privote.errors import BudgetError, InputError
-from privote.learning.direct.base import on_the_ball
-from privote.learning.direct.moments import DPMoments, moments
+from privote.errors import BudgetError
+from privote.learning.direct.linear import DPMoments, moments, on_the_ball
 from privote.learning.direct.noise import Noise, TrainingPlan
-from privote.learning.students.saving import load_student, save_student
 from privote.ledger import Budget, Ledger
 
 RNG = np.random.default_rng(0)
@@ -231,44 +227,3 @@ def test_it_is_charged_as_a_bare_curve_before_anything_leaves(tmp_path, monkeypa
     noise = entries[-1]["mechanism"]["noise_multiplier"]
     curve = TrainingPlan(steps=1).rdp(noise, pv.DEFAULT_ORDERS)
     np.testing.assert_allclose(curve, 2 * np.asarray(pv.DEFAULT_ORDERS) / noise**2)
-
-
-def test_noise_is_secure_unless_seeded():
-    first, second = (DPMoments(2.0, DELTA).fit(X[:300], Y[:300], PUBLIC) for _ in range(2))
-    assert (first.coef_ != second.coef_).any()
-    assert not first.privacy_.simulated
-    assert "one noisy sum of features times labels" in first.privacy_.statement()
-    seeded = DPMoments(2.0, DELTA, seed=3).fit(X[:300], Y[:300], PUBLIC)
-    assert seeded.privacy_.simulated
-    assert seeded.privacy_.facts()["guarantee"] == "noisy moments"
-    assert "protects nobody" in seeded.privacy_.statement()
-
-
-def test_it_clones_pickles_and_is_saved_without_code(tmp_path):
-    model = DPMoments(4.0, DELTA, seed=0, progress=print).fit(X, Y, PUBLIC)
-    assert clone(model).get_params()["tau"] == 1.0
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(TEST), model.predict(TEST))
-    model.set_params(progress=None)
-    path = tmp_path / "a.student"
-    save_student(path, model, label_names=("a", "b", "c"), privacy=model.privacy_.facts())
-    back = load_student(path)
-    np.testing.assert_array_equal(back.predict_proba(TEST), model.predict_proba(TEST))
-    np.testing.assert_array_equal(back.predict(TEST), model.predict(TEST))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"tau": 0.0}, "tau must be"),
-        ({"ridge": -1.0}, "ridge must be 0 or more"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"embedding": "nothing"}, "embedding must be"),
-    ],
-)
-def test_bad_settings_are_refused_before_anything_is_charged(wrong, says, tmp_path):
-    with pytest.raises(InputError, match=says):
-        DPMoments(**wrong).fit(X, Y, PUBLIC, ledger=tmp_path / "a.ledger")
-    with pytest.raises(InputError, match="X_public must be given"):
-        DPMoments().fit(X, Y, ledger=tmp_path / "a.ledger")
-    assert not Ledger.open(tmp_path / "a.ledger").published()

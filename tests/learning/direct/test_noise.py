@@ -10,7 +10,6 @@ from scipy.integrate import trapezoid
 from scipy.stats import kstest, norm
 
 from privote.errors import InputError
-from privote.learning.direct.account import TrainingPrivacy
 from privote.learning.direct.noise import (
     Noise,
     TrainingPlan,
@@ -18,6 +17,7 @@ from privote.learning.direct.noise import (
     next_clip,
     split_for_clipping,
 )
+from privote.learning.direct.training import TrainingPrivacy
 
 DELTA = 1e-5
 

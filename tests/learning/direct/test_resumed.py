@@ -13,7 +13,7 @@ import privote as pv
 from privote.errors import ChargedError, InputError
 from privote.files import Draft
 from privote.learning import DPLinear, DPMoments, DPSGDClassifier
-from privote.learning.direct import base
+from privote.learning.direct import linear, training
 from privote.learning.direct.noise import Noise
 
 RNG = np.random.default_rng(0)
@@ -25,8 +25,8 @@ STEPS = 6
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the noisy sums that are drawn, of many numbers each; and keep every state."""
-    monkeypatch.setattr(base, "_PAUSE", 0.0)
-    monkeypatch.setattr(base, "_SELDOM", 0.0)
+    monkeypatch.setattr(training, "_PAUSE", 0.0)
+    monkeypatch.setattr(training, "_SELDOM", 0.0)
     drawn: list[Any] = []
     real = Noise.add
 
@@ -132,7 +132,7 @@ def test_moments_are_drawn_once(
     assert len(draws) == charges(tmp_path / "a.ledger") == 1
     # What is kept is what was drawn, and public numbers; not the sum without noise.
     with Draft(account["draft"], {}, resume=True) as draft:
-        kept = base.unpacked(draft.read() or b"")
+        kept = linear._unpacked(draft.read() or b"")
     assert kept.keys() == {"sums"}
     np.testing.assert_array_equal(kept["sums"], draws[0])
 
@@ -143,7 +143,7 @@ def test_what_follows_from_noisy_sums_is_all_that_is_kept(draws: list[Any], tmp_
     with pytest.raises(ChargedError):
         model.fit(X, Y, PUBLIC, draft=tmp_path / "a.draft")
     with Draft(tmp_path / "a.draft", {}, resume=True) as draft:
-        kept = base.unpacked(draft.read() or b"")
+        kept = linear._unpacked(draft.read() or b"")
     assert kept.keys() == {"weights", "velocity", "mean", "clip", "step", "averaged"}
     step = model.learning_rate_ / len(X)
     weights = velocity = np.zeros_like(draws[0])

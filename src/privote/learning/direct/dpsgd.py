@@ -1,8 +1,25 @@
-"""DPSGD and adaptive DPSGD: the baselines of the paper, for any network."""
+"""DPSGD and adaptive DPSGD: the baselines of the paper, for any network.
+
+Opacus computes a gradient for each record. Clipping and adding up are done here in double
+precision, because Opacus' single precision lets one gradient that overflows turn the whole sum into
+NaN, which would give its record away. Noise and sampling come from :mod:`privote.entropy` instead
+of torch's Mersenne Twister (Opacus' secure mode needs torchcsprng, which has no release for current
+versions of torch).
+
+A network may remember what it is shown: running statistics, the last batch. So the network that is
+released never sees a private row. Every chunk is shown to a copy, which is thrown away with
+everything it remembers. Chunks have one fixed shape and are worked out by one thread, because a
+record's gradient is rounded by the shape of its chunk, which depends on who else was sampled.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from io import BytesIO
 from typing import Any
@@ -28,11 +45,16 @@ from ..networks.architectures import (
 from ..networks.classifier import NetworkClassifier, Rows, Scaling, check_counts, check_shares
 from ..networks.image import image_features, published_constants
 from ..rows import Floats, Labels, Progress, padded_blocks
-from .account import Paid
-from .base import Checkpoints, Persons, PrivateTraining, check_descent, one_each
-from .noise import Noise, TrainingPlan, affordable_rate
+from .noise import SUM_HAIR, Noise, NoisySteps, TrainingPlan, affordable_rate
+from .training import Checkpoints, Paid, Persons, PrivateTraining, check_descent, one_each
 
 OPTIMIZERS = ("sgd", "adam")
+_EVEN = 32  # torch computes so many numbers at once, and rounds the rest of a chunk otherwise
+_PASSES = 3  # after which a network must be what it was
+_MIXES = (
+    "must answer about each row by itself, but one row of a batch changes what it says about "
+    "another: no private training is possible with it"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +75,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         (shape, labels). Batch normalisation mixes records and is replaced by group normalisation;
         a network that mixes them in another way is refused, and so is one that keeps something of
         what it is shown, such as running statistics.
-        For a linear model :class:`privote.learning.direct.gradients.DPLinear` does the same in a
+        For a linear model :class:`privote.learning.DPLinear` does the same in a
         fraction of the time.
     adaptive
         Steer the clipping norm to ``quantile`` of the gradients' norms by a noisy count (Andrew et
@@ -93,7 +115,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     network_, thresholds_, learning_rate_
         The trained torch module; 0.5 for every label; the rate that was used.
     privacy_
-        :class:`~privote.learning.direct.account.TrainingPrivacy`: what may be published.
+        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published.
     history_
         ``clip``: the clipping norm of every step, which is public.
     """
@@ -175,15 +197,11 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     @classmethod
     def _like(cls, network: Any, weights: dict[str, npt.NDArray[Any]]) -> Any:
         if any(name not in weights for name in network.state_dict()):
-            from .private_optimizer import without_mixing
-
             return without_mixing(network)
         return network
 
     def _start(self, shape: tuple[int, ...], labels: int) -> tuple[Any, int]:
         """Return a network that keeps nothing of a row and mixes none, and the size of chunks."""
-        from .private_optimizer import check_memory, chunk_size, without_mixing
-
         torch = require_torch("DPSGD")
         network = build_network(
             self.network, shape, labels, hidden=self.hidden, dropout=self.dropout
@@ -210,25 +228,22 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         noise: Noise,
         checkpoints: Checkpoints,
     ) -> Any:
-        from .private_optimizer import PrivateOptimizer, gradients
-
         torch = require_torch("DPSGD")
         mean = torch.optim.swa_utils.AveragedModel(network.train())
-        optimizer = PrivateOptimizer(
-            self._steps_of(torch, network.parameters()),
-            noise=noise,
-            noise_multiplier=self.privacy_.noise_multiplier,
+        optimizer = self._optimizer(network.parameters())
+        steps = NoisySteps(
+            noise,
+            self.privacy_.noise_multiplier,
             clip=self.clip,
             batch=self.sample_rate * len(rows),
             quantile=self.quantile if self.adaptive else None,
         )
-        self.history_: dict[str, list[float]] = {"clip": []}
+        clips: list[float] = []
         weights = [weight for weight in network.parameters() if weight.requires_grad]
 
         def state() -> bytes:
             held = {"weights": [weight.detach() for weight in weights], "mean": mean.state_dict()}
-            held |= {"norm": optimizer.max_grad_norm, "clips": self.history_["clip"]}
-            held["steps"] = optimizer.optimizer.state_dict()
+            held |= {"norm": steps.clip, "clips": clips, "steps": optimizer.state_dict()}
             torch.save(held, data := BytesIO())
             return data.getvalue()
 
@@ -238,24 +253,30 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                 for weight, value in zip(weights, held["weights"], strict=True):
                     weight.copy_(value)
             mean.load_state_dict(held["mean"])
-            optimizer.optimizer.load_state_dict(held["steps"])
-            optimizer.max_grad_norm, self.history_["clip"] = held["norm"], held["clips"]
-        for step in checkpoints.rest(len(self.history_["clip"])):
-            self.history_["clip"].append(optimizer.max_grad_norm)
+            optimizer.load_state_dict(held["steps"])
+            steps.clip, clips = held["norm"], held["clips"]
+        for step in checkpoints.rest(len(clips)):
+            clips.append(steps.clip)
+            total = ClippedSum(weights, steps.clip)
             chosen = noise.sample(len(rows), self.sample_rate)
             for some, place in padded_blocks(chosen, chunk):
                 batch = torch.tensor(scaling(rows[some]))  # a copy: aligned the same every time
                 truth = torch.tensor(labels[some]).float()
-                optimizer.add(gradients(network, batch, truth), place.stop - place.start)
-            optimizer.release()
+                total.add(gradients(network, batch, truth), place.stop - place.start)
+            noisy, unit = steps.release([part.numpy() for part in total.sums], total.below)
+            for weight, part in zip(weights, noisy, strict=True):
+                weight.grad = torch.as_tensor(part / unit).to(weight.dtype).view_as(weight)
+            optimizer.step()
             if step >= self.steps // 2 or not self.average:
                 mean.update_parameters(network)
             checkpoints.keep(step + 1, state)
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
+        self.history_: dict[str, list[float]] = {"clip": clips}
         return mean.module if self.average else network
 
-    def _steps_of(self, torch: Any, weights: Any) -> Any:
+    def _optimizer(self, weights: Any) -> Any:
+        torch = require_torch("DPSGD")
         if self.optimizer == "adam":
             return torch.optim.Adam(weights, lr=self.learning_rate_)
         return torch.optim.SGD(weights, lr=self.learning_rate_, momentum=self.momentum)
@@ -280,3 +301,224 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
 def _layers(network: Any) -> int:
     """Return how many parts of a network have weights of their own."""
     return sum(any(True for _ in part.parameters(recurse=False)) for part in network.modules())
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+class ClippedSum:
+    """The sum of clipped gradients over any number of chunks, in double precision.
+
+    Attributes
+    ----------
+    sums
+        One tensor for each weight that learns.
+    below
+        The sum over records of +1/2 (not clipped) or -1/2 (clipped).
+    """
+
+    def __init__(self, weights: list[Any], clip: float) -> None:
+        double = require_torch("DPSGD").float64
+        self.clip, self.below = clip, 0.0
+        self.sums = [weight.detach().new_zeros(weight.shape, dtype=double) for weight in weights]
+
+    def add(self, gradients: list[Any], records: int) -> None:
+        """Add the clipped gradients of a chunk's first records, and ±1/2 for each to the count.
+
+        ``gradients`` has one tensor (chunk, ...) for each weight.
+        """
+        torch = require_torch("DPSGD")
+        parts = [part.reshape(len(part), -1) for part in gradients]
+        lengths = [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts]
+        norms = torch.stack(lengths).norm(dim=0)
+        self.below += float((norms[:records] <= self.clip).sum()) - records / 2
+        most = self.clip * (1 - SUM_HAIR)
+        factor = most / norms.clamp(min=most)
+        lost = ~norms.isfinite()
+        lost[records:] = True
+        factor[lost] = 0.0
+        for total, part in zip(self.sums, parts, strict=True):
+            part[lost] = 0.0  # 0 times infinity is NaN
+            total += (factor @ part.double()).view_as(total)
+
+
+def gradients(network: Any, rows: Any, truth: Any) -> list[Any]:
+    """Return the gradient of each row, for each weight that learns: (rows, ...) each.
+
+    A row's loss is the sum over its known labels. A copy of the network is asked, so that nothing
+    of the rows stays with it.
+    """
+    import torch
+    from opacus import GradSampleModule
+
+    copy = deepcopy(network)
+    for part in copy.modules():
+        if getattr(part, "inplace", False):
+            part.inplace = False  # hooks need the values that it would overwrite
+    module = GradSampleModule(copy, loss_reduction="sum")
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        module(rows), truth.clamp(min=0), weight=(truth >= 0).float(), reduction="sum"
+    )
+    with warnings.catch_warnings():
+        # The input needs no gradient: that is as it should be.
+        warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+        loss.backward()
+    learnt = [weight for weight in copy.parameters() if weight.requires_grad]
+    parts = [getattr(weight, "grad_sample", None) for weight in learnt]
+    return [
+        torch.zeros((len(rows), *weight.shape)) if part is None else part
+        for weight, part in zip(learnt, parts, strict=True)
+    ]
+
+
+# -- trials of a network, before anything is charged -----------------------------------------------
+
+
+def without_mixing(network: Any) -> Any:
+    """Return a network without layers that mix records: group instead of batch normalisation."""
+    from opacus.validators import ModuleValidator
+
+    with _tried():  # it copies the network, which not every network allows
+        return ModuleValidator.fix(network)
+
+
+@contextmanager
+def _tried() -> Iterator[None]:
+    """Turn whatever a network of the user's own raises into one sentence."""
+    try:
+        yield
+    except Exception as error:  # also layers that Opacus does not know
+        why = f"{type(error).__name__}: {error}"
+        raise InputError("network", f"cannot be trained privately: {why}") from error
+
+
+def _made_up(rows: int, shape: tuple[int, ...]) -> Iterator[Any]:
+    """Yield rows to try a network on: as pixels are, and of either sign as features are."""
+    import torch
+
+    for kind in (torch.rand, torch.randn):
+        yield kind((rows, *shape))
+
+
+def check_memory(network: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a network that remembers rows, or whose answer about one depends on another.
+
+    Then clipping a record's gradient would not bound what that record does. Made-up rows are asked
+    about; what goes into the last layer counts too, since that layer may start at zero. A slope
+    shows what training mixes; values show what is mixed without a slope, as by ``detach``.
+    """
+    with _tried():
+        kept, probe = deepcopy(network), deepcopy(network)
+        for _ in range(_PASSES):
+            for rows in _made_up(2, shape):
+                logits = probe(rows)
+                if logits.requires_grad:
+                    logits.sum().backward()
+        change = _difference(kept, probe, "network", set())
+    if change is not None:
+        raise InputError(
+            "network",
+            "must keep nothing of the rows it is shown: what it keeps is not covered by any "
+            f"epsilon. A forward pass changes {change}; layers with running statistics do that",
+        )
+    for rows in _made_up(2, shape):
+        _check_apart(kept, rows)
+
+
+def chunk_size(network: Any, shape: tuple[int, ...], labels: int, most: int) -> int:
+    """Return how many rows to work out together, so that each comes out as any other place would.
+
+    A multiple of 32; or 1, if that does not help, or ``most`` is less. How many records there are
+    has no say. A network that mixes the rows of a chunk, or has no gradient for each, is refused.
+    Made-up rows are asked about.
+    """
+    import torch
+
+    size = max(1, most // _EVEN * _EVEN)
+    truth = torch.randint(-1, 2, (size, labels)).float()
+    for both in _made_up(2 * size, shape):
+        rows, others = both[:size], both[size:]
+        others[0] = rows[0]
+        asked = []
+        with _tried():
+            copy = deepcopy(network).train()
+            for some in (rows, others):
+                with seeded(0):  # the same dropout
+                    asked.append(gradients(copy, some, truth))
+        pairs = list(zip(*asked, strict=True))
+        if not all(len(one) == size and torch.equal(one[0], two[0]) for one, two in pairs):
+            raise InputError("network", _MIXES)
+    with _tried():
+        quiet = copy.eval()
+        for part in quiet.modules():
+            part.training = any(True for _ in part.parameters(recurse=False))
+        straight = gradients(quiet, rows, truth)
+        turned = gradients(quiet, rows.flip(0), truth.flip(0))
+    alike = all(map(torch.equal, straight, (part.flip(0) for part in turned)))
+    return size if alike else 1
+
+
+def _difference(old: Any, new: Any, name: str, seen: set[int]) -> str | None:
+    """Return the name of something in which two copies of a network differ, or None."""
+    import torch
+
+    if old is new or id(new) in seen:
+        return None
+    seen.add(id(new))
+    if type(old) is not type(new):
+        return name
+    if isinstance(old, torch.Tensor) and not (old.shape == new.shape and torch.equal(old, new)):
+        return name
+    if isinstance(old, torch.Generator):
+        return _difference(old.get_state(), new.get_state(), name, seen)
+    if isinstance(old, Mapping):
+        inner: tuple[Any, Any] = (old, new)
+    elif isinstance(old, list | tuple):
+        inner = (dict(enumerate(old)), dict(enumerate(new)))
+    elif hasattr(old, "__dict__"):
+        inner = (vars(old), vars(new))
+    else:
+        return None if pickle.dumps(old) == pickle.dumps(new) else name
+    for key in {**inner[0], **inner[1]}:
+        part = name if str(key).startswith("_") else f"{name}.{key}"
+        if key not in inner[0] or key not in inner[1]:
+            return part
+        change = _difference(inner[0][key], inner[1][key], part, seen)
+        if change is not None:
+            return change
+    return None
+
+
+def _check_apart(network: Any, rows: Any) -> None:
+    """Refuse a network whose answer about the first of two rows depends on the second."""
+    import torch
+
+    rows = rows.requires_grad_()
+    answers = _answers(network, rows)
+    if any(len(values) != 2 for values in answers):
+        raise InputError("network", "must give one row of logits for each row of the batch")
+    first = sum((values[0] * torch.rand_like(values[0])).sum() for values in answers)
+    (slope,) = torch.autograd.grad(first, rows, allow_unused=True)
+    training = network.training
+    network.eval()  # dropout goes by places in the batch
+    with torch.no_grad():
+        together, alone = (_answers(network, batch) for batch in (rows, rows[:1]))
+    network.train(training)
+    if (slope is not None and slope[1].any()) or not all(map(_leads_to, together, alone)):
+        raise InputError("network", _MIXES)
+
+
+def _answers(network: Any, rows: Any) -> list[Any]:
+    """Return the logits, and what goes into the last layer."""
+    seen: list[Any] = []
+    hook = last_layer(network).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        return [network(rows), *seen]
+    finally:
+        hook.remove()
+
+
+def _leads_to(together: Any, alone: Any) -> bool:
+    """Return True if the first of several rows is what it is alone, but for rounding."""
+    far = 1e-5 * float(together.detach().abs().max())
+    return len(alone) == 1 and bool(together[:1].allclose(alone, rtol=1e-4, atol=far))

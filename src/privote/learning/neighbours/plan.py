@@ -23,7 +23,7 @@ from ...accounting.allowance import FACTOR
 from ...errors import InputError, whole
 from ...guardian import AUTO
 from ...mechanisms import BinaryVoting, Mechanism
-from ...planning.solve import FewOrders
+from ...planning import FewOrders
 from ..rows import Floats, Labels, check_groups
 from ..voters import VoterNames
 from .ballots import NeighbourBallots

@@ -67,7 +67,10 @@ def build_network(
     check_network(network)
     shape = tuple(int(extent) for extent in shape)
     if callable(network):
-        return network(shape, outputs)
+        module = network(shape, outputs)
+        if any(map(require_torch("networks").nn.parameter.is_lazy, module.parameters())):
+            raise InputError("network", "must have layers of known sizes, and has lazy ones")
+        return module
     if network in VECTOR_NETWORKS:
         return _dense(network, int(np.prod(shape)), outputs, hidden, dropout)
     if len(shape) != 3:

@@ -8,7 +8,7 @@ reads files when they are asked for. A trained network is kept as plain arrays.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, UnavailableError, whole
+from ...errors import InputError, UnavailableError, positive, whole
 from ..rows import Floats, LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
@@ -30,6 +30,7 @@ from .architectures import (
 
 Batch = npt.NDArray[np.float32]
 Index = npt.NDArray[np.intp]
+Augmentation = Callable[[Any, Any], Any]
 Arrays = dict[str, npt.NDArray[Any]]
 
 SCALES = ("standard", "none")
@@ -153,6 +154,72 @@ class Scaling:
         if not (read["deviation"] > 0).all():
             raise InputError("scale/deviation must be positive")
         return cls(**read)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """Small changes that leave the labels alone: noise, missing features; images move, too.
+
+    An augmentation is a function (batch, generator) of torch tensors; anything of that kind may be
+    given to the estimators that take ``augment``.
+
+    Attributes
+    ----------
+    noise
+        Standard deviation of Gaussian noise on every value.
+    feature_dropout
+        Share of values set to 0, while the others grow so that sums stay as they are.
+    flip
+        Mirror half of the images, left to right. Not for writing, nor for organs on one side.
+    shift
+        Move each image by up to this many pixels in either direction; what moves in is 0.
+    """
+
+    noise: float = 0.0
+    feature_dropout: float = 0.0
+    flip: bool = False
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        if self.noise != 0:
+            positive("noise", self.noise)
+        fraction("feature_dropout", self.feature_dropout, "[)")
+        if not isinstance(self.flip, bool):
+            raise InputError("flip", "must be True or False", self.flip)
+        whole("shift", self.shift, 0)
+
+    def __call__(self, batch: Any, generator: Any) -> Any:
+        """Return a changed copy of a batch (rows, features) or (rows, channels, height, width)."""
+        torch = require_torch("augmentation")
+        if batch.ndim == 4 and self.flip:
+            batch = _flipped(batch, generator)
+        if batch.ndim == 4 and self.shift:
+            batch = shifted(batch, self.shift, generator)
+        if self.noise:
+            batch = batch + self.noise * torch.randn(batch.shape, generator=generator)
+        if self.feature_dropout:
+            kept = torch.rand(batch.shape, generator=generator) >= self.feature_dropout
+            batch = batch * kept / (1 - self.feature_dropout)
+        return batch
+
+
+def _flipped(batch: Any, generator: Any) -> Any:
+    torch = require_torch("augmentation")
+    chosen = torch.rand((len(batch), 1, 1, 1), generator=generator) < 0.5
+    return torch.where(chosen, batch.flip(-1), batch)
+
+
+def shifted(batch: Any, most: int, generator: Any) -> Any:
+    """Move each image by its own number of pixels, at most ``most`` up, down, left or right."""
+    torch = require_torch("augmentation")
+    rows, _, height, width = batch.shape
+    padded = torch.nn.functional.pad(batch, (most, most, most, most))
+    down, right = torch.randint(0, 2 * most + 1, (2, rows, 1), generator=generator)
+    lines = (down + torch.arange(height))[:, None, :, None]
+    columns = (right + torch.arange(width))[:, None, None, :]
+    image = torch.arange(rows)[:, None, None, None]
+    channel = torch.arange(batch.shape[1])[None, :, None, None]
+    return padded[image, channel, lines, columns]
 
 
 class NetworkClassifier(LabelClassifier):

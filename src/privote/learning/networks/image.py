@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, missing_extra, positive
+from ...errors import InputError, positive
 from ..rows import Progress, Targets, check_targets, fraction, padded_blocks, rounded
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
@@ -27,12 +27,12 @@ from .architectures import (
     check_network,
     last_layer,
     load_weights,
+    masked_loss,
     one_torch_thread,
     require_torch,
     seeded,
 )
-from .augment import Augmentation
-from .classifier import NetworkClassifier, Rows, Scaling, check_counts
+from .classifier import Augmentation, Index, NetworkClassifier, Rows, Scaling, check_counts
 
 # What the paper trains with (its appendix "Experimental Details"). It does not give the batch of
 # ResNet-50; the small network is ours.
@@ -61,6 +61,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 OPTIMIZERS = ("adam", "sgd")
 NORMALISE = ("none", "imagenet")
+_BETTER = 1e-4  # by how much, relative, a loss must fall to count as better
 _VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
 # Published constants of what most pre-trained weights were trained with; they cost no privacy.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -96,7 +97,7 @@ class ImageNetwork(NetworkClassifier):
         ``"none"`` leaves pixels from 0 to 1; ``"imagenet"`` subtracts and divides by the published
         constants, which weights trained on ImageNet expect.
     augment
-        A function (batch, generator) such as :class:`privote.learning.networks.augment.Augment`.
+        A function (batch, generator) such as :class:`privote.learning.networks.classifier.Augment`.
     random_state
         Seeds weights, order and the validation part.
     progress
@@ -177,28 +178,22 @@ class ImageNetwork(NetworkClassifier):
         self,
         rows: Rows,
         cells: Targets,
-        parts: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
+        parts: tuple[Index, Index],
         settings: Any,
         generator: Any,
     ) -> None:
-        from .fitting import LabelledRows, fit_network
-
         part, scaling = self.network_, self.scaling_
         augment = None if self.augment is None else (self.augment, generator)
         if self.frozen:
             rows = Rows(image_features(part, rows, scaling))
             part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
-        training = LabelledRows(rows, cells, parts[0], scaling, augment)
-        held = LabelledRows(rows, cells, parts[1], scaling) if len(parts[1]) else None
-        self.history_ = fit_network(part, training, held, settings)
+        training = _LabelledRows(rows, cells, parts[0], scaling, augment)
+        held = _LabelledRows(rows, cells, parts[1], scaling) if len(parts[1]) else None
+        self.history_ = _fit_network(part, training, held, settings)
 
     def _settings(self) -> Any:
         """Return a network like this one, of which nothing is left open."""
         check_network(self.architecture)
-        try:
-            from .fitting import fit_network  # noqa: F401
-        except ImportError:
-            raise missing_extra("deep", "an image network") from None
         fraction("validation", self.validation, "[)")
         if self.tune is not None and self.tune not in METRICS:
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
@@ -215,6 +210,92 @@ class ImageNetwork(NetworkClassifier):
         if settled.weight_decay != 0:
             positive("weight_decay", settled.weight_decay)
         return settled
+
+
+@dataclass(frozen=True)
+class _LabelledRows:
+    """Some rows and their labels, which torch reads a batch at a time.
+
+    ``cells`` are (rows, 2, labels): each label's probability, and how much it counts.
+    """
+
+    rows: Rows
+    cells: Targets
+    index: Index
+    scaling: Scaling
+    augment: tuple[Augmentation, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitems__(self, places: list[int]) -> list[tuple[Any, Any]]:
+        """Return several rows at once; the name is the one torch looks for."""
+        torch = require_torch("training")
+        chosen = self.index[places]
+        batch = torch.as_tensor(self.scaling(self.rows[chosen]))
+        if self.augment is not None:
+            change, generator = self.augment
+            batch = change(batch, generator)
+        return list(zip(batch, torch.as_tensor(self.cells[chosen]), strict=True))
+
+
+def _fit_network(
+    network: Any, training: _LabelledRows, held: _LabelledRows | None, settings: Any
+) -> dict[str, list[float]]:
+    """Train a network where it stands and return the curves of training.
+
+    ``settings`` is an :class:`ImageNetwork` that leaves nothing open. With a validation part the
+    weights of its best epoch are kept, and the learning rate falls when its loss does not; without
+    one both look at the training loss.
+    """
+    torch = require_torch("training")
+    kind, more = torch.optim.SGD, {}
+    if settings.optimizer == "adam":
+        kind, more = torch.optim.Adam, {"amsgrad": True}
+    weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
+    optimizer = kind(weights, lr=rate, weight_decay=decay, **more)
+    falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=settings.plateau)
+    size, loader = settings.batch_size, torch.utils.data.DataLoader
+    alone = len(training) > 1 and len(training) % size == 1  # says nothing to batch normalisation
+    parts = {"train_loss": loader(training, size, shuffle=True, drop_last=alone)}
+    if held is not None:
+        parts["valid_loss"] = loader(held, size)
+    history: dict[str, list[float]] = {"learning_rate": [], **{name: [] for name in parts}}
+    best, bar, missed = None, np.inf, 0
+    for epoch in range(settings.n_epochs):
+        history["learning_rate"].append(optimizer.param_groups[0]["lr"])
+        for name, batches in parts.items():
+            steps = optimizer if name == "train_loss" else None
+            history[name].append(_epoch(network, batches, steps))
+        loss = history["train_loss" if held is None else "valid_loss"][-1]
+        falling.step(loss)
+        missed += 1
+        if loss < bar:
+            best, bar, missed = deepcopy(network.state_dict()), loss * (1 - _BETTER), 0
+        if settings.progress is not None:
+            settings.progress(epoch + 1, settings.n_epochs)
+        if missed == settings.patience:
+            break
+    if held is not None and best is not None:
+        network.load_state_dict(best)
+    return history
+
+
+def _epoch(network: Any, batches: Any, optimizer: Any) -> float:
+    """Return the mean loss over batches; with an optimizer, each is a step."""
+    torch = require_torch("training")
+    losses, sizes = [], []
+    network.train(optimizer is not None)
+    for rows, cells in batches:
+        with torch.set_grad_enabled(optimizer is not None):
+            loss = masked_loss(network(rows), *cells.unbind(1))
+        if optimizer is not None:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+        sizes.append(len(rows))
+    return float(np.average(losses, weights=sizes))
 
 
 @dataclass(eq=False, repr=False)

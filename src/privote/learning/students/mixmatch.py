@@ -12,9 +12,10 @@ from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
 from ..networks.architectures import Network, build_network, check_network, require_torch, seeded
-from ..networks.augment import Augment, Augmentation
 from ..networks.classifier import (
     SCALES,
+    Augment,
+    Augmentation,
     NetworkClassifier,
     Rows,
     Scaling,
@@ -74,8 +75,8 @@ class MixMatchClassifier(NetworkClassifier):
     ema
         Share kept by the running mean of weights that predicts in the end; 0 for the last weights.
     noise, feature_dropout, flip, shift
-        How rows are changed: see :class:`privote.learning.networks.augment.Augment`. None means 0.1
-        and 0.5 for vectors, 0.05 and 0 for images.
+        How rows are changed: see :class:`privote.learning.networks.classifier.Augment`. None means
+        0.1 and 0.5 for vectors, 0.05 and 0 for images.
     weak
         Rows to guess about are changed by this share of ``noise`` and ``feature_dropout`` only.
     augment

@@ -1,4 +1,4 @@
-"""Messages between an engine's process and its starter, and the local channel."""
+"""Engines by name, their configuration, messages to the engine's process, the local channel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from tests.capc.sessions import LocalChannel
 
-from privote.capc.engine import OTHER, OWN, Ended, Frame, receive, send
-from privote.errors import PeerError
+from privote.capc.cheetah import runtime_config
+from privote.capc.engine import OTHER, OWN, Ended, Frame, engine, receive, send
+from privote.errors import InputError, MissingExtraError, PeerError
 
 
 def test_frames_there_and_back() -> None:
@@ -71,3 +72,37 @@ def test_exchange_within_a_deadline(tmp_path: Path) -> None:
     peer.close()
     with pytest.raises(PeerError, match="closed"):
         querier.exchange(b"", 5.0)
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privote.capc.engine.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"privote\[capc\]"):
+        engine("spu")
+
+
+def test_engines_by_name() -> None:
+    clear = engine("clear")
+    assert (clear.name, clear.secure) == ("clear", False)
+    with pytest.raises(InputError, match="engine must be"):
+        engine("semi2k")
+
+
+OFF = [
+    *("enable_runtime_snapshot", "snapshot_dump_dir"),  # would write inputs to disk
+    *("enable_action_trace", "enable_pphlo_trace", "enable_pphlo_profile", "enable_hal_profile"),
+    *("trunc_allow_msb_error", "enable_mul_lsb_error"),  # would make results wrong at random
+    "disable_matmul_pack",  # would answer a product with several ciphertexts, which leaks
+]
+
+
+def test_the_one_configuration_is_secure_and_exact() -> None:
+    pytest.importorskip("spu", reason="spu needs Python 3.11 and the extra [capc]")
+    from spu import libspu
+
+    config = runtime_config()
+    assert config.protocol == libspu.ProtocolKind.CHEETAH
+    assert config.field == libspu.FieldType.FM64
+    assert config.experimental_enable_colocated_optimization
+    for name in OFF:
+        owner = config if hasattr(config, name) else config.cheetah_2pc_config
+        assert not getattr(owner, name), name

@@ -1,21 +1,25 @@
-"""What private training promises, and where it is charged."""
+"""What every private training promises, and where it is charged; a contract of all three."""
 
 from __future__ import annotations
 
+import json
 import math
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from sklearn.base import clone
+from tests.refusals import refused
 
 import privote as pv
 from privote.errors import BudgetError, InputError
-from privote.learning.direct.account import begin
-from privote.learning.direct.base import one_each
-from privote.learning.direct.gradients import DPLinear
-from privote.learning.direct.moments import DPMoments
+from privote.learning.direct.dpsgd import DPSGDClassifier
+from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.direct.noise import Noise, TrainingPlan
+from privote.learning.direct.training import begin, one_each
+from privote.learning.students.saving import load_student, save_student
 from privote.ledger import Budget, Ledger
 
 RNG = np.random.default_rng(0)
@@ -73,16 +77,6 @@ def test_training_is_charged_before_it_starts_and_only_once(tmp_path, monkeypatc
     assert len(Ledger.open(place).published()) == 2
 
 
-def test_bad_input_is_never_charged(tmp_path):
-    place = tmp_path / "a.ledger"
-    for wrong in ({"y": Y[:5]}, {"y": Y + 5}, {"groups": [1, 2]}):
-        with pytest.raises((InputError, ValueError)):
-            DPLinear(8.0, DELTA).fit(**{"X": X, "y": Y, "ledger": place, **wrong})
-    with pytest.raises(InputError, match="adjacency must be 'replace' with a ledger"):
-        DPLinear(8.0, DELTA, adjacency="add-remove").fit(X, Y, ledger=place)
-    assert not Ledger.open(place).published()
-
-
 def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
     plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
     alone = begin(plan, 8.0, DELTA, **size).privacy
@@ -110,23 +104,83 @@ def test_one_record_of_every_person_takes_part():
     np.testing.assert_array_equal(same.coef_, other.coef_)
 
 
-@pytest.mark.parametrize("kind", [DPLinear, DPMoments])
-@pytest.mark.parametrize(
-    ("budget", "message"),
-    [
-        ({"epsilon": 50.0, "delta": DELTA}, "an epsilon of 50 promises next to nothing"),
-        ({"epsilon": 4.0, "delta": 0.01}, "a delta of 0.01 lets each person's part be revealed"),
-    ],
+# -- a contract of all three -------------------------------------------------------------------
+
+STEPS = {"steps": 3, "sample_rate": 1.0}  # a full batch is priced in a moment
+ALL = {
+    "gradients": (DPLinear, STEPS),
+    "moments": (DPMoments, {}),
+    "dpsgd": (DPSGDClassifier, {**STEPS, "random_state": 0}),
+}
+
+
+@pytest.fixture(params=ALL)
+def made(request):
+    """Return a maker of one of the estimators, quick ones."""
+    if request.param == "dpsgd":
+        pytest.importorskip("opacus")
+    kind, quick = ALL[request.param]
+    return lambda **settings: kind(**{**quick, **settings})
+
+
+def test_noise_is_secure_unless_seeded(made):
+    for seed in (None, 3):
+        one, two = (made(seed=seed) for _ in range(2))
+        one, two = (model.fit(X, Y, X[:50]) for model in (one, two))
+        same = np.array_equal(one.predict_proba(X), two.predict_proba(X))
+        assert same == one.privacy_.simulated == (seed is not None)
+        assert ("protects nobody" in one.privacy_.statement()) == (seed is not None)
+        assert one.privacy_.released == one.privacy_.facts()["guarantee"] == one.released
+
+
+def test_it_clones_pickles_reports_and_is_saved_without_code(made, tmp_path):
+    done = []
+    model = clone(made(progress=lambda *at: done.append(at))).fit(X, Y, X[:50])
+    assert done == [(step, len(done)) for step in range(1, len(done) + 1)] != []
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    model.set_params(progress=None)
+    path, facts = tmp_path / "a.student", model.privacy_.facts()
+    save_student(path, model, label_names=("a", "b"), privacy=facts)
+    np.testing.assert_array_equal(load_student(path).predict_proba(X), model.predict_proba(X))
+    assert load_student(path).privacy == json.loads(json.dumps(facts))
+
+
+COMMON = ({"epsilon": 0.0}, {"delta": 2.0})
+DESCENT = (
+    *({"clip": 0.0}, {"learning_rate": -1.0}, {"momentum": 1.0}, {"initial_share": 0.0}),
+    *({"steps": 0}, {"adjacency": "swap"}, {"adjacency": "add-remove"}),
 )
-def test_a_budget_that_promises_little_is_warned_of(kind, budget, message):
-    with pytest.warns(pv.PrivoteWarning, match=message):
-        kind(**budget).fit(X, Y, X[:50])
+NETWORKS = (
+    *({"network": "vgg"}, {"optimizer": "lion"}, {"quantile": 1.0}, {"chunk": 0}),
+    {"normalise": "mean"},
+)
+WRONG = {
+    DPLinear: (*COMMON, *DESCENT, {"power": -1.0}, {"embedding": "nothing"}),
+    DPMoments: (*COMMON, {"tau": 0.0}, {"ridge": -1.0}, {"embedding": "nothing"}),
+    DPSGDClassifier: (*COMMON, *DESCENT, *NETWORKS),
+}
 
 
-def test_a_budget_that_promises_something_is_not_warned_of():
-    plan = TrainingPlan(steps=3)
+def test_what_is_wrong_is_refused_before_anything_is_charged_or_drawn(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    place = tmp_path / "a.ledger"
+    for wrong in WRONG[type(made())]:
+        with refused(next(iter(wrong))):
+            made(**wrong).fit(X, Y, X[:50], ledger=place)
+    for wrong in ({"y": Y[:5]}, {"y": Y + 5}, {"groups": [1, 2]}, {"ids": [1]}):
+        with refused(next(iter(wrong))):
+            made().fit(**{"X": X, "y": Y, "X_public": X[:50], "ledger": place, **wrong})
+    if type(made()) is DPMoments:
+        with refused("X_public"):
+            made().fit(X, Y, ledger=place)
+    assert not Ledger.open(place).published()
+
+
+def test_a_budget_that_promises_little_is_warned_of(made):
+    for budget in ({"epsilon": 50.0, "delta": DELTA}, {"epsilon": 4.0, "delta": 0.01}):
+        with pytest.warns(pv.PrivoteWarning):
+            made(**budget).fit(X, Y, X[:50])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        begin(plan, 4.0, DELTA, records=300, labels=2, simulated=True)
-    with pytest.warns(pv.PrivoteWarning, match="an epsilon of 30 promises next to nothing"):
-        begin(plan, 30.0, DELTA, records=300, labels=2, simulated=True)
+        warnings.simplefilter("error", pv.PrivoteWarning)
+        made(epsilon=4.0, delta=DELTA).fit(X, Y, X[:50])

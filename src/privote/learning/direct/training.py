@@ -1,26 +1,229 @@
-"""What private training promises, to whom, and where it is charged; all of it before it starts."""
+"""What training on private records has in common, whatever leaves it: gradients or moments.
+
+The order is always the same, and it is the promise: settings, rows and public data are checked, the
+noise is settled and charged, and only then does anything that was made of private records leave.
+
+What was drawn is kept in a draft: a noisy sum, or how far noisy steps have come. A run that resumes
+goes on from there, at no further charge. The steps that a dead process drew after it last kept its
+state are drawn again, on records sampled anew. That is sound: what leaves is one draw of every
+step, each with the noise that was charged, and each chosen by the steps before it that leave, too;
+the draws that died were seen by nobody, and when a process dies does not depend on them. What is
+kept follows from noisy sums and public numbers alone (weights, their mean, momentum, the clipping
+norm): no gradient, no sample, no row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from time import monotonic
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
-from ...errors import BudgetError, InputError
-from ...files import Draft
+from ...errors import BudgetError, InputError, positive
+from ...files import Draft, drafted
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
 from ...ledger.totals import check_scope
 from ...release import PERSON, RECORD
-from .noise import TrainingPlan
+from ..rows import (
+    Floats,
+    LabelClassifier,
+    Labels,
+    check_groups,
+    check_labels,
+    count_rows,
+    fraction,
+    take_rows,
+)
+from .noise import Noise, TrainingPlan
 
-_CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
+Persons = npt.NDArray[np.int64] | None
+
 GRADIENTS, MOMENTS = "noisy gradients", "noisy moments"
+_CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
 _MOST_NOISE = 10.0  # times that of a whole budget: what is left of it then is about a hundredth
+_PAUSE, _SELDOM = 0.5, 20.0  # seconds between two kept states; and in times of how long one takes
+
+
+class PrivateTraining(LabelClassifier):
+    """A classifier that learns from private records themselves, with noise.
+
+    A subclass says in :meth:`_plan` what will be priced (and refuses bad settings), in
+    :meth:`_prepare` what it needs (and refuses bad rows), and trains in :meth:`_train`.
+
+    Attributes
+    ----------
+    privacy_
+        :class:`TrainingPrivacy`: what may be published.
+    classes_, n_labels_
+        (labels,) numbers of the labels; how many there are.
+    """
+
+    released: ClassVar[str] = GRADIENTS
+
+    epsilon: float
+    delta: float
+    seed: int | None
+
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        X_public: Any = None,
+        *,
+        ids: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        ledger: Any = None,
+        dataset: str = "default",
+        consumer: str | None = None,
+        draft: str | os.PathLike[str] | Draft | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Train on private rows and labels (rows, labels) of 1, 0 and -1 (unknown).
+
+        Parameters
+        ----------
+        X, y
+            Private rows (rows, ...) and labels.
+        X_public
+            Rows of the same kind that need no protection; how features are scaled or embedded
+            follows from them, and never from private rows.
+        ids
+            (rows,) names of the records: rows of one name are one record.
+        groups
+            (rows,) whose each row is: the promise is then for persons.
+        ledger, dataset, consumer
+            Where the budget is kept, and under which names; charged before training starts.
+        draft
+            A new file, in which what is drawn is kept: whatever fails after the charge, it was paid
+            for once. It stays; remove it when the model is saved.
+        resume
+            Go on from what a call with the same arguments left behind in ``draft``, at no further
+            charge.
+        """
+        settings = self.get_params().items()
+        asked = {name: str(value) for name, value in settings if name != "progress"}
+        asked |= {"dataset": dataset, "consumer": str(consumer)}
+        with drafted(draft, asked, resume=resume) as kept:
+            account = {"ledger": ledger, "dataset": dataset, "consumer": consumer, "draft": kept}
+            return self._fit(X, y, X_public, ids, groups, account)
+
+    def _fit(
+        self, X: Any, y: Any, X_public: Any, ids: Any, groups: Any, account: dict[str, Any]
+    ) -> Self:
+        plan, noise, draft = self._plan(), Noise(self.seed), account["draft"]
+        rows = self._read(X)
+        Y = check_labels(y, count_rows(rows))
+        names, unit = check_groups(ids, len(Y), "ids")
+        if groups is not None:
+            names, unit = check_groups(groups, len(Y))
+        records = len(Y) if names is None else len(names)
+        self._restore(draft)
+        given = self._prepare(rows, Y, unit, X_public, records)
+        paid = begin(
+            plan,
+            self.epsilon,
+            self.delta,
+            records=records,
+            labels=Y.shape[1],
+            simulated=noise.simulated,
+            persons=groups is not None,
+            released=self.released,
+            **account,
+        )
+        self.privacy_: TrainingPrivacy = paid.privacy
+        self.n_labels_, self.classes_ = Y.shape[1], np.arange(Y.shape[1])
+        self.privacy_ = paid.record(*self._train(given, plan, noise, paid))
+        return self
+
+    def _restore(self, draft: Draft | None) -> None:
+        """Take from a draft what is public and has to be the same, before anything is charged."""
+
+    @abstractmethod
+    def _plan(self) -> TrainingPlan:
+        """Return what will be done, for its price; bad settings are refused."""
+
+    @abstractmethod
+    def _read(self, X: Any) -> Any:
+        """Return private rows, checked."""
+
+    @abstractmethod
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        """Return what training needs; nothing is refused after this.
+
+        ``unit`` (rows,) says which of ``records`` records or persons each row belongs to; None if
+        each is its own.
+        """
+
+    @abstractmethod
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        """Train, from what the draft holds on; it is charged. Returns what was drawn."""
+
+
+class Checkpoints:
+    """The state of noisy steps in a draft: after the last one, and now and then before.
+
+    Attributes
+    ----------
+    state
+        What an earlier run kept; None where there is nothing.
+    """
+
+    def __init__(self, paid: Paid, steps: int) -> None:
+        self._paid, self._steps = paid, steps
+        self.state = None if paid.draft is None else paid.draft.read()
+        self._next = monotonic() + _PAUSE
+
+    def rest(self, done: int) -> range:
+        """Return the steps that are left after so many; refuse those that a copy has drawn."""
+        if done < self._steps:
+            self._paid.check_undrawn()
+        return range(done, self._steps)
+
+    def keep(self, done: int, state: Callable[[], bytes]) -> None:
+        """Keep the state after so many steps, if it is time."""
+        now, draft = monotonic(), self._paid.draft
+        if draft is not None and (done == self._steps or now >= self._next):
+            draft.keep(state(), instead=True)
+            after = monotonic()
+            self._next = after + max(_PAUSE, _SELDOM * (after - now))
+
+
+def check_descent(model: Any, *shares: str) -> None:
+    """Refuse settings of noisy gradient descent that make no sense.
+
+    ``shares`` name further settings strictly between 0 and 1.
+    """
+    positive("clip", model.clip)
+    if model.learning_rate is not None:
+        positive("learning_rate", model.learning_rate)
+    fraction("momentum", model.momentum, "[)")
+    for name in ("initial_share", *shares):
+        fraction(name, getattr(model, name), "()")
+
+
+def one_each(X: Any, Y: Labels, unit: Persons) -> tuple[Any, Labels]:
+    """Return one row of every record or person, the first: then the promise is for those.
+
+    Which one it is follows from the order of a person's own rows, so nobody moves another's.
+    """
+    if unit is None:
+        return X, Y
+    _, first = np.unique(unit, return_index=True)
+    if len(first) == len(Y):
+        return X, Y
+    kept = np.sort(first)
+    return take_rows(X, kept), Y[kept]
+
+
+# -- what is promised, and where it is charged -----------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from privote.errors import LedgerError
-from privote.ledger.sqlite import Format, SQLiteFile
+from privote.ledger.store import Format, SQLiteFile
 
 FORM = Format(
     name="list",

@@ -12,7 +12,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,17 +23,16 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import InThread, until
+from tests.capc.sites import InThread
 
 from privote import BinaryVoting
 from privote.capc import site as service
 from privote.capc.certs import revoke
-from privote.capc.coalition import Rehearsal, Simulation, lay_out, made, to_toml
+from privote.capc.coalition import Rehearsal, Simulation, lay_out, made
 from privote.capc.models import SiteModel
-from privote.capc.querying import QueryingParty
 from privote.capc.site import Site
 from privote.capc.terms import Terms
-from privote.errors import BudgetError, InputError, PeerError
+from privote.errors import BudgetError
 
 SEED = 11
 LABELS = ("a", "b", "c")
@@ -190,14 +188,6 @@ def test_a_site_that_is_absent_is_left_out(tmp_path: Path) -> None:
     assert answers.left_out == {"south": "it cannot be reached"}
 
 
-def test_too_few_sites_give_no_answer(tmp_path: Path) -> None:
-    with (
-        town(tmp_path, "south", "west") as there,
-        pytest.raises(PeerError, match="1 of 3 parties answered and at least 2 must"),
-    ):
-        there.answers()
-
-
 def test_a_site_that_dies_in_its_session_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,38 +209,6 @@ def test_a_site_that_is_not_trusted_is_left_out(tmp_path: Path) -> None:
     assert asking.logged("no certificate of 'west' is pinned")
 
 
-def test_other_terms_are_refused_on_both_sides(tmp_path: Path) -> None:
-    with town(tmp_path) as there:
-        other = replace(there.terms, most_queries=49)
-        (tmp_path / "coalition.toml").write_text(to_toml(other.to_dict()))
-        asking = there.ask()
-        with pytest.raises(PeerError, match="has other terms of the coalition"):
-            asking.join()
-        until(lambda: there.running["guardian"].logged("has other terms of the coalition"))
-
-
-def test_another_engine_is_refused(tmp_path: Path) -> None:
-    with town(tmp_path) as there:
-        file = there.files["east"]
-        file.write_text(file.read_text().replace('engine = "clear"', 'engine = "spu"'))
-        pytest.importorskip("spu")
-        with pytest.raises(PeerError, match="uses engine"):
-            there.answers()
-
-
-def test_too_long_a_batch_charges_nothing(tmp_path: Path) -> None:
-    with town(tmp_path) as there, pytest.raises(InputError, match="at most 50 rows"):
-        there.answers(rows=np.zeros((51, 4)))
-
-
-def test_an_exhausted_budget_is_said_on_both_sides(tmp_path: Path) -> None:
-    with town(tmp_path, terms=small_terms(epsilon=8.0)) as there:
-        asking = there.ask(rows=np.zeros((50, 4)))
-        with pytest.raises(BudgetError, match="guardian refused: the budget of data set 'north'"):
-            asking.join()
-        assert there.running["guardian"].logged("the budget of data set 'north'")
-
-
 def test_after_a_restart_of_the_guardian_the_budget_is_what_it_was(tmp_path: Path) -> None:
     spent = small_terms(epsilon=30.0)
     with town(tmp_path, terms=spent, seed=None) as there:
@@ -269,26 +227,6 @@ def _room(there: Town) -> int:
     with pytest.raises(BudgetError) as refused:
         there.answers(rows=np.zeros((50, 4)))
     return int(str(refused.value).split("allows ")[1].split()[0])
-
-
-def test_a_batch_that_was_charged_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with town(tmp_path, seed=None) as there:
-        with monkeypatch.context() as patched:
-            patched.setattr(QueryingParty, "_next", _die)
-            with pytest.raises(RuntimeError, match="crash"):
-                there.answers()
-        there.stop("guardian")  # and the guardian forgets what it had in memory
-        there.start("guardian")
-        answers = there.answers()
-        assert answers.resumed
-        assert len(answers.labels) == len(ROWS)
-        assert not there.answers().resumed
-
-
-def _die(self: QueryingParty) -> Any:
-    raise RuntimeError("crash")
 
 
 def test_logs_hold_nothing_secret(tmp_path: Path) -> None:

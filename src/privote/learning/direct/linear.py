@@ -1,0 +1,528 @@
+r"""Linear models of private records: by noisy gradients, or from one noisy sum.
+
+*Gradients*, the strongest plain rival of votes: noisy gradient descent on all records at once. For
+one record the gradient of the logistic loss is the outer product of its residuals and its features,
+so its norm is the product of two norms and nothing of size (records, features, labels) is ever
+built. Full batches give the noise of one Gaussian mechanism, spread over the steps; smaller ones
+gain nothing here but speed.
+
+*Moments*, for many labels or a small epsilon. A record has features x (through a public embedding,
+of norm at most 1), a constant 1 after them, and labels c (0 or 1, as a vector of norm at most √τ;
+longer ones are shortened). What leaves is
+
+.. math:: S = \sum_i (x_i, 1) \otimes c_i + \text{noise},
+
+once. Private least squares need features times features as well; those come from *public* rows,
+for free. Everything after S is post-processing.
+
+*Sensitivity.* Replacing a record (x, c) by (x′, c′) moves S by D, and
+
+.. math:: \|D\|^2 = (\|x\|^2 + 1)\|c\|^2 + (\|x'\|^2 + 1)\|c'\|^2
+    - 2\,(\langle x, x' \rangle + 1)\,\langle c, c' \rangle \le 4\tau,
+
+because each of the first two terms is at most 2τ, ⟨x, x′⟩ ≥ −1 by Cauchy and Schwarz, and
+⟨c, c′⟩ ≥ 0 as labels are not negative. So S moves by at most 2√τ: the constant costs nothing that
+another direction of x would not (signed labels would cost √2 more). A record whose labels c and c′
+have nothing in common reaches it. An unknown label (−1) adds nothing: it counts as a 0 in c, which
+leaves c a vector that is not negative and no longer than √τ. A person with several rows adds their
+mean: it is no longer than the longest, and the product of two means is a mean of products that are
+not negative, so the bound is the same; how many rows there are does not show, the number of persons
+is public.
+
+Known for one label as private least squares with a public covariance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from io import BytesIO
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import expit, logit
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ...errors import InputError, finite, positive
+from ..embedding import embed, embedding_for, fit_embedding
+from ..rows import BLOCK, Floats, Labels, Progress, deviations, matching, padded_blocks
+from ..workers import one_thread
+from .noise import SUM_HAIR, Noise, NoisySteps, TrainingPlan, affordable_rate
+from .training import MOMENTS, Checkpoints, Paid, Persons, PrivateTraining, check_descent, one_each
+
+HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never leaves it
+_HUGE = 1e30
+_FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
+_SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
+_STEPS = 50  # of Newton's method, each of which moves a logit by about 1 at most
+
+
+class PrivateLinear(PrivateTraining):
+    """A linear model on rows that a public embedding maps, each scaled to norm 1 by itself.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        (labels, features) and (labels,), on rows in the embedding.
+    embedding_
+        The public map, None for rows as they are; see :mod:`privote.learning.embedding`.
+    """
+
+    embedding: Any
+    power: float
+    normalise = True
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return each label's logit: (rows, labels)."""
+        check_is_fitted(self, "coef_")
+        rows = self._design(self._read(X, reset=False))[:, :-1]
+        return np.asarray(np.asarray(rows @ self.coef_.T) + self.intercept_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return each label's probability: (rows, labels)."""
+        return np.asarray(expit(self.decision_function(X)))
+
+    def _read(self, X: Any, reset: bool = True) -> Any:
+        # In one order: a row's sum over features may be rounded by it.
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
+
+    def _power(self) -> float:
+        """Return to which power features are divided by their public deviations."""
+        return float(self.power)
+
+    def _look(self, X_public: Any, records: int, labels: int) -> Any:
+        """Settle from public rows how any row is mapped; return these rows in the design.
+
+        Without public rows there is nothing to go by, and rows stay as they are.
+        """
+        self.embedding_, self.mean_, self.scale_ = None, np.zeros(1), np.ones(1)
+        if X_public is None:
+            if self.embedding not in (None, "auto"):
+                raise InputError("embedding", "needs `X_public`: it is fitted on public rows")
+            return None
+        public = self._read(X_public, reset=False)
+        chosen = self.embedding
+        if isinstance(chosen, str) and chosen == "auto":
+            chosen = embedding_for(public, records, labels, self.epsilon)
+        self.embedding_ = fit_embedding(chosen, public)
+        seen = embed(self.embedding_, public)
+        mean, spread = deviations(seen)
+        if not sp.issparse(seen):
+            self.mean_ = mean
+        # Of a feature that is constant in public nothing is known: take it for one like others.
+        usual = float(np.median(spread[spread > 0])) if spread.any() else 1.0
+        self.scale_ = np.where(spread > 0, spread, usual) ** -self._power()
+        return self._design(public)
+
+    def _design(self, X: Any) -> Any:
+        """Return rows as they are learnt from, with a constant 1 at the end: (rows, features + 1).
+
+        Values that overflow become 0: in a sum over records they would show.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = X if self.embedding_ is None else embed(self.embedding_, _bounded(X))
+            if sp.issparse(rows) and self.mean_.any():  # public rows were dense, and are centred
+                rows = rows.toarray()
+            if sp.issparse(rows):
+                rows = rows.astype(np.float64).multiply(self.scale_).tocsr()
+                rows.data = np.nan_to_num(rows.data, posinf=0.0, neginf=0.0)
+            else:
+                rows = (np.asarray(rows, np.float64) - self.mean_) * self.scale_
+                rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)
+        ones = np.ones((X.shape[0], 1))
+        if self.normalise:
+            rows = on_the_ball(rows)
+        if sp.issparse(rows):
+            return sp.hstack([rows, ones], format="csr")
+        return np.hstack([rows, ones])
+
+
+def _bounded(X: Any) -> Any:
+    """Return rows without huge values: scikit-learn refuses what overflows inside a pipeline."""
+    if not sp.issparse(X):
+        return np.clip(X, -_HUGE, _HUGE)
+    X = X.copy()
+    X.data = np.clip(X.data, -_HUGE, _HUGE)
+    return X
+
+
+def on_the_ball(rows: Any) -> Any:
+    """Return rows of norm 1, or 0 where there is nothing; each is scaled by itself.
+
+    First to a largest value of 1: squares of tiny values would vanish, or lose their digits, and
+    squares of huge ones overflow, and the norm with them.
+    """
+    largest = abs(rows).max(axis=1)
+    rows = _divided(rows, largest.toarray() if sp.issparse(rows) else largest)
+    square = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+    return _divided(rows, np.sqrt(np.asarray(square.sum(axis=1))) * (1 + HAIR))
+
+
+def _divided(rows: Any, by: Floats) -> Any:
+    by = np.where(by > 0, by, 1.0).reshape(-1, 1)
+    if not sp.issparse(rows):
+        return rows / by
+    rows = rows.copy()
+    rows.data /= np.repeat(by.ravel(), np.diff(rows.indptr))  # 1 / by may overflow
+    return rows
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DPLinear(PrivateLinear):
+    """Logistic regressions on many labels, trained together by noisy gradient descent.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise for the whole training.
+    adjacency
+        ``"replace"``: one record changes, which is privote's promise; ``"add-remove"``: one record
+        more or fewer, which most of the literature quotes and which needs half the noise.
+    steps, sample_rate
+        How many gradients, and which share of the records each of them takes; 1 is all of them.
+    clip
+        Largest norm of one record's gradient, over all labels together.
+    adaptive
+        Let a noisy count steer ``clip`` to the middle of the gradients' norms (Andrew et al. 2021);
+        the count's noise is part of the same promise.
+    learning_rate
+        Step for a mean gradient of norm ``clip``. None: as large as the noise allows, at most 10;
+        found from public numbers, see :func:`privote.learning.direct.noise.affordable_rate`.
+    momentum
+        Share of the last step that is kept.
+    initial_share
+        Public guess at how often a label is present, where training starts.
+    normalise
+        Scale every row to norm 1, each by itself, which costs no privacy.
+    embedding
+        Where rows are put before: see :func:`privote.learning.embedding.fit_embedding`; fitted on
+        the public rows given to ``fit``. ``"auto"``: principal components, as many as public
+        numbers suggest; without public rows, none.
+    power
+        If public rows are given to ``fit``, each feature (in the embedding) is divided by its
+        deviation there to this power, and centred unless rows are sparse: 0 leaves features alone,
+        1 standardises them.
+    seed
+        ``None``: cryptographic noise. A number makes the noise reproducible and the model
+        *simulated*: it protects nobody.
+    progress
+        Called as ``progress(done, steps)``.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        (labels, features) and (labels,): the mean over the second half of the steps, on features
+        ``(x - mean_) * scale_`` in the embedding (and then of norm 1).
+    privacy_, embedding_
+        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published; the
+        public map.
+    clip_, learning_rate_
+        The last clipping norm, and the rate that was used.
+    """
+
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    adjacency: str = "replace"
+    steps: int = 100
+    sample_rate: float = 1.0
+    clip: float = 1.0
+    adaptive: bool = False
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    initial_share: float = 0.1
+    normalise: bool = True
+    embedding: Any = "auto"
+    power: float = 0.5
+    seed: int | None = None
+    progress: Progress | None = None
+
+    def _plan(self) -> TrainingPlan:
+        check_descent(self)
+        if self.power != 0:
+            positive("power", self.power)
+        return TrainingPlan(
+            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
+        )
+
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        rows, Y = one_each(rows, Y, unit)
+        self._look(X_public, records, Y.shape[1])
+        return self._design(rows), Y
+
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        rows, Y = given
+        multiplier = self.privacy_.noise_multiplier
+        rate = affordable_rate(plan, multiplier, rows.shape[0], self.momentum)
+        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
+        weights = self._descend(rows, Y, multiplier, noise, Checkpoints(paid, self.steps))
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1] + logit(self.initial_share)
+        return self.drawn_()
+
+    def drawn_(self) -> list[Floats]:
+        """Return the weights, which were drawn."""
+        return [self.coef_, self.intercept_]
+
+    def _descend(
+        self, rows: Any, Y: Labels, multiplier: float, noise: Noise, checkpoints: Checkpoints
+    ) -> Floats:
+        steps = NoisySteps(
+            noise,
+            multiplier,
+            clip=self.clip,
+            batch=self.sample_rate * rows.shape[0],
+            quantile=0.5 if self.adaptive else None,
+        )
+        weights = np.zeros((rows.shape[1], Y.shape[1]))
+        velocity, mean, averaged, start = np.zeros_like(weights), np.zeros_like(weights), 0, 0
+        if checkpoints.state is not None:
+            state = _unpacked(checkpoints.state)
+            weights, velocity, mean = state["weights"], state["velocity"], state["mean"]
+            steps.clip = float(state["clip"])
+            start, averaged = int(state["step"]), int(state["averaged"])
+        for step in checkpoints.rest(start):
+            chosen = noise.sample(rows.shape[0], self.sample_rate)
+            all_of_them = len(chosen) == rows.shape[0]
+            part, truth = (rows, Y) if all_of_them else (rows[chosen], Y[chosen])
+            total, below = clipped_sum(part, truth, weights, logit(self.initial_share), steps.clip)
+            (noisy,), unit = steps.release([total], below)
+            velocity = self.momentum * velocity - self.learning_rate_ * noisy / unit
+            weights = weights + velocity
+            if step >= self.steps // 2:
+                mean, averaged = mean + weights, averaged + 1
+            held: dict[str, Any] = {"weights": weights, "velocity": velocity, "mean": mean}
+            held |= {"clip": steps.clip, "step": step + 1, "averaged": averaged}
+            checkpoints.keep(step + 1, partial(_packed, **held))
+            if self.progress is not None:
+                self.progress(step + 1, self.steps)
+        self.clip_ = steps.clip
+        return np.asarray(mean / averaged)
+
+
+def clipped_sum(
+    rows: Any, Y: Labels, weights: Floats, offset: float, clip: float
+) -> tuple[Floats, float]:
+    """Return the sum of gradients of norm at most ``clip``, and the count that steers it.
+
+    The gradient of a record with features x and residuals r (predicted minus true, 0 where the
+    label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing.
+
+    Returns
+    -------
+    tuple
+        (features, labels), and the sum over records of +1/2 (not clipped) or -1/2 (clipped).
+    """
+    total, below, most = np.zeros_like(weights), 0.0, clip * (1 - SUM_HAIR)
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for block, place in padded_blocks(rows):
+            truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
+            truth[: place.stop - place.start] = Y[place]
+            residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
+            residuals[truth < 0] = 0.0
+            squares = block.multiply(block) if sp.issparse(block) else block * block
+            norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+            norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+            norms[np.isnan(norms)] = np.inf
+            total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
+            below += float((norms[: place.stop - place.start] <= clip).sum())
+    return total, below - rows.shape[0] / 2
+
+
+# -- moments ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DPMoments(PrivateLinear):
+    """A linear model of many labels from one noisy sum of features times labels.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise, for one record replaced.
+    tau
+        Label vectors longer than √tau are shortened to it: about the number of labels that a record
+        has, or fewer. A public number.
+    ridge
+        Least squares' penalty, in units of the mean variance of a feature.
+    shrink
+        Let the released sums say label by label how large weights are beside the noise, and shrink
+        noisy directions accordingly; it costs nothing.
+    embedding
+        Where rows are put before: see :func:`privote.learning.embedding.fit_embedding`. ``"auto"``:
+        principal components, as many as public numbers suggest. None: features are standardised by
+        public rows.
+    seed
+        ``None``: cryptographic noise. A number makes the noise reproducible and the model
+        *simulated*: it protects nobody.
+    progress
+        Called as ``progress(done, steps)``; there is one step.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        (labels, features) and (labels,), of logits on rows in the embedding.
+    prevalence_
+        (labels,) how common each label is, from the noisy sum of the constant 1 times labels.
+    thresholds_
+        (labels,) with which ``predict`` says yes to that share of the public rows.
+    privacy_, embedding_
+        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published; the
+        public map.
+    """
+
+    released: ClassVar[str] = MOMENTS
+
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    tau: float = 1.0
+    ridge: float = 0.3
+    shrink: bool = True
+    embedding: Any = "auto"
+    seed: int | None = None
+    progress: Any = None
+
+    def _plan(self) -> TrainingPlan:
+        positive("tau", self.tau)
+        if finite("ridge", self.ridge) < 0:
+            raise InputError("ridge", "must be 0 or more", self.ridge)
+        return TrainingPlan(steps=1)
+
+    def _power(self) -> float:
+        return 1.0 if self.embedding_ is None else 0.0
+
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+        if X_public is None:
+            raise InputError("X_public", "must be given: features times features come from there")
+        public = self._look(X_public, records, Y.shape[1])
+        return moments(self._design(rows), Y, unit, self.tau), public
+
+    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
+        (sums, public), draft = given, paid.draft
+        deviation = self.privacy_.noise_multiplier * np.sqrt(self.tau)
+        kept = None if draft is None else draft.read()
+        if kept is None:
+            paid.check_undrawn()
+        noisy = noise.add(sums, deviation) if kept is None else _unpacked(kept)["sums"]
+        if draft is not None and kept is None:
+            draft.keep(_packed(sums=noisy))
+        released = noisy / self.privacy_.records
+        weights = self._weights(released, public, (deviation / self.privacy_.records) ** 2)
+        self._calibrate(weights, released[-1], public)
+        if self.progress is not None:
+            self.progress(1, 1)
+        return [noisy]
+
+    def _weights(self, released: Floats, public: Any, variance: float) -> Floats:
+        """Return least squares' weights (features, labels) from the released means.
+
+        ``variance`` is the noise's on each of them. In a direction in which public rows have the
+        variance v, a mean of products is v times the weight, plus noise, plus the chance of which
+        records there are. With normal weights the likeliest spread g of a label's weights, and then
+        the mean weight given the released ones, are the shrunken least squares below.
+        """
+        seen = public[:, :-1]
+        mean = np.asarray(seen.mean(axis=0)).ravel()
+        square = np.asarray((seen.T @ seen).toarray() if sp.issparse(seen) else seen.T @ seen)
+        spread, axes = np.linalg.eigh(square / seen.shape[0] - np.outer(mean, mean))
+        spread = np.maximum(spread, 0.0)[:, None]
+        along = axes.T @ (released[:-1] - np.outer(mean, released[-1]))
+        # Nobody divides by a direction in which public rows do not vary.
+        least = np.finfo(np.float64).eps * max(1.0, float(spread.max()))
+        penalty = spread + self.ridge * spread.mean() + least
+        if not self.shrink:
+            return np.asarray(axes @ (along / penalty))
+        share = np.clip(released[-1], 1 / self.privacy_.records, 1.0)
+        noise = variance * (1 + (axes.T @ mean) ** 2)[:, None]
+        noise = noise + spread * share * (1 - share) / self.privacy_.records
+        fits = []
+        for size in _SPREADS:
+            total = spread**2 * size + noise
+            fits.append(-(np.log(total) + along**2 / total).sum(axis=0))
+        chosen = _SPREADS[np.argmax(fits, axis=0)]
+        return np.asarray(axes @ (spread * along / (spread * penalty + noise / chosen)))
+
+    def _calibrate(self, weights: Floats, counts: Floats, public: Any) -> None:
+        """Make logits of scores, and thresholds; from what was released and public rows.
+
+        A record of m labels, shortened to √tau, adds √(tau / m) to the count of each: of m labels
+        each the counts add up to √(tau m), which says by how much they fall short.
+        """
+        records = self.privacy_.records
+        short = max(1.0, float(np.maximum(counts, 0.0).sum()) / self.tau)
+        self.prevalence_ = np.clip(short * counts, 1 / (records + 1), records / (records + 1))
+        mean = np.asarray(public[:, :-1].mean(axis=0)).ravel()
+        scores = short * np.asarray(public[:, :-1] @ weights - mean @ weights)
+        slope, level = np.empty((2, len(counts)))
+        for label, share in enumerate(self.prevalence_):
+            slope[label], level[label] = _logistic(scores[:, label], float(share))
+        self.coef_ = np.ascontiguousarray((short * slope * weights).T)
+        self.intercept_ = level - mean @ self.coef_.T
+        self.thresholds_ = matching(expit(scores * slope + level), self.prevalence_)
+
+
+def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:
+    """Return the sum over records of features times labels: (features, labels).
+
+    Rows must have norm at most 1, and then a constant 1. Labels of a row longer than √tau are
+    shortened to it; unknown ones add nothing. ``unit`` says which rows belong to one person, who
+    adds their mean.
+    """
+    cast = (Y == 1).astype(np.float64)
+    length = np.sqrt(cast.sum(axis=1))
+    most = np.sqrt(tau) * (1 - SUM_HAIR)
+    cast *= np.minimum(1.0, most / np.maximum(length, 1.0))[:, None]
+    if unit is not None:
+        cast /= np.bincount(unit)[unit][:, None]
+    blocks = (slice(start, start + BLOCK) for start in range(0, len(cast), BLOCK))
+    return sum(
+        (np.asarray(design[some].T @ cast[some]) for some in blocks),
+        start=np.zeros((design.shape[1], cast.shape[1])),
+    )
+
+
+def _logistic(scores: Floats, share: float) -> tuple[float, float]:
+    """Return slope and level of a logistic curve through scores, which are about ``share``.
+
+    Scores of least squares are probabilities but for where they end. The curve has their mean, and
+    goes along with them as far as they do themselves: the equations of logistic regression with
+    ``share + scores`` in place of labels.
+    """
+    slope, level = 0.0, float(logit(share))
+    wanted = np.array([share, float(np.mean(scores * (share + scores)))])
+    for _ in range(_STEPS):
+        chance = expit(slope * scores + level)
+        bend = chance * (1 - chance)
+        wrong = wanted - np.array([chance.mean(), (chance * scores).mean()])
+        matrix = np.array(
+            [
+                [bend.mean(), (bend * scores).mean()],
+                [(bend * scores).mean(), (bend * scores * scores).mean()],
+            ]
+        )
+        matrix += 1e-12 * np.eye(2) * np.trace(matrix) + 1e-300 * np.eye(2)
+        up, more = np.linalg.solve(matrix, wrong)
+        size = max(1.0, abs(up), abs(more) * float(np.abs(scores).max(initial=0.0)))
+        slope, level = slope + more / size, level + up / size
+        if size == 1.0 and abs(up) < 1e-9:
+            break
+    return max(0.0, slope), level
+
+
+def _packed(**arrays: npt.ArrayLike) -> bytes:
+    """Return arrays as a draft keeps them."""
+    data = BytesIO()
+    np.savez(data, **arrays)
+    return data.getvalue()
+
+
+def _unpacked(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that :func:`_packed` was given."""
+    with np.load(BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)

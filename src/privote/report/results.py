@@ -1,0 +1,438 @@
+"""Pages about released labels and trained models, and what a training leaves in its folder.
+
+What is said, and under which name, is a result's own list of facts: :meth:`privote.Release.rows`,
+and here that of a training. Pages, statements and terminals show the same list.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privote._version import written
+from privote.accounting.renyi import rounded_up
+from privote.files import complete, sync_files, write_statement
+from privote.learning import save_student
+from privote.learning.jobs import Judgement, Outcome
+from privote.learning.methods import doubts_of, expected
+from privote.mechanisms import ABSTAIN
+from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
+from privote.votes.tables import write_header
+
+from .page import Block, Command, Section, TableBlock, drawn, write_page
+from .plots import by_parameter, by_probability
+from .tables import FIGURES_MEAN, Column, cell, plain
+
+MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
+UNCOVERED = "computed on private rows, covered by no epsilon"
+_SIMULATED = "SIMULATED: a seed was given, so this protects nobody."
+_OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
+_TECHNICAL = "In technical words:"
+_HOW = {
+    "gradients": "a linear model, by noisy gradient descent on the records",
+    "moments": "a linear model, from one noisy sum of features times labels",
+    "dpsgd": "a network, by noisy gradient descent on the records",
+    "teachers": "a student, from noisy votes of models that each saw a part of the records",
+    "neighbours": "a student, from noisy votes of the records that are near each public row",
+}
+
+
+def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
+    return TableBlock(caption=caption, rows=[{"what": r.name, "value": r.text} for r in rows])
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def write_label_page(path: Path, release: Release) -> Path:
+    """Write a page about released labels: how good they are, and all that is promised."""
+    warnings = [row.text for row in release.rows() if row.key == "warnings"]
+    facts = _listed(release.rows(), "All of this may be published.")
+    return write_page(
+        path,
+        title="Private labels",
+        intro=f"{release.headline}.",
+        sections=[
+            _labels(release),
+            Section(heading="What was released, and what it promises", blocks=[facts]),
+        ],
+        notices=[*([_SIMULATED] if release.simulated else []), *warnings],
+    )
+
+
+def _labels(release: Release) -> Section:
+    return Section(heading="What to expect of the labels", blocks=labels_blocks(release))
+
+
+def labels_blocks(release: Release) -> list[Block]:
+    """Return how many ones each label has and how sure they are: from released numbers alone."""
+    labels, chances, quality = release.labels, release.probabilities, release.quality
+    rows = []
+    for place, name in enumerate(release.label_names or _numbered(labels.shape[1])):
+        ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
+        row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
+        row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
+        if held.any():
+            row["held back"] = int(held.sum())
+        if chances is not None:
+            row["expected right"] = _percent(chances[ones, place].mean()) if ones.any() else None
+        if quality is not None:
+            row["ones missed"] = _percent(1 - quality["by_label"]["recall"][place])
+            row["gain over always yes or no"] = _percent(quality["by_label"]["gain"][place])
+        rows.append(row)
+    caption = "By label: how many ones were released"
+    caption += "; noise included." if chances is None else ", and how sure they are."
+    table = TableBlock(caption=caption, rows=rows)
+    if chances is None:
+        return [table]
+    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
+    steps = np.linspace(0, 1, 11)
+    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
+    figure = drawn(
+        "How many labels have which probability, by all that was released. Near 0 and 1 a label "
+        "is sure; near one half it is a guess: of the ones at 0.6, four in ten are expected to be "
+        "wrong.",
+        lambda: by_probability(
+            counts,
+            title="How sure the labels are",
+            axis="probability that most voters want the label",
+        ),
+    )
+    return [figure, table]
+
+
+def _numbered(labels: int) -> list[str]:
+    return [f"label_{place}" for place in range(labels)]
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 1e-4:
+        return "below 0.01 %"
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+# -- trainings -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingStatement:
+    """What is said about one training; everything in it may be published.
+
+    Attributes
+    ----------
+    outcome
+        What came of the training.
+    digest
+        SHA-256 of the model's file.
+    """
+
+    outcome: Outcome
+    digest: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        outcome = self.outcome
+        return {
+            **outcome.promise.facts(),
+            "promise": outcome.promise.facts(),
+            "method": outcome.fitted.method_,
+            "reasons": list(outcome.fitted.reasons_),
+            "records": outcome.fitted.numbers_.records,
+            "persons": outcome.persons,
+            "model": {"file": MODEL, "sha256": self.digest},
+            "columns": list(outcome.feature_names or ()),
+            "labels": list(outcome.label_names),
+        }
+
+    def statement(self) -> str:
+        """Return it in plain words, the technical statement after them."""
+        technical = self.outcome.promise.statement().removeprefix("PRIVACY STATEMENT").strip()
+        return "\n".join([statement_of(self.rows()), "", _TECHNICAL, technical])
+
+    def technical(self) -> list[Fact]:
+        """Return what was done and what it costs, for whoever checks; brief: for a terminal."""
+        outcome, release = self.outcome, self.outcome.release
+        facts = outcome.promise.facts()
+        rows: list[tuple[str, str, Any]] = [("method", "method", outcome.fitted.method_)]
+        if release is not None:
+            many = None if release.answered == outcome.rows else f"{release.answered:,}"
+            rows += [
+                ("rows", "public rows labelled", f"{outcome.rows:,}"),
+                ("answers", "answers in all", many),
+            ]
+        else:
+            rows += [
+                ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
+                ("delta", "delta", rounded_up(facts["delta"])),
+                ("records", f"{self._one}s", f"{facts['records']:,}"),
+                *(
+                    (name, name.replace("_", " "), cell(facts[name], 4))
+                    for name in ("steps", "sample_rate", "noise_multiplier")
+                ),
+                ("protects", "protects", facts["protects"]),
+                ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
+                ("simulated", "SIMULATED", _SIMULATED[11:] if facts["simulated"] else None),
+            ]
+        if not outcome.persons:
+            assumed = "one record a person: whoever has several is protected less (--group-column)"
+            rows.append(("assumed", "assumed", assumed))
+        return [
+            *(Fact(key, name, str(text)) for key, name, text in rows if text),
+            *([] if release is None else release.rows()),
+        ]
+
+    def rows(self) -> list[Fact]:
+        """Return what is said in plain words, for whoever signs."""
+        said = (
+            ("protects", "who is protected", self._whom()),
+            ("epsilon", "what is promised", self._promise()),
+            ("meaning", "what that means", self._example()),
+            ("model", "what was trained", self._what()),
+            ("reasons", "where settings came from", self._settings()),
+            ("void", "what is not covered, and what would void this", self._void()),
+        )
+        return [Fact(key, name, text, brief=False) for key, name, text in said]
+
+    @property
+    def _one(self) -> str:
+        return "person" if self.outcome.persons else "record"
+
+    def _whom(self) -> str:
+        many = f"each of {self.outcome.fitted.numbers_.records:,} {self._one}s; "
+        many += "their number is public"
+        if self.outcome.persons:
+            return f"{many}. All records of a person are protected together."
+        return (
+            f"{many}. A person with several records is protected less: name the column of persons "
+            "for a promise to persons."
+        )
+
+    def _promised(self) -> float | None:
+        """Return an epsilon, where one is promised to whoever it is."""
+        facts = self.outcome.promise.facts()
+        about_votes = facts["guarantee"] == "data-dependent"
+        return None if facts["simulated"] or about_votes else facts["epsilon"]
+
+    def _promise(self) -> str:
+        facts, epsilon = self.outcome.promise.facts(), self._promised()
+        if facts["simulated"]:
+            return "nothing. SIMULATED: the noise came from a seed, so this protects nobody."
+        if epsilon is None:
+            return (
+                "nothing that differential privacy would: this guarantee is about these votes only."
+            )
+        stated, delta = rounded_up(epsilon, 4), rounded_up(facts["delta"])
+        known = epsilon < 700  # beyond that no number is large enough
+        factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if known else ""
+        return (
+            f"epsilon {stated} and delta {delta}. If the data of one {self._one} had been "
+            "different, the probability of any outcome would have changed by at most a factor "
+            f"e^{stated}{factor}, plus {delta}."
+        )
+
+    def _example(self) -> str:
+        epsilon = self._promised()
+        if epsilon is None:
+            return "there is no example where nothing is promised."
+        factor = math.exp(min(epsilon, 700.0))
+        odds = min(1.0, factor / (factor + 99) + self.outcome.promise.facts()["delta"])
+        return (
+            f"suppose that somebody holds it for one per cent likely that a certain {self._one} "
+            "has a label, and then studies the model and all else that was released. Whatever is "
+            f"found, this belief cannot rise above {rounded_up(100 * odds, 3)} per cent because of "
+            f"that {self._one}'s own data (but for a chance of about delta). What the model says "
+            "about people in general may still be true of this one: that is what it is for."
+        )
+
+    def _what(self) -> str:
+        outcome = self.outcome
+        columns = "all columns" if outcome.feature_names is None else "the columns "
+        columns += ", ".join(outcome.feature_names or ())
+        return (
+            f"{_HOW[outcome.fitted.method_]}; it predicts {', '.join(outcome.label_names)} from "
+            f"{columns.strip()}. Its file, {MODEL}, has the SHA-256 digest {self.digest}."
+        )
+
+    def _settings(self) -> str:
+        fitted = self.outcome.fitted
+        how = "was asked for" if self.outcome.job.method != "auto" else "was chosen"
+        encoded = ""
+        if fitted.encoder_ is not None:
+            encoded = " How columns become numbers was learnt from public rows alone."
+        return (
+            f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} No setting "
+            "follows from private records, as far as this program knows."
+        )
+
+    def _void(self) -> str:
+        persons = "" if self.outcome.persons else " Records that are copies of each other."
+        return (
+            "settings that somebody chose by looking at the private records or at figures on them. "
+            "Public rows that are private after all. Features that were scaled or encoded by "
+            "looking at other private records, before they came here. Releases of the same data "
+            f"that were not charged to the same ledger.{persons} Figures on private test rows, "
+            "which no epsilon covers and which must not leave."
+        )
+
+
+def write_run(folder: Path, outcome: Outcome) -> list[str]:
+    """Write everything, durably; returns the names of the files."""
+    save_student(
+        folder / MODEL,
+        outcome.model,
+        label_names=outcome.label_names,
+        feature_names=outcome.feature_names,
+        privacy={**outcome.promise.facts(), "method": outcome.fitted.method_},
+        thresholds=outcome.fitted.thresholds_,
+        encoder=outcome.fitted.encoder_,
+    )
+    files = [MODEL, "statement.txt", "statement.json", "report.html"]
+    if outcome.release is not None and outcome.public_rows is not None:
+        with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
+            write_header(stream, ["row", *outcome.label_names])
+            rows = np.column_stack([outcome.public_rows, outcome.release.labels]).tolist()
+            csv.writer(stream, lineterminator="\n").writerows(rows)
+        files.insert(1, "labels.csv")
+    digest = sha256((folder / MODEL).read_bytes()).hexdigest()
+    said = TrainingStatement(outcome=outcome, digest=digest)
+    write_statement(said, folder / "statement.txt")
+    write_training_page(folder / "report.html", said)
+    if outcome.judgement is not None and not outcome.judgement.public:
+        files += _write_sealed(folder, outcome.judgement)
+    sync_files(folder / name for name in files)
+    return files
+
+
+def _write_sealed(folder: Path, judgement: Judgement) -> list[str]:
+    """Write figures on private test rows: values, and a page; for the owner alone."""
+    sealed = {
+        **written(1),
+        "note": f"{OWNER_ONLY}: {UNCOVERED}",
+        "test": [judgement.figures],
+        "labels": judgement.by_label,
+        "reliability": [list(point) for point in judgement.reliability.items()],
+    }
+    with complete(folder / OWNERS, force=True, owner_only=True) as part:
+        part.write_text(json.dumps(plain(sealed), indent=2) + "\n", encoding="utf-8")
+    with complete(folder / OWNERS_PAGE, force=True, owner_only=True) as part:
+        write_page(
+            part,
+            title="How good the student is",
+            intro=f"{OWNER_ONLY.capitalize()}: {UNCOVERED}.",
+            sections=[_judged(judgement)],
+            sealed=True,
+        )
+    return [OWNERS, OWNERS_PAGE]
+
+
+def write_training_page(path: Path, said: TrainingStatement) -> Path:
+    """Write one self-contained page; everything on it may be published."""
+    outcome, release = said.outcome, said.outcome.release
+    sections = [_expected(outcome)]
+    if outcome.judgement is not None and outcome.judgement.public:
+        sections.insert(0, _judged(outcome.judgement))
+    facts = outcome.promise.facts()
+    intro = f"A model of {outcome.fitted.numbers_.protected}, by {facts['guarantee']}."
+    if release is not None:
+        sections.append(_labels(release))
+        intro = (
+            f"{outcome.rows:,} public rows were labelled by private votes, under "
+            f"the guarantee {release.guarantee!r}; a student learnt from them."
+        )
+    promise = _listed(said.rows(), "In plain words.")
+    technical = _listed(said.technical(), _TECHNICAL.replace(":", "."))
+    sections += [
+        Section(heading="What is promised", blocks=[promise, technical]),
+        Section(heading="How to make it again", blocks=[Command(text=command(outcome))]),
+    ]
+    notices = [_SIMULATED] if facts["simulated"] else []
+    return write_page(
+        path,
+        title="A model of private records" if release is None else "A student of private votes",
+        intro=intro,
+        sections=sections,
+        notices=[*notices, *doubts_of(outcome.fitted.numbers_)],
+    )
+
+
+def command(outcome: Outcome) -> str:
+    """Return the command that trains like this; without the ledger, whose place is private."""
+    job = outcome.job
+    options: dict[str, Any] = {
+        "labels": ",".join(job.labels) or None,
+        "columns": None if job.columns is None else ",".join(job.columns),
+        "id-column": job.id_column,
+        "group-column": job.group_column,
+        "public": None if job.public is None else job.public.name,
+        "epsilon": job.epsilon,
+        "delta": job.delta,
+        "method": job.method,
+        "yes": job.yes,
+        "seed": job.seed,
+    }
+    options |= {
+        _OPTIONS.get(name, name.replace("_", "-")): value
+        for name, value in job.settings.items()
+        if isinstance(value, (str, int, float))
+    }
+    words = [f"--{name} {shlex.quote(str(it))}" for name, it in options.items() if it is not None]
+    data = shlex.quote(Path(job.data).name)
+    return " ".join(["privote train", data, *words, "--output", "NEW_FOLDER"])
+
+
+def _expected(outcome: Outcome) -> Section:
+    """Return what public numbers and released ones say about the model."""
+    fitted, labels = outcome.fitted, len(outcome.label_names)
+    shares = [None] * labels if fitted.shares_ is None else map(float, fitted.shares_)
+    bars = np.broadcast_to(np.asarray(fitted.thresholds_, float), (labels,)).tolist()
+    rows = [
+        {"label": name, "share": share, "threshold": bar}
+        for name, share, bar in zip(outcome.label_names, shares, bars, strict=True)
+    ]
+    table = TableBlock(
+        caption="How common a label is, as far as what was released tells (noise included), and "
+        "the probability from which on the student says yes: to that share of the public rows.",
+        rows=rows,
+        columns=[Column(key=key) for key in ("label", "share", "threshold")],
+    )
+    blocks: list[Block] = [table, *expected(fitted.numbers_, fitted.method_), *fitted.reasons_]
+    return Section(heading="What to expect of the model", blocks=blocks)
+
+
+def _judged(judgement: Judgement) -> Section:
+    private = not judgement.public
+    mark = {"may it leave?": OWNER_ONLY} if private else {}
+    where = f"On test rows: {UNCOVERED}" if private else "On the test rows, which are public"
+    return Section(
+        heading="How good the student is",
+        blocks=[
+            TableBlock(caption="Figures of merit.", rows=[{**judgement.figures, **mark}]),
+            f"{where}; the student never saw their labels. {FIGURES_MEAN}",
+            TableBlock(
+                caption="The same for each label, and how many test rows have it.",
+                rows=[{**row, **mark} for row in judgement.by_label],
+            ),
+            drawn(
+                "How often a label was there, against the probability that the student gave it. "
+                "On the straight line it could be taken at its word; what decides are the "
+                "thresholds, for which the order is enough.",
+                lambda: by_parameter(
+                    {"student": judgement.reliability, "at its word": {0.0: 0.0, 1.0: 1.0}},
+                    title="Reliability",
+                    parameter="predicted probability",
+                    quantity="share that was true",
+                    sealed=private,
+                ),
+                sealed=private,
+            ),
+        ],
+    )

@@ -1,0 +1,183 @@
+"""What is said about labels and models: one list of facts, the same everywhere, nothing sealed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.refusals import refused
+
+import privote as pv
+from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL, mark, noise
+from privote.report.page import Figure, TableBlock
+from privote.report.results import TrainingStatement, labels_blocks, write_label_page
+
+pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "guarantee": "allowance", "seed": 0}
+WANTED = np.random.default_rng(0).random((120, 12)) < 0.15
+VOTES = np.repeat(WANTED[:, None, :], 60, axis=1)
+
+
+def released(sigma: float, **more: Any) -> pv.Release:
+    return pv.label(VOTES, mechanism=pv.BinaryVoting(sigma=sigma), **BUDGET, **more)
+
+
+def said(release: pv.Release) -> dict[str, str]:
+    return {row.key: row.text for row in release.rows()}
+
+
+@pytest.mark.parametrize("release", [pv.label(VOTES, **BUDGET), released(12.0)])
+def test_every_rendering_has_the_same_rows(release: pv.Release, tmp_path: Path) -> None:
+    summary, statement = release.summary(), release.statement().lower()
+    page = write_label_page(tmp_path / "a.html", release).read_text()
+    assert len({row.name for row in release.rows()}) == len(release.rows())
+    for row in release.rows():
+        assert f"{row.name.lower()}: {row.text.removesuffix('.').lower()}." in statement
+        assert f">{row.name.replace(chr(39), '&#x27;')}</th>" in page
+        assert (f"{row.name} " in summary) is row.brief
+    assert release.headline in page
+    assert summary.startswith(release.headline)
+    assert "SIMULATED" in page
+    saved = pv.Release.of_facts(release.labels, release.facts(), tallies=release.tallies)
+    assert saved.statement() == release.statement()  # from facts alone
+
+
+def test_numbers_are_said_as_they_are() -> None:
+    facts = said(released(12.0))
+    assert "12" in facts["sigma"]
+    assert noise({"mechanism": "their own", "sigma": 12.0}, 60) is None
+    assert noise({"mechanism": "binary", "link": {"cost": 0.1}}, 60) is None
+    assert facts["epsilon"].startswith("7.98302 ")  # rounded up
+    assert "missed with probability 0.0002" in facts["forecast"]
+    loud = released(60.0, queries=20)  # yes and no each with noise: Phi(-60 / (60 sqrt 2))
+    assert "missed with probability 0.24" in said(loud)["forecast"]
+    assert "much noise" in said(loud)["warnings"]
+    silent = replace(loud, forecast=None)
+    assert not {"forecast", "poor", "warnings"} & said(silent).keys()
+
+
+def test_an_allowance_that_lasts_for_less_than_a_query_is_called_that() -> None:
+    release = released(60.0, queries=20)
+    assert release.forecast is not None
+    calm = replace(release.forecast, yes=1 - 1e-9, yes_from="stated", warnings=(), lasts=0)
+    text = said(replace(release, forecast=calm))["forecast"]
+    assert "At 100% of all votes a yes (stated) the allowance should last for less than" in text
+
+
+def test_by_label_how_many_ones_and_how_sure() -> None:
+    release = pv.label(VOTES, **BUDGET)
+    figure, table = labels_blocks(release)
+    assert isinstance(table, TableBlock)
+    assert [row["ones"] for row in table.rows] == (release.labels == 1).sum(axis=0).tolist()
+    assert all(row["expected right"].endswith(" %") for row in table.rows)
+    assert isinstance(figure, Figure)
+    assert release.probabilities is not None
+    tenths = np.minimum((10 * release.probabilities).astype(int), 9)
+    ones = np.bincount(tenths[release.labels == 1], minlength=10)
+    assert f"decided 1: {', '.join(f'{count:,}' for count in ones)};" in figure.svg
+    (table,) = labels_blocks(released(12.0))  # bits have no probabilities
+    assert isinstance(table, TableBlock)
+    assert "expected right" not in table.rows[0]
+    few = pv.label(VOTES[:5, :8], **BUDGET)
+    assert "cannot be told" in few.headline
+
+
+def test_marks_follow_the_guarantee() -> None:
+    assert {mark(g) for g in ("allowance", "worst-case", "ptr")} == {UNCONDITIONAL}
+    assert mark("data-dependent") == OWNER_ONLY
+    assert mark("data-dependent", sanitized=True) == SANITIZED
+    with refused("guarantee", value="trust me"):
+        mark("trust me")
+
+
+# -- trainings -------------------------------------------------------------------------------------
+
+
+def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
+    facts = {"epsilon": 2.0, "delta": 1e-6, "simulated": False, "guarantee": "noisy moments"}
+    facts |= {"records": 1234, "steps": 1, "sample_rate": 1.0, "noise_multiplier": 3.0}
+    facts |= {"protects": "a record", "new": True, "dataset": "ward"}
+    promise = SimpleNamespace(
+        facts=lambda: {**facts, **changes},
+        statement=lambda: "PRIVACY STATEMENT\n\nMechanism: binary.",
+    )
+    fitted = SimpleNamespace(
+        method_="moments",
+        reasons_=("Many labels.",),
+        numbers_=SimpleNamespace(records=1234),
+        encoder_=object(),
+    )
+    outcome: Any = SimpleNamespace(
+        promise=promise,
+        release=None,
+        fitted=fitted,
+        persons=persons,
+        label_names=("flu", "cold"),
+        feature_names=("age", "notes"),
+        job=SimpleNamespace(method="auto"),
+    )
+    return TrainingStatement(outcome=outcome, digest="d1g3st")
+
+
+def test_a_training_says_whom_what_which_and_what_would_void_it() -> None:
+    text = trained().statement()
+    for words in (
+        "each of 1,234 persons",
+        "at most a factor e^2, which is 7.39",
+        "predicts flu, cold from the columns age, notes",
+        "d1g3st",
+        "was chosen. Many labels.",
+        "void this",
+    ):
+        assert words in text
+    assert text.count("PRIVACY STATEMENT") == 1
+    assert text.endswith("Mechanism: binary.")
+    facts = trained().facts()
+    assert facts["model"] == {"file": "student.student", "sha256": "d1g3st"}
+    assert facts["records"] == 1234
+
+
+def test_what_was_done_is_listed() -> None:
+    listed = {row.name: row.text for row in trained(persons=False).technical()}
+    assert listed["epsilon"] == "2"
+    assert listed["records"] == "1,234"
+    assert "'ward'" in listed["NEW"]
+    assert "--group-column" in listed["assumed"]
+    assert "assumed" not in {row.name for row in trained().technical()}
+
+
+def test_the_example_is_what_epsilon_allows() -> None:
+    # Odds of 1 to 99 grow by e^2 at most, and the share is rounded up.
+    (example,) = [row.text for row in trained().rows() if row.key == "meaning"]
+    stated = float(example.split("rise above ")[1].split(" per cent")[0])
+    true = 100 * math.exp(2) / (math.exp(2) + 99)
+    assert true <= stated < 1.01 * true
+
+
+def test_a_factor_that_no_number_holds_is_not_given_as_another() -> None:
+    assert "at most a factor e^1000, plus 1e-06." in trained(epsilon=1000.0).statement()
+
+
+def test_records_are_not_said_to_be_persons() -> None:
+    text = trained(persons=False).statement()
+    assert "each of 1,234 records" in text
+    assert "A person with several records is protected less" in text
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"simulated": True}, "SIMULATED"),
+        ({"epsilon": None}, "about these votes only"),
+        ({"guarantee": "data-dependent"}, "about these votes only"),
+    ],
+)
+def test_where_nothing_is_promised_it_says_so(facts: dict[str, Any], words: str) -> None:
+    text = trained(**facts).statement()
+    assert words in text
+    assert "at most a factor" not in text
