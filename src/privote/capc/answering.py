@@ -9,23 +9,11 @@ import numpy as np
 from ..entropy import Entropy
 from ..errors import InputError, PeerError
 from . import messages as m
+from . import roles as r
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .models import SiteModel, quantise_model
 from .programs import PEER, IntArray
-from .roles import (
-    Action,
-    Broken,
-    Complain,
-    Compute,
-    Computed,
-    Lost,
-    Role,
-    Send,
-    ballot_programs,
-    session_of,
-    sliced,
-    words,
-)
+from .roles import Role, ballot_programs, session_of, sliced, words
 from .terms import Terms
 
 
@@ -62,9 +50,9 @@ class AnsweringParty(Role):
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
 
-    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[r.Action]:
         if hello.role == QUERYING:
-            return [Send(sender, QUERYING, self._hello())]
+            return [r.Send(sender, QUERYING, self._hello())]
         if hello.role != GUARDIAN:
             raise PeerError(f"{sender} has nothing to say to {self.name} as {hello.role}")
         if hello.simulated and not self.entropy.simulated:
@@ -73,7 +61,7 @@ class AnsweringParty(Role):
             return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
-    def _hear_answer(self, sender: str, answer: m.Answer) -> list[Action]:
+    def _hear_answer(self, sender: str, answer: m.Answer) -> list[r.Action]:
         terms = self.terms
         if sender == self.name:
             raise PeerError(f"{sender} cannot ask itself")
@@ -85,14 +73,14 @@ class AnsweringParty(Role):
         self.timers.set(answer.batch, terms.timeout)
         if (terms.guardian, GUARDIAN) in self._greeted:
             return [self._confirm(answer.batch)]
-        return [Send(terms.guardian, GUARDIAN, self._hello())]
+        return [r.Send(terms.guardian, GUARDIAN, self._hello())]
 
-    def _confirm(self, batch: str) -> Send:
+    def _confirm(self, batch: str) -> r.Send:
         held = self._batches[batch]
         message = m.Confirm(batch, held.querier, held.queries)
-        return Send(self.terms.guardian, GUARDIAN, message)
+        return r.Send(self.terms.guardian, GUARDIAN, message)
 
-    def _hear_confirmed(self, sender: str, confirmed: m.Confirmed) -> list[Action]:
+    def _hear_confirmed(self, sender: str, confirmed: m.Confirmed) -> list[r.Action]:
         held = self._held(confirmed.batch)
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
@@ -106,8 +94,8 @@ class AnsweringParty(Role):
         mask = {"mask": held.masks[:, :labels]}
         willing = m.Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
         return [
-            Send(held.querier, QUERYING, willing),
-            Compute(
+            r.Send(held.querier, QUERYING, willing),
+            r.Compute(
                 session_of(confirmed.batch, self.name),
                 held.querier,
                 PEER,
@@ -125,37 +113,40 @@ class AnsweringParty(Role):
         share = noise.draw(voters, held.queries, len(self.terms.labels), self.entropy)
         return np.asarray(share - half)  # modulo 2^64: either half alone is uniform
 
-    def _on_computed(self, event: Computed) -> list[Action]:
+    def _on_computed(self, event: r.Computed) -> list[r.Action]:
         batch = event.session.partition(":")[0]
         held = self._batches.get(batch)
         if held is None or held.masks is None:
             return []  # given up in the meantime
         self.timers.set(batch, self.terms.timeout)
-        return [Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
+        return [r.Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
 
-    def _on_broken(self, event: Broken) -> list[Action]:
+    def _on_broken(self, event: r.Broken) -> list[r.Action]:
         batch = event.session.partition(":")[0]
         held = self._batches.get(batch)
         if held is None:
             return []
         self._forget(batch)
         error = PeerError(f"the computation with {held.querier} broke: {event.why}")
-        return [Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)), Complain(error)]
+        return [
+            r.Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)),
+            r.Complain(error),
+        ]
 
-    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[Action]:
+    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[r.Action]:
         self._held(taken.batch)
         self._forget(taken.batch)
         return []
 
-    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
         error = refused.error(sender)
         if sender != self.terms.guardian:
-            return [Complain(error)]
+            return [r.Complain(error)]
         # Without a batch the greeting itself was refused: nothing can be confirmed.
         batches = list(self._batches) if refused.batch is None else [refused.batch]
-        return [Complain(error), *self._give_up(batches, f"{sender} refused: {refused.why}")]
+        return [r.Complain(error), *self._give_up(batches, f"{sender} refused: {refused.why}")]
 
-    def _on_lost(self, event: Lost) -> list[Action]:
+    def _on_lost(self, event: r.Lost) -> list[r.Action]:
         self._greeted.pop((event.peer, event.role), None)
         if event.role == GUARDIAN:
             return self._give_up(list(self._batches), f"{event.peer} cannot be reached")
@@ -164,11 +155,11 @@ class AnsweringParty(Role):
                 self._forget(batch)
         return []
 
-    def _late(self, timer: str) -> list[Action]:
+    def _late(self, timer: str) -> list[r.Action]:
         return self._give_up([timer], f"{self.terms.guardian} did not answer in time")
 
-    def _give_up(self, batches: list[str], why: str) -> list[Action]:
-        actions: list[Action] = []
+    def _give_up(self, batches: list[str], why: str) -> list[r.Action]:
+        actions: list[r.Action] = []
         for batch in batches:
             held = self._batches.get(batch)
             if held is not None:

@@ -11,27 +11,14 @@ from ..entropy import Entropy
 from ..errors import InputError, PeerError, PrivoteError
 from ..ledger import Ledger
 from . import messages as m
+from . import roles as r
 from .charges import Charges
 from .engine import CLEAR
 from .journal import CHARGED, DONE, GuardianJournal, to_words
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .noise import gate_noise, vote_noise
 from .programs import PEER, IntArray
-from .roles import (
-    Action,
-    Broken,
-    Complain,
-    Compute,
-    Computed,
-    Lost,
-    Role,
-    Send,
-    decision_programs,
-    offsets,
-    session_of,
-    sliced,
-    words,
-)
+from .roles import Role, decision_programs, offsets, session_of, sliced, words
 from .terms import Terms
 
 
@@ -80,22 +67,22 @@ class PrivacyGuardian(Role):
             journal=journal.identity,
         )
 
-    def start(self) -> list[Action]:
+    def start(self) -> list[r.Action]:
         """Work out the prices, which may take a while, before anybody asks."""
         for querier in self.terms.queriers:
             self._charges.prices.charged(querier, 1)
         return []
 
-    def _greeted_by(self, sender: str, hello: m.Hello) -> list[Action]:
+    def _greeted_by(self, sender: str, hello: m.Hello) -> list[r.Action]:
         draws = self.terms.shared is not None and hello.role == ANSWERING
         if draws and hello.simulated and not self.entropy.simulated:
             del self._greeted[sender, hello.role]
             raise PeerError(f"the noise of {sender} comes from a seed and protects nobody")
-        return [Send(sender, hello.role, self._hello())]
+        return [r.Send(sender, hello.role, self._hello())]
 
     # -- a batch is charged ------------------------------------------------------------------------
 
-    def _hear_ask(self, sender: str, ask: m.Ask) -> list[Action]:
+    def _hear_ask(self, sender: str, ask: m.Ask) -> list[r.Action]:
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
         if ask.baseline and not terms.takes_baseline:
@@ -118,11 +105,11 @@ class PrivacyGuardian(Role):
         )
         self._forget_all_of(sender)
         self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
-        return [Send(sender, QUERYING, m.Grant(batch, ask.nonce, ask.queries, resumed))]
+        return [r.Send(sender, QUERYING, m.Grant(batch, ask.nonce, ask.queries, resumed))]
 
     # -- answering parties -------------------------------------------------------------------------
 
-    def _hear_confirm(self, sender: str, confirm: m.Confirm) -> list[Action]:
+    def _hear_confirm(self, sender: str, confirm: m.Confirm) -> list[r.Action]:
         held = self._held(confirm.batch)
         if (confirm.querier, confirm.queries) != (held.querier, held.queries):
             raise PeerError(
@@ -134,9 +121,9 @@ class PrivacyGuardian(Role):
             raise m.RepeatedError(f"batch {confirm.batch} was confirmed to {sender} before")
         held.confirmed.add(sender)
         message = m.Confirmed(confirm.batch, held.querier, held.queries)
-        return [Send(sender, ANSWERING, message)]
+        return [r.Send(sender, ANSWERING, message)]
 
-    def _hear_masks(self, sender: str, message: m.Masks) -> list[Action]:
+    def _hear_masks(self, sender: str, message: m.Masks) -> list[r.Action]:
         held = self._held(message.batch)
         if sender not in held.confirmed:
             raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
@@ -149,11 +136,11 @@ class PrivacyGuardian(Role):
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         held.masks[sender] = message.masks
-        taken: list[Action] = [Send(sender, ANSWERING, m.MasksTaken(message.batch))]
+        taken: list[r.Action] = [r.Send(sender, ANSWERING, m.MasksTaken(message.batch))]
         return taken + self._decide_if_ready(message.batch, held)
 
-    def _hear_refused(self, sender: str, refused: m.Refused) -> list[Action]:
-        actions: list[Action] = [Complain(refused.error(sender))]
+    def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
+        actions: list[r.Action] = [r.Complain(refused.error(sender))]
         held = self._batches.get(refused.batch or "")
         if held is not None and sender in held.confirmed - set(held.masks):
             held.gone.add(sender)
@@ -162,7 +149,7 @@ class PrivacyGuardian(Role):
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _hear_decide(self, sender: str, decide: m.Decide) -> list[Action]:
+    def _hear_decide(self, sender: str, decide: m.Decide) -> list[r.Action]:
         held = self._held(decide.batch)
         if sender != held.querier:
             raise PeerError(f"batch {decide.batch} is not {sender}'s")
@@ -177,13 +164,13 @@ class PrivacyGuardian(Role):
         self.timers.set(decide.batch, self.terms.timeout)
         return self._decide_if_ready(decide.batch, held)
 
-    def _decide_if_ready(self, batch: str, held: _Batch) -> list[Action]:
+    def _decide_if_ready(self, batch: str, held: _Batch) -> list[r.Action]:
         if held.asked is None or held.decided:
             return []
         waiting = set(held.asked) & held.confirmed - set(held.masks) - held.gone
         return [] if waiting else self._decide(batch, held)
 
-    def _decide(self, batch: str, held: _Batch) -> list[Action]:
+    def _decide(self, batch: str, held: _Batch) -> list[r.Action]:
         """Fix who counts, write it down, and only then compute. Once."""
         self.timers.drop(batch)
         asked = held.asked or ()
@@ -212,7 +199,7 @@ class PrivacyGuardian(Role):
             return self._refused_batch(held.querier, batch, error)
         compute = self._compute(batch, held, parties, to_words(before, counting, 0), fresh)
         held.masks = {}
-        return [Send(held.querier, QUERYING, ready), compute]
+        return [r.Send(held.querier, QUERYING, ready), compute]
 
     def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
         """Return how many surprises each party can spend in a batch at most."""
@@ -238,7 +225,7 @@ class PrivacyGuardian(Role):
 
     def _compute(
         self, batch: str, held: _Batch, parties: tuple[str, ...], left: IntArray, fresh: IntArray
-    ) -> Compute:
+    ) -> r.Compute:
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
         if not terms.allowance:  # sums modulo 2^64
@@ -257,19 +244,19 @@ class PrivacyGuardian(Role):
             for each, before, after in zip(inputs, halves, halves[1:], strict=False):
                 each |= {"left": before, "fresh": after}
         session = session_of(batch)
-        return Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
+        return r.Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _on_computed(self, event: Computed) -> list[Action]:
+    def _on_computed(self, event: r.Computed) -> list[r.Action]:
         return []  # the querying party says when the outcome is stored
 
-    def _on_broken(self, event: Broken) -> list[Action]:
+    def _on_broken(self, event: r.Broken) -> list[r.Action]:
         batch = event.session.partition(":")[0]
         self._forget(batch)
-        return [Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
+        return [r.Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
 
-    def _hear_done(self, sender: str, done: m.Done) -> list[Action]:
+    def _hear_done(self, sender: str, done: m.Done) -> list[r.Action]:
         still = self._journal.open_batch(sender)
         if still is None or still.batch != done.batch:
             if self._journal.phase(done.batch) == DONE:
@@ -277,19 +264,19 @@ class PrivacyGuardian(Role):
             raise PeerError(f"batch {done.batch} of {sender} is not being decided")
         self._journal.done(done.batch, done.version)
         self._forget(done.batch)
-        return [Send(sender, QUERYING, m.Closed(done.batch))]
+        return [r.Send(sender, QUERYING, m.Closed(done.batch))]
 
-    def _on_lost(self, event: Lost) -> list[Action]:
+    def _on_lost(self, event: r.Lost) -> list[r.Action]:
         if event.role != ANSWERING:
             return []
-        actions: list[Action] = []
+        actions: list[r.Action] = []
         for batch, held in list(self._batches.items()):
             if event.peer in held.confirmed - set(held.masks):
                 held.gone.add(event.peer)
                 actions += self._decide_if_ready(batch, held)
         return actions
 
-    def _late(self, timer: str) -> list[Action]:
+    def _late(self, timer: str) -> list[r.Action]:
         held = self._batches.get(timer)
         return [] if held is None or held.decided else self._decide(timer, held)
 
