@@ -34,8 +34,7 @@ import privote as pv
 from privote.datasets import mulan
 from privote.learning.direct.linear import DPLinear
 from privote.learning.neighbours.ballots import NeighbourBallots
-from privote.learning.neighbours.labelling import balanced_shares
-from privote.learning.neighbours.student import NeighbourStudent
+from privote.learning.neighbours.labelling import NeighbourStudent, balanced_shares
 from privote.learning.pate import PATEClassifier
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "mulan_tmc2007-500.arff"

@@ -28,7 +28,7 @@ from privote.datasets.scenes import Landmarks
 from privote.learning import cast, train
 from privote.learning.direct.linear import DPLinear
 from privote.learning.students.classifiers import LinearStudent
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 from privote.planning import sigma_for
 
 from .counts import answered, spread

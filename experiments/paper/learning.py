@@ -14,7 +14,7 @@ from privote.datasets import load_scenes
 from privote.datasets.scenes import Landmarks
 from privote.learning import cast, train
 from privote.learning.students.classifiers import LinearStudent
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 
 from .counts import answered, spread
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Verdict

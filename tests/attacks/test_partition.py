@@ -16,7 +16,7 @@ from tests.attacks.conftest import Outcome, scaled
 
 import privote as pv
 from privote.accounting.renyi import divergence
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 
 TEACHERS, OTHERS, LABELS, QUERIES = 3, 3, 2, 2
 ORDERS = np.array([2.0, 8.0, 32.0])

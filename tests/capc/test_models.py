@@ -22,7 +22,7 @@ from privote.capc.models import LIMIT, SiteModel, _reach, quantise_model, quanti
 from privote.capc.programs import BallotProgram
 from privote.errors import InputError
 from privote.learning.students.classifiers import LinearStudent
-from privote.learning.teachers.ensemble import LinearTeachers
+from privote.learning.teachers.votes import LinearTeachers
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(300, 5)) * [1, 2, 3, 4, 5] + [0, 1, 2, 3, 4]

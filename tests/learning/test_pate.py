@@ -17,7 +17,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.learning import PATEClassifier
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 
 RNG = np.random.default_rng(0)
 N, LABELS = 1500, 3

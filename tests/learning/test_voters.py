@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.learning.voters import VoterNames
+from privote.learning.pate import VoterNames
 
 
 def names(ids=None, groups=None, electorate="ward 7", **more):

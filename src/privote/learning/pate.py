@@ -4,18 +4,25 @@ Papernot et al. 2017 and 2018, with the multi-winner mechanisms of "Private Mult
 Machine Learning" in place of single-winner ones. Teachers learn from disjoint parts of the private
 data and vote on public rows; the guardian releases noisy tallies, or labels; a student learns from
 those. Everything after the release is post-processing and costs nothing.
+
+Who votes in PATE: under which names a ledger knows them, and what their ballots may hold.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cached_property, partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,14 +33,19 @@ from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
+from ..release import PERSON, RECORD
 from .methods import VOTERS
+from .neighbours.ballots import NeighbourBallots
 from .neighbours.labelling import (
     NeighbourAnswers,
+    NeighbourPlan,
+    can_balance,
     collected,
     label_by_neighbours,
+    neighbour_voting,
+    plan_neighbours,
     train_neighbour_student,
 )
-from .neighbours.plan import NeighbourPlan, neighbour_voters
 from .rounds import (
     PoolLabelling,
     PublicRows,
@@ -46,15 +58,16 @@ from .rows import (
     LabelClassifier,
     Labels,
     check_apart,
+    check_groups,
     check_labels,
     label_probabilities,
     matching,
 )
 from .students.classifiers import binarized
-from .teachers.partition import part_names, partition, partition_key
-from .teachers.training import train
+from .teachers.training import part_names, partition, partition_key, train
 from .teachers.votes import TeacherPool, cast
-from .voters import VoterNames
+
+_SHARE = 0.01  # of neighbours, where none is given and one is for all labels
 
 Progress = Callable[[str, int, int], None]
 Voters = tuple[Any, Mechanism | str, NeighbourPlan | None]  # ballots, how they count and are asked
@@ -83,8 +96,8 @@ class PATEClassifier(LabelClassifier):
         rows (:func:`privote.label`), and the student learns from the expected share of teachers who
         want each label. Neighbours release labels: Binary voting with a false alarm of 0.05, and
         about the least noise with which an allowance lasts
-        (:mod:`privote.learning.neighbours.plan`); with one share a fifth of the expected number.
-        A mechanism that is named is taken as it is.
+        (:mod:`privote.learning.neighbours.labelling`); with one share a fifth of the expected
+        number. A mechanism that is named is taken as it is.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold
@@ -368,7 +381,7 @@ class PATEClassifier(LabelClassifier):
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
         if self.voters == "neighbours":
-            return neighbour_voters(self, X, Y, X_public, who)
+            return self._neighbours(X, Y, X_public, who)
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 "n_teachers",
@@ -390,6 +403,47 @@ class PATEClassifier(LabelClassifier):
         votes = cast(teachers, X_public, self.threshold)
         limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
         return TeacherPool(votes, limit), self.mechanism, None
+
+    def _neighbours(self, X: Any, Y: Labels, X_public: Any, who: VoterNames) -> Voters:
+        """Return the ballots, the mechanism, and how to ask in passes; None with one share."""
+        groups, (records, _) = who.groups, check_groups(who.ids, X.shape[0], "ids")
+        if groups is None and records is not None and len(records) < X.shape[0]:
+            groups = who.ids  # rows of one name are one record, so one voter
+        names, _ = check_groups(groups, X.shape[0])
+        # How many records persons have is private.
+        voters = X.shape[0] if names is None else len(names)
+        mechanism = self.mechanism if isinstance(self.mechanism, Mechanism) else None
+        share, plan = self.share, None
+        if share is None and can_balance(mechanism, self.guarantee, voters):
+            if self.rounds != 1 or self.choose != "random":
+                raise InputError(
+                    "rounds and choose go with `voters='teachers'`, or with neighbours of one "
+                    f"share: give share a number; got `rounds={self.rounds!r}`, "
+                    f"choose={self.choose!r}"
+                )
+            plan = plan_neighbours(
+                voters,
+                Y.shape[1],
+                X_public.shape[0],
+                self.epsilon,
+                self.delta,
+                mechanism=mechanism,
+                queries=self.queries,
+            )
+            share, mechanism = plan.share, plan.mechanism
+        share = _SHARE if share is None else share
+        near = NeighbourBallots(
+            X,
+            Y,
+            X_public,
+            share=share,
+            metric=self.metric,
+            radius="query",
+            embedding=self.embedding,
+            groups=groups,
+        )
+        # Noise that suits the neighbours to be expected with one share.
+        return near, mechanism or neighbour_voting(max(1.0, share * voters / 5)), plan
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -424,3 +478,98 @@ def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:
     if isinstance(X, Images):
         return X
     return validate_data(estimator, X, reset=reset, accept_sparse="csr", allow_nd=True)
+
+
+# -- who votes -------------------------------------------------------------------------------------
+
+
+class VoterNames:
+    """What records are called, and what that makes of the voters' names in a ledger."""
+
+    def __init__(
+        self,
+        ids: Sequence[Any] | None,
+        groups: Sequence[Any] | None,
+        electorate: str | None,
+        *,
+        key: Callable[[], bytes],
+        seed: int,
+    ) -> None:
+        if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
+            raise InputError("electorate", "must be a name", electorate)
+        self.ids, self.groups, self.electorate = ids, groups, electorate
+        self._key, self.seed = key, seed
+        self._nonce = secrets.token_hex(16)
+
+    @cached_property
+    def key(self) -> bytes:
+        """The partition's key: asked for once, and only where there are parts."""
+        return self._key()
+
+    def protected(self, voters: str, *, known: bool) -> str:
+        """Return whom the promise is to, and which change it covers.
+
+        ``known`` says that the partition itself is given: by a seed, or because the promise is
+        about these votes.
+        """
+        if voters == "neighbours":
+            change = "replaced by any other; how many there are is public"
+        elif not known:
+            change = "replaced by any other, or one more or fewer"
+        elif self.ids is None and self.groups is None:
+            change = "other contents in the same row"
+        else:
+            change = "other contents under the same id, or one more or fewer"
+        return f"{RECORD if self.groups is None else PERSON} ({change})"
+
+    def keep(self, draft: Draft, records: tuple[Any, Any] | None) -> None:
+        """Keep in a draft what the voters of a run that resumes it are called, too.
+
+        ``records`` are private rows and labels. They are known again by a keyed digest, which tells
+        nobody else of them: a record that came to another voter meanwhile would vote twice.
+        """
+        mark = None
+        if records is not None:
+            digest = blake2b(key=self.key, digest_size=16)
+            parts: list[Any] = [*records, self.ids, self.groups]
+            for part in parts:
+                for piece in (part.data, part.indices, part.indptr) if issparse(part) else (part,):
+                    if not isinstance(piece, Images):
+                        digest.update(pickle.dumps(np.asarray(piece)))
+            mark = digest.hexdigest()
+        note = draft.read()
+        if note is None:
+            draft.note(json.dumps([self._nonce, mark]).encode())
+            return
+        self._nonce, known = json.loads(note)
+        if known != mark:
+            raise InputError("resume", "must be with the same private records, in the same order")
+
+    def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
+        """Return one name a voter, which says under which partition and electorate it votes.
+
+        A fit without the name of an electorate never goes on with an allowance: its records may be
+        in other parts than those of an earlier fit, whose voters also had one.
+
+        Parameters
+        ----------
+        voters
+            "teachers" or "neighbours".
+        count
+            How many voters.
+        persons
+            (count,) of neighbours that may have several rows: whose voter each is, in the order of
+            the ballots.
+        """
+        named = self.ids if self.groups is None else self.groups
+        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
+        how = "groups" if self.groups is not None else "ids"
+        nonce = self._nonce if self.electorate is None else f"named {self.electorate}"
+        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
+        if voters == "teachers":
+            mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
+            return [f"{mark}-{teacher}" for teacher in range(count)]
+        if persons is not None:
+            named = persons
+        mark = blake2b(scheme, digest_size=8).hexdigest()
+        return [f"{mark}-{name}" for name in (range(count) if named is None else named)]

@@ -18,10 +18,9 @@ from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import StandardScaler, normalize
 
 import privote as pv
-from privote.learning.neighbours import nearness
-from privote.learning.neighbours.ballots import NeighbourBallots
+from privote.learning.neighbours import ballots as nearness
+from privote.learning.neighbours.ballots import NeighbourBallots, distances, fixed_sum
 from privote.learning.neighbours.labelling import balanced_shares
-from privote.learning.neighbours.nearness import distances, fixed_sum
 
 RECORDS, QUERIES, LABELS = 900, 70, 5
 MECHANISM = pv.BinaryVoting(sigma=4.0, false_alarm=0.05)

@@ -12,8 +12,7 @@ import privote.learning.neighbours.labelling as room
 from privote.guardian import Guardian
 from privote.learning import NeighbourStudent, PATEClassifier, load_student, save_student
 from privote.learning.neighbours.ballots import NeighbourBallots
-from privote.learning.neighbours.labelling import label_by_neighbours
-from privote.learning.neighbours.plan import NeighbourPlan
+from privote.learning.neighbours.labelling import NeighbourPlan, label_by_neighbours
 from privote.ledger import Budget, Ledger
 
 RNG = np.random.default_rng(1)

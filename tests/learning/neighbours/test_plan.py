@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.learning.neighbours.plan import AIM, can_balance, plan_neighbours
+from privote.learning.neighbours.labelling import AIM, can_balance, plan_neighbours
 from privote.planning import allowance_for
 
 DELTA = 1e-5

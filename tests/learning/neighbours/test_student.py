@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import privote as pv
 from privote.learning.neighbours.ballots import NeighbourBallots
-from privote.learning.neighbours.student import NeighbourStudent, _Evidence
+from privote.learning.neighbours.labelling import NeighbourStudent, _Evidence
 
 RECORDS, POOL, LABELS, FEATURES = 4000, 300, 3, 6
 MECHANISM = pv.BinaryVoting(sigma=12.0, false_alarm=0.05)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from privote.learning.networks.architectures import masked_loss  # noqa: E402
-from privote.learning.students.mixing import Recipe, aligned, mixed, sharpen  # noqa: E402
+from privote.learning.students.mixmatch import Recipe, aligned, mixed, sharpen  # noqa: E402
 
 CHANCES = st.floats(1e-6, 1 - 1e-6)
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from privote.errors import InputError
 from privote.learning import LinearTeachers, Teachers, cast, train
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 
 TEACHERS = 7
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import privote as pv
 from privote.errors import InputError
-from privote.learning.teachers.partition import partition, partition_key
+from privote.learning.teachers.training import partition, partition_key
 
 KEY = b"a secret of the hospital"
 

@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from privote.errors import InputError
 from privote.learning import Teachers, cast, train
-from privote.learning.teachers.partition import partition
+from privote.learning.teachers.training import partition
 from privote.learning.teachers.votes import best_thresholds, top_share
 
 

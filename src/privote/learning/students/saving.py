@@ -41,7 +41,7 @@ _OURS = (
     "privote.learning.embedding.Centre",
     "privote.learning.embedding.Embedding",
     "privote.learning.students.classifiers.LinearStudent",
-    "privote.learning.neighbours.student.NeighbourStudent",
+    "privote.learning.neighbours.labelling.NeighbourStudent",
     "privote.mechanisms.binary.BinaryVoting",
     "privote.learning.private.Student",
     "privote.learning.students.classifiers.PartialLabels",
@@ -51,6 +51,7 @@ _MOVED = {
     "privote.learning.direct.account": "privote.learning.direct.training",
     "privote.learning.direct.gradients": "privote.learning.direct.linear",
     "privote.learning.direct.moments": "privote.learning.direct.linear",
+    "privote.learning.neighbours.student": "privote.learning.neighbours.labelling",
 }
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}
