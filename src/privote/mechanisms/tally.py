@@ -83,8 +83,8 @@ class TallyVoting(Mechanism):
         if self.tau is not None:
             object.__setattr__(self, "tau", positive("tau", self.tau))
         if self.sigma * self.steps > WIDEST_ROUNDED:  # here, and not once it is charged
-            most = WIDEST_ROUNDED / self.steps
-            raise InputError("sigma", f"must be at most {most:g} to be drawn exactly", self.sigma)
+            widest = WIDEST_ROUNDED / self.steps
+            raise InputError("sigma", f"must be at most {widest:g} to be drawn exactly", self.sigma)
 
     # -- facts -------------------------------------------------------------------------------------
 
