@@ -154,9 +154,15 @@ class Draft:
         self._write(_PART, part, instead=instead)
 
     def check_ledger(self, *, lasts: bool) -> None:
-        """Refuse to go on without a ledger where one was charged: it would be paid by nobody."""
+        """Refuse to go on without a ledger where one was charged: it would be paid by nobody.
+
+        And with one where none was: it would be paid for again, with other noise, and the sum of
+        both stated by nobody.
+        """
         if self.charged and not lasts:
             raise InputError("ledger", "must be given: it was charged for what is resumed")
+        if lasts and self.paid and not self.charged:
+            raise InputError("ledger", "must not be given: what is resumed was drawn without one")
 
     def reserve(self, room: int) -> None:
         """Take so many bytes on the disk, before anything is charged."""

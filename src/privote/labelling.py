@@ -33,7 +33,7 @@ from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
-from .release import GUARANTEES, Release, Sealed, decide
+from .release import GUARANTEES, Release, Sealed, decide, digest_of_facts
 from .votes.cube import Ballots, BallotSource, Threshold, check_head
 
 ALL_THERE = b"all"  # the note after the last part
@@ -174,20 +174,26 @@ def label(
             budget = Budget(epsilon=epsilon, delta=delta)
             wanted = ballots.queries if queries is None else check_head(queries, ballots.queries)
             note = None if draft is None else draft.read()
+            names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
+            order = None if names is None else digest_of_facts({"voters": [*map(str, names)]})
             if note is not None:
-                guarantee = json.loads(note)["guarantee"]
+                known = json.loads(note)
+                guarantee = known["guarantee"]
+                lasts = getattr(ledger, "lasts", ledger is not None)
+                if not lasts and known.get("voters") != order:
+                    rule = "must be with the same voters, in the same order"
+                    raise InputError("resume", f"{rule}: by it is known what each of them has left")
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
-            names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
             if parts is not None and draft is not None:
                 parts.name = named
                 texts = json.dumps(getattr(ballots, "query_names", None))
                 draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
                 if note is None:
-                    draft.note(json.dumps({"guarantee": guarantee}).encode())
+                    draft.note(json.dumps({"guarantee": guarantee, "voters": order}).encode())
             with Guardian(
                 mechanism,
                 budget,

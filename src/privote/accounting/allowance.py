@@ -46,7 +46,7 @@ _NARROW = 25.0  # voters x epsilon0 from which a narrow window is found
 _FIXED = 8  # where nothing is learnt, V is this part of the cells
 _MOST_CELLS = 10**24
 _PIECES = 4096  # of the range over which the worst choice is looked for
-_ROUNDING = 1 + 1e-9  # what rounding may take off a sum of tails
+_ROUNDING, _CANCELLED = 1e-9, 1e-13  # what rounding may take off a sum of tails; over a small mu
 
 
 def largest_count(curve: Floats, orders: Floats, budget: float, delta: float) -> int:
@@ -220,13 +220,14 @@ def learnt_delta(epsilon: float, epsilon0: float, mu: float) -> float:
     t - epsilon0, are the worst, with Pr[t] = (e^epsilon0 - e^t) / (e^epsilon0 - 1). Over t in
     [0, epsilon0] each factor rises or falls, so pieces of the range are bounded by their ends.
     """
+    above = 1 + max(_ROUNDING, _CANCELLED / mu)  # two tails that are nearly the same
     if epsilon0 == 0:
-        return float(gaussian_delta(mu, epsilon)) * _ROUNDING
+        return float(gaussian_delta(mu, epsilon)) * above
     t = np.linspace(0.0, epsilon0, _PIECES + 1)
     upper = -np.expm1(t - epsilon0) / -math.expm1(-epsilon0)  # Pr[t], falling
     left = upper[:-1] * gaussian_delta(mu, epsilon - t[1:])
     right = (1 - upper[1:]) * gaussian_delta(mu, epsilon - t[1:] + epsilon0)
-    return float((left + right).max()) * _ROUNDING
+    return float((left + right).max()) * above
 
 
 @lru_cache(maxsize=256)

@@ -643,7 +643,7 @@ def record_kept(place: Any, release: Release, since: int, draft: Draft | None = 
     what was never paid for, or what another copy of the draft has drawn.
     """
     if draft is not None:
-        draft.check_ledger(lasts=place is not None)
+        draft.check_ledger(lasts=getattr(place, "lasts", place is not None))
     if release.ledger is None:
         return release
     with Ledger.at(place, create=False) as book:

@@ -97,8 +97,12 @@ def release(
     places, voters = allowance.seats, len(allowance.each)
     if here is not None:
         places = here if places is None else places[here]
+    # Without a ledger that lasts, a run that is resumed knows by its parts alone what was spent.
+    alone = parts is not None and not issuer.accounts.ledger.lasts
+    first = parts.ahead() if parts is not None and alone else None
+    if first is not None:
+        check_resumed(first, allowance, ballots)
     if issuer.learns:
-        first = None if parts is None or issuer.accounts.ledger.lasts else parts.ahead()
         seen = registered_blocks(ballots, places, voters)
         allowance = learn(issuer, allowance, ballots, seen, guess, first)
         issuer, publish = learnt_settings(issuer, allowance)
@@ -128,8 +132,6 @@ def release(
         )
         return mechanism.tally(counted), spent, refused
 
-    # Without a ledger that lasts, a run that is resumed knows by its parts alone what was spent.
-    alone = parts is not None and not issuer.accounts.ledger.lasts
     with charged():
         for block in registered_blocks(ballots, places, voters):
             taken = parts.taken() if parts is not None and alone else None
@@ -146,6 +148,22 @@ def release(
     # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
     more = {"departed": departed} if whole.tallies is None else {}
     return issuer.record(whole, parts, account=allowance.account, more=more)
+
+
+def check_resumed(first: Release, allowance: Allowance, ballots: BallotSource) -> None:
+    """Refuse other votes than those of the first part that a run without a ledger has kept.
+
+    What was drawn for them, and what each voter has left, is for so many voters, labels and
+    queries, and for votes in these steps: the noise that was learnt would not cover others.
+    """
+    same = first.voters == len(allowance.each) and first.labels.shape[1] == ballots.labels
+    if allowance.learnt is not None:
+        terms = {**first.terms["learnt"], "steps": first.mechanism.get("grid", 1)}
+        same &= all(allowance.learnt[name] == value for name, value in terms.items())
+    if not same:
+        raise InputError(
+            "resume", "must be with the same votes, and these are more or fewer, or in other steps"
+        )
 
 
 # -- a learnt allowance ----------------------------------------------------------------------------
@@ -233,8 +251,6 @@ def learn(
         labels=ballots.labels,
         epsilon0=terms["epsilon0"],
     )
-    if first is not None and first.terms["learnt"]["planned"] != learning.queries:
-        raise InputError("resume", "must be with the same votes, and these are more or fewer")
     surprises, start = np.zeros(learning.voters, np.int64), 0
     if first is None and learning.learns:
         with charged():

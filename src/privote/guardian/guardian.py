@@ -235,6 +235,8 @@ class Guardian:
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""
+        if self.learns:  # from votes, and there are none yet
+            raise InputError("mechanism", "must be a privote mechanism, and not auto", AUTO)
         self.budget.warn(voters)
         found = allowances.register(self._issuer, voters, labels, self._wanted, self._ids)
         if len(found.each) != voters:

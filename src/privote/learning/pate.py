@@ -260,8 +260,10 @@ class PATEClassifier(LabelClassifier):
         )
         with drafted(draft, asked, resume=resume) as kept:
             parts = None if kept is None else KeptReleases(kept)
-            # Without a ledger records would be with other voters now, who have allowances, too.
-            done = parts is not None and (parts.all_there or (ledger is None and parts.draft.paid))
+            # Without a ledger that lasts, records would be with other voters now, who have
+            # allowances, too.
+            forgets = ledger is None or (isinstance(ledger, Ledger) and not ledger.lasts)
+            done = parts is not None and (parts.all_there or (forgets and parts.draft.paid))
             if parts is not None and resume and done:
                 found = self._kept(parts, voters, public.order, ledger)
             else:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..accounting.counts import RoundedGaussian
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..entropy import Entropy
+from ..entropy import WIDEST_ROUNDED, Entropy
 from ..errors import InputError, UnavailableError, positive, whole
 from ..votes.cube import (
     Ballots,
@@ -82,6 +82,9 @@ class TallyVoting(Mechanism):
             object.__setattr__(self, "grid", whole("grid", self.grid, most=most))
         if self.tau is not None:
             object.__setattr__(self, "tau", positive("tau", self.tau))
+        if self.sigma * self.steps > WIDEST_ROUNDED:  # here, and not once it is charged
+            widest = WIDEST_ROUNDED / self.steps
+            raise InputError("sigma", f"must be at most {widest:g} to be drawn exactly", self.sigma)
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -197,7 +197,8 @@ class Ballots:
             Where votes are probabilities and there is no threshold: how many steps a whole vote
             has, to which they are rounded; -1 is missing. With 1 they are refused.
         soft
-            Whether they are. By default floats are: the type decides, never the votes.
+            Whether they are. By default an array's floats are: the type decides, never the votes. A
+            list has none: what numpy makes of it depends on every vote in it.
         """
         array = _array("votes", votes)
         shape = check_shape(array.shape)
@@ -207,7 +208,9 @@ class Ballots:
             bar = check_threshold(threshold, array.shape[2])
             check_probabilities(array)
             return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
-        if steps > 1 and (array.dtype.kind == "f" if soft is None else soft):
+        if soft is None:
+            soft = array.dtype.kind == "f" and hasattr(votes, "dtype")
+        if steps > 1 and soft:
             check_probabilities(array, or_missing=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
         seen = check_votes(array)

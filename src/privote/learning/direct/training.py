@@ -381,7 +381,7 @@ def begin(
     place: dict[str, Any] | None = None
     new, accounts, entry = False, None, dict[str, Any]()
     if draft is not None:
-        draft.check_ledger(lasts=ledger is not None)
+        draft.check_ledger(lasts=getattr(ledger, "lasts", ledger is not None))
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:

@@ -1,0 +1,195 @@
+"""Learnt allowances: a run that is resumed, or asked oddly, draws nothing that is not paid for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from tests.refusals import refused
+
+import privote as pv
+from privote.accounting.allowance import learning_epsilon, mu_of_budget, settled
+from privote.entropy import Entropy
+from privote.errors import ChargedError, InputError
+from privote.labelling import KeptReleases
+from privote.ledger import Ledger
+from privote.mechanisms import TallyVoting
+from privote.votes import cube
+
+VOTES = np.random.default_rng(0).random((40, 60, 3)) < 0.1
+NAMES = [f"v{place}" for place in range(60)]
+# Of entries; their digests, and names under the key of each ledger.
+_TIMES = re.compile(r"[0-9a-f]{32,}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d[:.+\d]*")
+Start = Callable[..., Path]
+
+pytestmark = pytest.mark.filterwarnings("ignore::privote.errors.PrivoteWarning")
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+def _label(path: Path, votes: Any, **more: Any) -> pv.Release:
+    return pv.label(votes, epsilon=8.0, delta=1e-5, output=path, **more)
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Begin a run without a ledger that ends after two of its four parts."""
+    monkeypatch.setattr(cube, "block_queries", lambda *_: 10)
+
+    def begin(**more: Any) -> Path:
+        path, real, parts = tmp_path / "out.npz", KeptReleases.keep, []
+
+        def keep(self: KeptReleases, part: Any, rows: Any = None) -> None:
+            if len(parts) == 2:
+                raise Killed
+            parts.append(real(self, part, rows))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(KeptReleases, "keep", keep)
+            with pytest.raises(Killed):
+                _label(path, VOTES, **more)
+        return path
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    "votes",
+    [
+        VOTES.astype(np.float64),
+        VOTES * 0.5,
+        np.concatenate([VOTES, VOTES[:, :5]], axis=1),
+        VOTES[:, :50],
+        VOTES[:, :1],
+        VOTES[:, :, :2],
+        VOTES[:30],
+        np.concatenate([VOTES, VOTES]),
+    ],
+    ids=["floats", "halves", "more", "fewer", "one voter", "labels", "shorter", "longer"],
+)
+def test_noise_that_was_learnt_is_for_no_other_votes(start: Start, votes: Any) -> None:
+    # In percents a vote counted 100 steps, beside noise that was learnt for one.
+    with pytest.raises(ChargedError) as caught:
+        _label(start(), votes, resume=True)
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.argument == "resume"
+
+
+def test_what_was_drawn_without_a_ledger_is_not_resumed_with_one(
+    start: Start, tmp_path: Path
+) -> None:
+    # A second allowance and other noise, and the sum of both was stated as one budget.
+    path, ledger = start(), tmp_path / "a.ledger"
+    with pytest.raises(ChargedError) as caught:
+        _label(path, VOTES, resume=True, ledger=ledger)
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.argument == "ledger"
+    with Ledger.at(ledger) as book:
+        assert not book.reading().charged
+    assert _label(path, VOTES, resume=True).answered == 40
+
+
+@pytest.mark.parametrize("names", [NAMES[::-1], None, NAMES[1:] + NAMES[:1]])
+def test_voters_in_another_order_get_nobody_elses_allowance(start: Start, names: Any) -> None:
+    path = start(voter_ids=NAMES)
+    with pytest.raises(ChargedError) as caught:
+        _label(path, VOTES, resume=True, voter_ids=names)
+    assert isinstance(caught.value.__cause__, InputError)
+    assert caught.value.__cause__.argument == "resume"
+    assert _label(path, VOTES, resume=True, voter_ids=NAMES).answered == 40
+
+
+def test_the_draft_of_what_voters_spent_is_gone_at_the_end(start: Start, tmp_path: Path) -> None:
+    path = start()
+    drafts = [file for file in tmp_path.iterdir() if file.suffix == ".draft"]
+    assert [file.stat().st_mode & 0o777 for file in drafts] == [0o600]
+    _label(path, VOTES, resume=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["out.npz"]
+    with np.load(path) as saved:
+        assert set(saved) == {"labels", "tallies", "facts"}
+
+
+def test_an_electorate_charges_for_no_stand_in(tmp_path: Path) -> None:
+    with Ledger.at(tmp_path / "a.ledger") as book:
+        with refused("mechanism"):
+            pv.Electorate(
+                mechanism="auto",  # type: ignore[arg-type]
+                voters=60,
+                labels=3,
+                epsilon=8.0,
+                delta=1e-5,
+                ledger=book,
+            )
+        assert not book.reading().charged
+
+
+@pytest.mark.parametrize(("sigma", "more"), [(2e9, {}), (2e7, {"grid": 100}), (2e6, {"tau": 1.0})])
+def test_noise_that_cannot_be_drawn_is_refused_before_a_charge(sigma: float, more: Any) -> None:
+    with refused("sigma", value=sigma):
+        TallyVoting(sigma=sigma, **more)
+
+
+def test_one_vote_does_not_tell_that_a_list_holds_probabilities() -> None:
+    votes = VOTES.astype(int).tolist()
+    assert pv.label(votes, epsilon=8.0, delta=1e-5).mechanism.get("grid") is None
+    votes[0][0][0] = 0.5
+    with refused():
+        pv.label(votes, epsilon=8.0, delta=1e-5)
+    assert pv.label(np.array(votes), epsilon=8.0, delta=1e-5).mechanism["grid"] == 100
+
+
+@pytest.mark.parametrize("more", [{}, {"plan_for": 160}, {"guarantee": "worst-case"}])
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.float64])
+def test_all_that_leaves_follows_from_what_was_drawn(
+    kind: Any, more: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the votes were: with the same draws, everything published is the same."""
+    drawn = np.random.default_rng(1).normal(20, 15, (80, 4)).round().astype(np.int64)
+    monkeypatch.setattr(TallyVoting, "draw", lambda self, *_: drawn * self.steps)
+    monkeypatch.setattr(Entropy, "tempered", lambda self, scores, scale: len(scores) // 2)
+    random = np.random.default_rng(2).random((80, 60, 4))
+    electorates = [random < 0.1, random < 2, random < -1, random * 0.3]
+    missing = [] if kind is np.bool_ else [np.full((80, 60, 4), -1)]
+    seen = set()
+    for place, votes in enumerate([*electorates[: 4 if kind is np.float64 else 3], *missing]):
+        with Ledger.at(tmp_path / f"{place}.ledger") as book:
+            made = pv.label(votes.astype(kind), epsilon=8.0, delta=1e-5, ledger=book, **more)
+            said = [made.facts(), made.summary(), made.statement(), repr(made), book.published()]
+            said += [book.standing(), made.headline, made.quality]
+        assert made.shares is not None
+        assert made.probabilities is not None
+        said += [made.shares.tolist(), made.probabilities.tolist()]
+        seen.add(_TIMES.sub("", json.dumps(said, default=str)))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e-6, 1e-5, 1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-3])
+@pytest.mark.parametrize("voters", [10, 6000])
+def test_a_whole_budget_is_never_exceeded_by_rounding(
+    epsilon: float, delta: float, voters: int
+) -> None:
+    epsilon0 = learning_epsilon(settled(epsilon, delta)[1], voters)
+    with mpmath.workdps(60):
+        mu = mpmath.mpf(mu_of_budget(epsilon, delta, epsilon0))
+
+        def gaussian(at: Any) -> Any:
+            low = mpmath.exp(at) * mpmath.ncdf(-mu / 2 - at / mu)
+            return mpmath.ncdf(mu / 2 - at / mu) - low
+
+        worst = gaussian(mpmath.mpf(epsilon))
+        for step in range(51) if epsilon0 else ():
+            top = mpmath.mpf(epsilon0) * step / 50
+            rest = mpmath.exp(epsilon0 - top)
+            chance = (rest - 1) / (rest - mpmath.exp(-top))
+            both = chance * gaussian(epsilon - top)
+            worst = max(worst, both + (1 - chance) * gaussian(epsilon - top + epsilon0))
+        assert worst <= delta
