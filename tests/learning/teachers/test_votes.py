@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from privote.errors import InputError
 from privote.learning import Teachers, cast, train
 from privote.learning.teachers.training import partition
-from privote.learning.teachers.votes import best_thresholds, top_share
+from privote.learning.teachers.votes import best_thresholds, top_votes
 
 
 def data(records: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,8 @@ def test_by_prevalence_each_teacher_says_yes_as_often_as_its_part_did(
     assert votes.shape == (203, 5, 3)
     assert votes.dtype == np.bool_
     assert np.array_equal(votes.sum(axis=0), np.floor(teachers.prevalence * 203 + 0.5))
-    assert np.array_equal(votes, top_share(answers, teachers.prevalence))
+    voices = answers.reshape(203, 15).T
+    assert np.array_equal(votes, top_votes(voices, teachers.prevalence, (5, 3)))
 
 
 def test_by_numbers(teachers: Teachers, answers: np.ndarray) -> None:

@@ -89,8 +89,7 @@ class NeighbourBallots:
         number, which must be public. Never taken from private rows.
     embedding
         Where distances are measured, see :mod:`privote.learning.embedding`:
-        ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, a transformer (fitted on
-        ``X_public`` only) or a public function.
+        ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, fitted on ``X_public`` only.
     groups
         (records,) whose each record is, where a person has several: then the person is the voter,
         and says yes to what any record of it near the query says yes to.
@@ -123,7 +122,7 @@ class NeighbourBallots:
         metric: str = "cosine",
         *,
         radius: float | str = "pool",
-        embedding: Any = None,
+        embedding: str | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> None:
         if metric not in METRICS:

@@ -101,7 +101,7 @@ def cast(
         for answers in teachers.predict_proba(X_public, block):
             scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
             place += len(answers)
-        return _tops(scores, teachers.prevalence, cube)
+        return top_votes(scores, teachers.prevalence, cube)
 
 
 def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
@@ -169,29 +169,6 @@ def _check_threshold(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.floa
     return bar.astype(np.float32)
 
 
-def top_share(scores: npt.NDArray[Any], share: npt.ArrayLike) -> Votes:
-    """Return votes (queries, teachers, labels): yes to each teacher's top share of the queries.
-
-    Parameters
-    ----------
-    scores
-        (queries, teachers, labels) finite numbers.
-    share
-        (labels,) or (teachers, labels) in [0, 1]. Times the queries, it is rounded to the nearest
-        whole number, a half upwards.
-    """
-    cube = np.asarray(scores)
-    if cube.ndim != 3:
-        raise InputError(
-            "scores", f"must have 3 axes (queries, teachers, labels), got {cube.shape}"
-        )
-    if cube.dtype.kind not in "fiu" or not np.isfinite(cube).all():
-        raise InputError("scores", "must be finite numbers")
-    queries, *voters = cube.shape
-    voices = np.ascontiguousarray(cube.reshape(queries, -1).T)
-    return _tops(voices, share, (voters[0], voters[1]))
-
-
 def yes_votes(
     share: npt.ArrayLike, queries: int, teachers: int, labels: int
 ) -> npt.NDArray[np.int64]:
@@ -209,11 +186,18 @@ def yes_votes(
     return np.asarray(np.floor(each * queries + 0.5), np.int64)
 
 
-def _tops(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
+def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
     """Return votes (queries, teachers, labels): yes to the top share of each voice's queries.
 
-    ``scores`` (voices, queries) lie in memory or in a file; a voice is a teacher's opinion on a
-    label.
+    Parameters
+    ----------
+    scores
+        (voices, queries) in memory or in a file; a voice is a teacher's opinion on a label.
+    share
+        (labels,) or (teachers, labels) in [0, 1]. Times the queries, it is rounded to the nearest
+        whole number, a half upwards.
+    cube
+        How many teachers and labels.
     """
     queries = scores.shape[1]
     wanted = yes_votes(share, queries, *cube)
