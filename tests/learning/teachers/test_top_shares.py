@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.errors import InputError
-from privote.learning.teachers.votes import room_for, top_votes, yes_votes
+from privote.learning.teachers.votes import room_for, top_votes
 
 
 def top_share(scores: Any, share: Any) -> Any:
@@ -71,11 +69,3 @@ def test_a_large_room_is_a_file_that_is_gone_afterwards(tmp_path: Any) -> None:
         assert not list(tmp_path.iterdir())
     with room_for(3, 10, memory=120, scratch=tmp_path) as room:
         assert not isinstance(room, np.memmap)
-
-
-def test_what_is_refused() -> None:
-    scores = np.zeros((4, 2, 3))
-    with pytest.raises(InputError, match=r"\(2, 3\), got shape \(2,\)"):
-        top_share(scores, [0.5] * 2)
-    with pytest.raises(InputError, match=r"share must lie in \[0, 1\]"):
-        yes_votes([0.5, 1.5], 10, 1, 2)

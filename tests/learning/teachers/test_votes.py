@@ -51,8 +51,6 @@ def test_by_numbers(teachers: Teachers, answers: np.ndarray) -> None:
     assert np.array_equal(cast(teachers, POOL, 0.5), answers >= 0.5)
     bars = np.array([0.1, 0.5, 0.9])
     assert np.array_equal(cast(teachers, POOL, bars), answers >= bars.astype(np.float32))
-    each = np.random.default_rng(0).random((5, 3))
-    assert np.array_equal(cast(teachers, POOL, each), answers >= each.astype(np.float32))
     assert cast(teachers, POOL, 0).all()
 
 
@@ -120,8 +118,8 @@ def test_a_threshold_lies_half_way_and_as_high_as_it_can() -> None:
         (1.5, r"threshold must lie in \[0, 1\]"),
         ([0.5, np.nan, 0.5], r"threshold must lie in \[0, 1\]"),
         ([0.5, 0.5], r"one per label \(3\).*got shape \(2,\)"),
-        (np.zeros((3, 5)), r"\(5, 3\), got shape \(3, 5\)"),
-        (["a", "b", "c"], "threshold must be numbers"),
+        (np.zeros((5, 3)), r"one per label \(3\).*got shape \(5, 3\)"),
+        (["a", "b", "c"], "threshold must be a number or one per label"),
         (None, "threshold"),
     ],
 )

@@ -5,10 +5,9 @@ own row and by public numbers (the pool, its embedding, a radius taken from the 
 the allowance theorem needs (:mod:`privote.accounting.allowance`): then a record's ballots are its
 own business, and its allowance bounds what they can give away.
 
-Who is near: one rule for one pair of rows, which no other row and no block size can change.
-
-How far a neighbour may be is a quantile of distances within the public pool: public rows in, a
-public radius out, no private row seen.
+Who is near is one rule for one pair of rows, which no other row and no block size can change. How
+far a neighbour may be is a quantile of distances within the public pool: public rows in, a public
+radius out, no private row seen.
 
 Matrix products round differently at different places of a block, and a record's ballots must not
 hang on that. For rows scaled to length at most 1, a product in single precision is within a known
