@@ -32,7 +32,7 @@ import privote as pv
 from privote.learning import LinearStudent, TableEncoder, cast, train
 from privote.learning.embedding import embed, embedding_for, fit_embedding
 from privote.learning.teachers.training import partition, partition_key
-from privote.learning.teachers.votes import top_share
+from privote.learning.teachers.votes import top_votes
 
 sys.path.append(str(SHARED / "tools"))
 import tally
@@ -124,7 +124,9 @@ def by_target(sets: Sides, epsilon: float, voters: int, seed: int) -> str:
     answers = np.concatenate(list(teachers.predict_proba(public)))
     for name, ballots in {
         "grid": np.rint(15 * answers) / 15,
-        "top half": top_share(answers, teachers.prevalence / 2),
+        "top half": top_votes(
+            answers.reshape(len(answers), -1).T, teachers.prevalence / 2, answers.shape[1:]
+        ),
         "at 0.5": answers >= 0.5,
     }.items():
         z, sigma, _ = tallies(ballots, epsilon, DELTA, seed)

@@ -118,12 +118,6 @@ def test_nor_does_a_transformer_that_looks_at_the_batch(outcome: Outcome) -> Non
     outcome("transformers that mix records", len(tried), sum(tried))
 
 
-def test_what_maps_each_row_by_itself_is_taken() -> None:
-    for function in (lambda rows: rows * 2, lambda rows: np.sign(rows), lambda rows: rows[:, :2]):
-        mapping = fit_embedding(function, PUBLIC)
-        np.testing.assert_allclose(embed(mapping, PRIVATE), function(PRIVATE), rtol=1e-6)
-
-
 #: Rows that rounding shows in: many features, in single precision.
 POOL, ROWS = (RNG.normal(size=(many, 61)).astype(np.float32) for many in (200, 420))
 WORDS = [sp.random(many, 61, 0.2, "csr", np.float32, RNG) for many in (200, 420)]
@@ -163,7 +157,10 @@ def test_one_more_row_changes_no_bit_of_the_others(outcome: Outcome) -> None:
 
 
 def test_rows_go_one_by_one_where_places_in_a_block_round_differently() -> None:
-    places = Embedding(lambda rows: rows + 1e-9 * np.arange(len(rows))[:, None] % 7, apart=False)
+    def shifted(rows: Any) -> Any:
+        return rows + 1e-9 * np.arange(len(rows))[:, None] % 7
+
+    places = Embedding(FunctionTransformer(shifted))
     found = embed(places, ROWS[:50])
     assert np.array_equal(found, ROWS[:50])
 

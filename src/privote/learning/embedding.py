@@ -1,83 +1,43 @@
 """A public embedding: fitted on public rows only, then applied to private ones row by row.
 
-Whatever decides about a record besides the record itself must be public. So a transformer is cloned
-and fitted on the public pool, and a function is taken as it is and must be public already.
-
-A function that looked at the rows that come with a row would let one record move others. Comparing
-a few rows cannot rule that out, so a function gets one row at a time and never two private rows
-together; only what is known to map each row by itself gets more, in blocks of one fixed shape (see
-:func:`privote.learning.rows.padded_blocks`). What a comparison of public rows does show (rows that
-are mixed, a memory of earlier rows) is refused, because it would be of no use.
+Whatever decides about a record besides the record itself must be public. A map that looked at the
+rows that come with a row would let one record move others, and comparing a few rows cannot rule
+that out. So there are only maps that are known to take each row by itself, and they get rows in
+blocks of one fixed shape (see :func:`privote.learning.rows.padded_blocks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..errors import InputError
 from .rows import BLOCK, Floats, deviations, padded_blocks
 from .workers import one_thread
 
-Map = Callable[[Any], Any]
-
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
 # Dimensions of an embedding that public numbers choose; tried on five public data sets.
 _PACE, _LEAST, _MOST = 0.9, 5, 200
 _DWARFED = 10  # times the usual deviation of a feature
-_COMPARED = 64  # public rows on which a map is tried
 _NAMES = "'tfidf', or 'pca:K', 'std:K' or 'lsa:K'"
-# scikit-learn's transformers that are known to map each row by itself, once they are fitted.
-_ROW_BY_ROW = (
-    "Binarizer",
-    "FrozenEstimator",
-    "GaussianRandomProjection",
-    "MaxAbsScaler",
-    "MinMaxScaler",
-    "Normalizer",
-    "PCA",
-    "Pipeline",
-    "PowerTransformer",
-    "QuantileTransformer",
-    "RobustScaler",
-    "SparseRandomProjection",
-    "StandardScaler",
-    "TfidfTransformer",
-    "TruncatedSVD",
-    "VarianceThreshold",
-)
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """A public map from rows to rows.
-
-    Attributes
-    ----------
-    by
-        A fitted transformer, or a function.
-    apart
-        Whether it is asked about one row at a time.
-    """
+    """A public map from rows to rows, each by itself; ``by`` is a fitted transformer."""
 
     by: Any
-    apart: bool
 
     def __call__(self, X: Any) -> Any:
         """Return rows in the embedding."""
-        return _one_by_one(self._map, X) if self.apart else self._map(X)
-
-    @property
-    def _map(self) -> Map:
-        return self.by.transform if hasattr(self.by, "transform") else self.by  # type: ignore[no-any-return]
+        return self.by.transform(X)
 
 
-def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
+def fit_embedding(embedding: str | None, X_public: Any) -> Embedding | None:
     """Return a public map from rows to rows; None for rows as they are.
 
     Parameters
@@ -85,28 +45,16 @@ def fit_embedding(embedding: Any, X_public: Any) -> Embedding | None:
     embedding
         ``None``; ``"pca:64"``: principal components of the pool, ``"std:64"``: of its features in
         units of their deviation; for words, ``"tfidf"``: TF-IDF less the pool's mean, or
-        ``"lsa:64"``: principal components of TF-IDF; a scikit-learn
-        transformer, which is cloned and fitted on ``X_public``; or a function, which must be public
-        and map each row by itself. Functions, and transformers that are not known to do so, get one
-        row at a time.
+        ``"lsa:64"``: principal components of TF-IDF.
     X_public
         The pool (rows, features).
     """
     if embedding is None:
         return None
-    chosen = _named(embedding, X_public.shape) if isinstance(embedding, str) else embedding
-    known = False
-    if hasattr(chosen, "fit") and hasattr(chosen, "transform"):
-        chosen = clone(chosen).fit(X_public)
-        known = _is_row_by_row(chosen)
-    elif not callable(chosen):
-        raise InputError(
-            "embedding",
-            f"must be None, {_NAMES}, a transformer or a function",
-            embedding,
-        )
-    _check_rowwise(Embedding(chosen, apart=False), Embedding(chosen, apart=True), X_public)
-    return Embedding(chosen, apart=not known)
+    if not isinstance(embedding, str):
+        rule = f"must be None, {_NAMES}; apply a public map of your own to all rows before"
+        raise InputError("embedding", rule, embedding)
+    return Embedding(_named(embedding, X_public.shape).fit(X_public))
 
 
 def embedding_for(
@@ -149,8 +97,6 @@ def embed(mapping: Embedding | None, X: Any) -> Any:
     """Return rows in the embedding, in single precision: (rows, features)."""
     if mapping is None:
         return X
-    if mapping.apart:
-        return mapping(X)
     with one_thread():
         size = BLOCK if sparse.issparse(X) or _same_anywhere(mapping, X.shape[1]) else 1
         return _stacked(
@@ -178,39 +124,8 @@ def _double(rows: Any) -> Any:
     return rows if sparse.issparse(rows) else np.array(rows, np.float64)
 
 
-def _some(X: Any, start: int, stop: int | None) -> Any:
-    """Return some rows by themselves: a view would lead to all the others."""
-    rows = X[start:stop]
-    return rows.copy() if isinstance(rows, np.ndarray) else rows
-
-
-def _one_by_one(mapping: Map, X: Any) -> Any:
-    """Return rows in the embedding, each asked for alone."""
-    found = [_single(mapping(_some(X, row, row + 1))) for row in range(X.shape[0])]
-    shapes = {rows.shape for rows in found}
-    if any(len(shape) != 2 or shape[0] != 1 for shape in shapes) or len(shapes) != 1:
-        raise InputError(
-            "embedding",
-            "must map one row to one row, and all to the same number of features, got shapes "
-            f"{', '.join(map(str, sorted(shapes)))}",
-        )
-    return _stacked(found)
-
-
 def _stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
-
-
-def _is_row_by_row(fitted: Any) -> bool:
-    """Return True if a fitted transformer is known to map each row by itself."""
-    kind = type(fitted)
-    if kind is Centre:
-        return True
-    if kind.__module__.split(".")[0] != "sklearn" or kind.__name__ not in _ROW_BY_ROW:
-        return False
-    if kind.__name__ == "Pipeline":
-        return all(step == "passthrough" or _is_row_by_row(step) for _, step in fitted.steps)
-    return _is_row_by_row(fitted.estimator) if kind.__name__ == "FrozenEstimator" else True
 
 
 class Centre(TransformerMixin, BaseEstimator):
@@ -247,26 +162,6 @@ def _single(rows: Any) -> Any:
     if sparse.issparse(rows):
         return rows.tocsr().astype(np.float32)
     return np.asarray(rows, dtype=np.float32)
-
-
-def _check_rowwise(mapping: Map, apart: Map, X_public: Any) -> None:
-    """Refuse a map that is seen to mix rows, or to remember them: by public rows alone."""
-    few = X_public[:: max(1, -(-X_public.shape[0] // _COMPARED))]
-    together = _dense(mapping(_some(few, 0, few.shape[0])))
-    if together.ndim != 2 or len(together) != few.shape[0]:
-        raise InputError(
-            "embedding", f"must map {few.shape[0]} rows to as many, got shape {together.shape}"
-        )
-    alone, again = _dense(apart(few)), _dense(apart(few[::-1]))[::-1]
-    far = 1e-4 * np.abs(together).max(initial=0)
-    for other, when in ((alone, "others come with it"), (again, "others went before it")):
-        same = np.isclose(together, other, rtol=1e-3, atol=far, equal_nan=True).all(axis=1)
-        if not same.all():
-            raise InputError(
-                "embedding",
-                f"must map each row by itself: public row {int(np.argmin(same))} of "
-                f"{len(same)} goes elsewhere when {when}",
-            )
 
 
 def _dense(rows: Any) -> Floats:

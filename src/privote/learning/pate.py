@@ -4,8 +4,6 @@ Papernot et al. 2017 and 2018, with the multi-winner mechanisms of "Private Mult
 Machine Learning" in place of single-winner ones. Teachers learn from disjoint parts of the private
 data and vote on public rows; the guardian releases noisy tallies, or labels; a student learns from
 those. Everything after the release is post-processing and costs nothing.
-
-Who votes in PATE: under which names a ledger knows them, and what their ballots may hold.
 """
 
 from __future__ import annotations

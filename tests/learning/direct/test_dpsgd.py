@@ -213,6 +213,7 @@ def test_seeds_govern_what_they_say():
     assert torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=1))
     assert not torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=2))
     assert not torch.equal(weights(random_state=0), weights(random_state=0))
+    assert torch.equal(weights(seed=1), weights(seed=1))
     assert not DPSGDClassifier(**QUICK).fit(X, Y).privacy_.simulated
 
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import norm
-from sklearn.preprocessing import StandardScaler
 
 import privote as pv
 from privote.errors import BudgetError
@@ -137,7 +136,7 @@ def test_neighbouring_data_sets_are_told_apart_as_well_as_promised_and_no_better
     assert hit - false == pytest.approx(2 * norm.cdf(0.5 / z) - 1, abs=room)
 
 
-@pytest.mark.parametrize("embedding", ["auto", None, StandardScaler(), lambda rows: rows])
+@pytest.mark.parametrize("embedding", ["auto", None])
 def test_it_learns_ranks_and_says_how_common_labels_are(embedding):
     model = DPMoments(4.0, DELTA, embedding=embedding, seed=1).fit(X, Y, PUBLIC)
     found = pv.metrics.multilabel(TRUTH, model.predict_proba(TEST))

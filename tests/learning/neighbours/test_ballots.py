@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.metrics import pairwise_distances
-from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.preprocessing import normalize
 from tests.refusals import refused
 
 import privote as pv
@@ -397,38 +396,8 @@ def test_a_person_with_several_records_is_one_voter() -> None:
 # -- embeddings ------------------------------------------------------------------------------------
 
 
-class Witness(TransformerMixin, BaseEstimator):
-    """Notes how many rows it was fitted on, and doubles what it is given."""
-
-    seen: list[int] = []  # noqa: RUF012 (shared by clones, on purpose)
-
-    def fit(self, X: Any, y: Any = None) -> Witness:
-        del y
-        self.seen.append(len(X))
-        self.scale_ = 2.0
-        return self
-
-    def transform(self, X: Any) -> Any:
-        return X * self.scale_
-
-
-def test_a_transformer_is_fitted_on_public_rows_only() -> None:
+def test_embeddings_by_name() -> None:
     private, labels, public = made_up()
-    Witness.seen.clear()
-    given = Witness()
-    NeighbourBallots(private, labels, public, embedding=given)
-    assert Witness.seen == [QUERIES]
-    assert not hasattr(given, "scale_")
-
-
-def test_embeddings_by_name_transformer_and_function() -> None:
-    private, labels, public = made_up()
-    by_hand = StandardScaler().fit(public)
-    ways = [StandardScaler(), by_hand.transform]
-    first, second = (
-        near(NeighbourBallots(private, labels, public, 0.05, embedding=way)) for way in ways
-    )
-    np.testing.assert_array_equal(first, second)
     pca = NeighbourBallots(private, labels, public, 0.05, "euclidean", embedding="pca:3")
     assert 0.02 < near(pca).mean() < 0.1
     private, labels, public = words()
@@ -445,16 +414,6 @@ def test_embeddings_by_name_transformer_and_function() -> None:
     expected = near(NeighbourBallots(by_hand[0], labels, by_hand[1], 0.05))
     found = near(NeighbourBallots(private, labels, public, 0.05, embedding="tfidf"))
     assert (found != expected).mean() < 1e-3
-
-
-def test_an_embedding_that_mixes_rows_is_refused() -> None:
-    private, labels, public = made_up()
-
-    def by_batch(rows: Any) -> Any:
-        return rows - rows.mean(axis=0)
-
-    with refused("embedding"):
-        NeighbourBallots(private, labels, public, embedding=by_batch)
 
 
 # -- bad input -------------------------------------------------------------------------------------

@@ -142,6 +142,15 @@ def test_a_label_with_one_class_or_no_answer_gets_a_cautious_constant():
     assert (chance[:, :2] < 0.01).all()
 
 
+def test_the_default_student_does_not_mind_where_features_lie():
+    rows = X.astype(np.float32)
+    here, there = (LinearStudent().fit(rows + far, Y) for far in (0, 20))
+    assert np.abs(there.intercept_).max() > np.log(1 + len(X))  # more than a constant may have
+    assert there.predict_proba(rows + 20) == pytest.approx(here.predict_proba(rows), abs=0.01)
+    never = LinearStudent().fit(rows, np.zeros((len(rows), 1))).predict_proba(rows)
+    assert never == pytest.approx(1 / (2 + len(X)), rel=1e-4)
+
+
 def test_the_default_student_trusts_noise_less_than_truth():
     noisy = np.where(RNG.random(Y.shape) < 0.45, 1 - Y, Y)
     held = LinearStudent().fit(X, noisy)

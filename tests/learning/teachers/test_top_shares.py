@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.refusals import refused
 
-from privote.learning.teachers.votes import room_for, top_share, yes_votes
+from privote.learning.teachers.votes import room_for, top_votes
+
+
+def top_share(scores: Any, share: Any) -> Any:
+    """Return the votes on scores (queries, teachers, labels)."""
+    return top_votes(scores.reshape(len(scores), -1).T, share, scores.shape[1:])
 
 
 @given(
@@ -65,15 +69,3 @@ def test_a_large_room_is_a_file_that_is_gone_afterwards(tmp_path: Any) -> None:
         assert not list(tmp_path.iterdir())
     with room_for(3, 10, memory=120, scratch=tmp_path) as room:
         assert not isinstance(room, np.memmap)
-
-
-def test_what_is_refused() -> None:
-    scores = np.zeros((4, 2, 3))
-    with refused("scores"):
-        top_share(scores[0], [0.5])
-    with refused("scores"):
-        top_share(scores * np.nan, [0.5] * 3)
-    with refused("share"):
-        top_share(scores, [0.5] * 2)
-    with refused("share"):
-        yes_votes([0.5, 1.5], 10, 1, 2)

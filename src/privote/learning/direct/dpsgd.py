@@ -104,7 +104,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         Records whose gradients are in memory at once, rounded down to a multiple of 32; below that,
         and for a network that rounds differently at different places of a batch, one at a time.
     random_state
-        Seeds the first weights. Not the noise.
+        Seeds the first weights, not the noise; ``seed`` does where it is None.
     seed
         ``None``: cryptographic noise and sampling. A number makes the model *simulated*.
     progress
@@ -151,7 +151,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
 
     def _restore(self, draft: Draft | None) -> None:
         note = None if draft is None else draft.read()
-        self._first = int(check_random_state(self.random_state).randint(2**31 - 1))
+        start = self.seed if self.random_state is None else self.random_state
+        self._first = int(check_random_state(start).randint(2**31 - 1))
         if note is not None:
             self._first = int(note)
         elif draft is not None:

@@ -5,10 +5,9 @@ own row and by public numbers (the pool, its embedding, a radius taken from the 
 the allowance theorem needs (:mod:`privote.accounting.allowance`): then a record's ballots are its
 own business, and its allowance bounds what they can give away.
 
-Who is near: one rule for one pair of rows, which no other row and no block size can change.
-
-How far a neighbour may be is a quantile of distances within the public pool: public rows in, a
-public radius out, no private row seen.
+Who is near is one rule for one pair of rows, which no other row and no block size can change. How
+far a neighbour may be is a quantile of distances within the public pool: public rows in, a public
+radius out, no private row seen.
 
 Matrix products round differently at different places of a block, and a record's ballots must not
 hang on that. For rows scaled to length at most 1, a product in single precision is within a known
@@ -89,8 +88,7 @@ class NeighbourBallots:
         number, which must be public. Never taken from private rows.
     embedding
         Where distances are measured, see :mod:`privote.learning.embedding`:
-        ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, a transformer (fitted on
-        ``X_public`` only) or a public function.
+        ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, fitted on ``X_public`` only.
     groups
         (records,) whose each record is, where a person has several: then the person is the voter,
         and says yes to what any record of it near the query says yes to.
@@ -123,7 +121,7 @@ class NeighbourBallots:
         metric: str = "cosine",
         *,
         radius: float | str = "pool",
-        embedding: Any = None,
+        embedding: str | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> None:
         if metric not in METRICS:

@@ -10,24 +10,22 @@ rare one far below it; both are released the same way almost everywhere and teac
 common ones use up the allowance. How often a label was released as 1 says how many votes it gets,
 because the link is known. So a rare label is asked of many records, and a common one of few.
 
-How neighbours are asked: noise, shares and passes, from public numbers only.
-
-Asked with a share for every label (:func:`privote.learning.balanced_shares`), a label gets ``AIM``
-times the bar of votes on an average query, whatever its prevalence. So a record casts about
-``passes * queries * labels * AIM * bar / voters`` votes, and its allowance has to pay for them. The
-bar grows with sigma, the allowance with its square: for any number of passes there is a least sigma
-with which they last. More passes teach more and need more noise, so wider circles, which blur.
+*The plan*: noise, shares and passes, from public numbers only. Asked with a share for every label
+(:func:`privote.learning.balanced_shares`), a label gets ``AIM`` times the bar of votes on an
+average query, whatever its prevalence. So a record casts about ``passes * queries * labels * AIM *
+bar / voters`` votes, and its allowance has to pay for them. The bar grows with sigma, the allowance
+with its square: for any number of passes there is a least sigma with which they last. More passes
+teach more and need more noise, so wider circles, which blur.
 
 The constants were chosen on one split of aviation reports and of three smaller data sets (see
 docs/neighbours.md); they are public numbers.
 
-A student that knows how its labels were drawn.
-
-A label released by neighbours is not the label of the query: it is a noisy yes or no to "do enough
-records around this query carry it?". Both the noise and the circle are public, so the student can
-be asked the same question: it predicts every public row within the circle, adds up, and the link
-says how likely the released label was. The weights that make the released labels likeliest undo
-both the noise and the blur of the circle. Everything here is public: it costs nothing.
+*The student* knows how its labels were drawn. A label released by neighbours is not the label of
+the query: it is a noisy yes or no to "do enough records around this query carry it?". Both the
+noise and the circle are public, so the student can be asked the same question: it predicts every
+public row within the circle, adds up, and the link says how likely the released label was. The
+weights that make the released labels likeliest undo both the noise and the blur of the circle.
+Everything here is public: it costs nothing.
 """
 
 from __future__ import annotations

@@ -106,8 +106,9 @@ class LinearStudent(LabelClassifier):
             some = None if weight is None else weight[:, mine]
             weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine], some)
             # A label never seen has a bias of minus infinity; a student is not that sure.
-            sure = np.log((1 + len(Y)) / 1.0)
-            self.coef_[mine], self.intercept_[mine] = weights, np.clip(bias, -sure, sure)
+            sure = np.log(1 + len(Y))
+            self.coef_[mine] = weights
+            self.intercept_[mine] = np.nan_to_num(bias, neginf=-sure, posinf=sure)
         self.C_ = np.array(strengths)[chosen]
         self.classes_ = np.arange(Y.shape[1])
         return self

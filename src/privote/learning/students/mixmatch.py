@@ -1,13 +1,12 @@
 """MixMatch for many labels: a student of few released labels and many public rows without any.
 
-What one step of MixMatch computes, for labels that are yes or no each (Berthelot et al. 2019).
-
-Differences from print. Because every label is a question of its own: guesses are sharpened label by
-label, and the losses are binary. Because labels are few and noisy: a released label may be missing
-(ABSTAIN), is then guessed, and left out of the supervised loss; guesses are aligned with how often
-each label was released, are made from weakly changed rows, and the unlabelled loss may be the
-cross-entropy (all three as in ReMixMatch, Berthelot et al. 2020); it is the running mean of the
-weights that guesses (Tarvainen and Valpola 2017).
+Berthelot et al. 2019, for labels that are yes or no each. Differences from print. Because every
+label is a question of its own: guesses are sharpened label by label, and the losses are binary.
+Because labels are few and noisy: a released label may be missing (ABSTAIN), is then guessed, and
+left out of the supervised loss; guesses are aligned with how often each label was released, are
+made from weakly changed rows, and the unlabelled loss may be the cross-entropy (all three as in
+ReMixMatch, Berthelot et al. 2020); it is the running mean of the weights that guesses (Tarvainen
+and Valpola 2017).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
+from ...votes.cube import check_threshold
 from ..networks.architectures import (
     Network,
     build_network,
@@ -42,7 +42,7 @@ from ..networks.classifier import (
     check_counts,
     check_shares,
 )
-from ..rows import Floats, Progress, Targets, check_targets, count_rows, take_rows
+from ..rows import Progress, Targets, check_targets, count_rows, matching, take_rows
 
 # Settings that are None in a MixMatchClassifier.
 _VECTORS = {
@@ -177,7 +177,9 @@ class MixMatchClassifier(NetworkClassifier):
         if not len(answered):
             raise InputError("y", "must have at least one label that is known, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
-        thresholds = self._given_thresholds(labels.shape[1])
+        thresholds = None
+        if not (isinstance(self.threshold, str) and self.threshold == "prevalence"):
+            thresholds = check_threshold(self.threshold, labels.shape[1])
         if len(answered) < len(labels):
             rows = Rows(take_rows(X, answered))
             labels, known = labels[answered], known[answered]
@@ -202,8 +204,8 @@ class MixMatchClassifier(NetworkClassifier):
             average, self.history_ = training.run(self.progress)
         self._fitted(average, scaling, rows.shape, np.full(labels.shape[1], 0.5))
         if thresholds is None:
-            thresholds = self._prevalence(pool, training.wanted.numpy())
-        self.thresholds_ = thresholds
+            thresholds = matching(self._answers(pool), training.wanted.numpy())
+        self.thresholds_ = np.broadcast_to(thresholds, (labels.shape[1],)).copy()
         return self
 
     def _pool(self, rows: Rows, X_unlabelled: Any) -> Rows:
@@ -247,26 +249,6 @@ class MixMatchClassifier(NetworkClassifier):
             weak = replace(strong, **{name: self.weak * size for name, size in amount.items()})
         settled = {**vars(chosen), "augment": strong, "weak": weak}
         return Recipe(**{**self.get_params(deep=False), **settled})
-
-    def _given_thresholds(self, labels: int) -> Floats | None:
-        """Return the thresholds asked for, None if the unlabelled rows shall say."""
-        if isinstance(self.threshold, str) and self.threshold == "prevalence":
-            return None
-        try:
-            given = np.asarray(self.threshold, np.float64)
-        except (TypeError, ValueError):
-            raise InputError(
-                "threshold", "must be 'prevalence' or numbers", self.threshold
-            ) from None
-        if given.shape not in ((), (labels,)) or not ((given >= 0) & (given <= 1)).all():
-            raise InputError("threshold", f"must be one number in [0, 1], or {labels}, got {given}")
-        return np.broadcast_to(given, (labels,)).copy()
-
-    def _prevalence(self, pool: Rows, wanted: npt.NDArray[np.float32]) -> Floats:
-        """Return thresholds that say yes to the wanted share of the pool, label by label."""
-        chance = self._answers(pool)
-        pairs = zip(chance.T, wanted, strict=True)
-        return np.array([np.quantile(column, 1 - share) for column, share in pairs])
 
 
 # -- one step of it --------------------------------------------------------------------------------

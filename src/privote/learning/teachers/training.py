@@ -6,11 +6,10 @@ the other parts. So a record reaches one teacher, and the other teachers' answer
 the last bit whatever that record holds. A part goes to another process, or another machine, as it
 is, so it holds its own records and nothing of the others.
 
-Parts of the private data, one for each teacher: by a keyed hash of names, never by values.
-
-The guarantee is about changing one voter's ballot. It becomes one about changing one record only if
-a record reaches one voter, so a record's part may depend on its own name and on nothing else:
-sorting, balancing or stratifying by values would let one record move others.
+*Parts* are made by a keyed hash of names, never by values. The guarantee is about changing one
+voter's ballot. It becomes one about changing one record only if a record reaches one voter, so a
+record's part may depend on its own name and on nothing else: sorting, balancing or stratifying by
+values would let one record move others.
 
 Which change of records that covers depends on who knows the key. To whoever knows it, a person who
 gives way to one of another name leaves one part and enters another: two voters change, which costs

@@ -8,9 +8,8 @@ teachers, and many teachers without an opinion would look like agreement.)
 
 By every rule a teacher's votes depend on its own part and on public data, never on other teachers.
 
-The teachers once they are trained: what each of them is, and what all of them answer.
-
-Linear teachers are asked in one matrix product; any others one after the other.
+Of the teachers once they are trained, linear ones are asked in one matrix product; any others one
+after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, whole
-from ...votes.cube import Ballots, BallotSource
+from ...votes.cube import Ballots, BallotSource, Threshold, check_threshold
 from ..linear import Layer, Solver, answer
 from ..rounds import Rows
 from ..rows import (
@@ -45,7 +44,7 @@ from ..rows import (
     take_rows,
 )
 
-Rule = str | float | npt.ArrayLike
+Rule = str | Threshold
 Votes = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
@@ -74,8 +73,7 @@ def cast(
         (queries, ...) public rows. By "prevalence" a vote depends on the whole pool.
     threshold
         ``"prevalence"``; ``"tuned"``, which ``train(..., tune="F1")`` found; or numbers in [0, 1]:
-        one, one per label (labels,), or one per teacher and label (teachers, labels). A probability
-        at or above the number is a yes.
+        one, or one per label (labels,). A probability at or above the number is a yes.
     block
         Queries at a time; see :meth:`Teachers.predict_proba`.
     memory
@@ -92,7 +90,7 @@ def cast(
         raise InputError("X_public", "must have at least one row, got none")
     place = 0
     if not (isinstance(threshold, str) and threshold == "prevalence"):
-        bar, votes = _check_threshold(teachers, threshold), np.empty((queries, *cube), np.bool_)
+        bar, votes = _bar(teachers, threshold), np.empty((queries, *cube), np.bool_)
         for answers in teachers.predict_proba(X_public, block):
             votes[place : place + len(answers)] = answers >= bar
             place += len(answers)
@@ -101,7 +99,7 @@ def cast(
         for answers in teachers.predict_proba(X_public, block):
             scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
             place += len(answers)
-        return _tops(scores, teachers.prevalence, cube)
+        return top_votes(scores, teachers.prevalence, cube)
 
 
 def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
@@ -143,80 +141,32 @@ def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
     return best
 
 
-def _check_threshold(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.float32]:
+def _bar(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.float32]:
     """Return thresholds that broadcast over (rows, teachers, labels)."""
-    if isinstance(threshold, str):
-        if threshold != "tuned":
-            raise InputError(
-                "threshold", f"must be one of {', '.join(RULES)}, or numbers", threshold
-            )
-        if teachers.thresholds is None:
-            raise InputError("threshold 'tuned' needs teachers trained with tune='F1' or 'BAC'")
-        threshold = teachers.thresholds
-    try:
-        bar = np.asarray(threshold, np.float64)
-    except (TypeError, ValueError):
-        raise InputError("threshold", "must be numbers", threshold) from None
-    cube = (teachers.n_teachers, teachers.n_labels)
-    if bar.shape not in ((), cube[1:], cube):
-        raise InputError(
-            "threshold",
-            f"must be one number, one per label ({cube[1]}), or one per teacher and label "
-            f"{cube}, got shape {bar.shape}",
-        )
-    if not ((bar >= 0) & (bar <= 1)).all():
-        raise InputError("threshold", "must lie in [0, 1]")
-    return bar.astype(np.float32)
+    if not isinstance(threshold, str):
+        return check_threshold(threshold, teachers.n_labels).astype(np.float32)
+    if threshold != "tuned":
+        raise InputError("threshold", f"must be one of {', '.join(RULES)}, or numbers", threshold)
+    if teachers.thresholds is None:
+        raise InputError("threshold 'tuned' needs teachers trained with tune='F1' or 'BAC'")
+    return teachers.thresholds.astype(np.float32)
 
 
-def top_share(scores: npt.NDArray[Any], share: npt.ArrayLike) -> Votes:
-    """Return votes (queries, teachers, labels): yes to each teacher's top share of the queries.
+def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
+    """Return votes (queries, teachers, labels): yes to the top share of each voice's queries.
 
     Parameters
     ----------
     scores
-        (queries, teachers, labels) finite numbers.
+        (voices, queries) in memory or in a file; a voice is a teacher's opinion on a label.
     share
         (labels,) or (teachers, labels) in [0, 1]. Times the queries, it is rounded to the nearest
         whole number, a half upwards.
-    """
-    cube = np.asarray(scores)
-    if cube.ndim != 3:
-        raise InputError(
-            "scores", f"must have 3 axes (queries, teachers, labels), got {cube.shape}"
-        )
-    if cube.dtype.kind not in "fiu" or not np.isfinite(cube).all():
-        raise InputError("scores", "must be finite numbers")
-    queries, *voters = cube.shape
-    voices = np.ascontiguousarray(cube.reshape(queries, -1).T)
-    return _tops(voices, share, (voters[0], voters[1]))
-
-
-def yes_votes(
-    share: npt.ArrayLike, queries: int, teachers: int, labels: int
-) -> npt.NDArray[np.int64]:
-    """Return how many yes-votes each teacher has for each label: (teachers x labels,)."""
-    shares = np.asarray(share, np.float64)
-    if shares.shape not in ((labels,), (teachers, labels)):
-        raise InputError(
-            "share",
-            f"must hold one number per label ({labels}), or per teacher and label ({teachers}, "
-            f"{labels}), got shape {shares.shape}",
-        )
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise InputError("share", "must lie in [0, 1]")
-    each = np.broadcast_to(shares, (teachers, labels)).ravel()
-    return np.asarray(np.floor(each * queries + 0.5), np.int64)
-
-
-def _tops(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
-    """Return votes (queries, teachers, labels): yes to the top share of each voice's queries.
-
-    ``scores`` (voices, queries) lie in memory or in a file; a voice is a teacher's opinion on a
-    label.
+    cube
+        How many teachers and labels.
     """
     queries = scores.shape[1]
-    wanted = yes_votes(share, queries, *cube)
+    wanted = np.floor(np.broadcast_to(share, cube).ravel() * queries + 0.5)
     votes = np.empty((queries, len(scores)), np.bool_)
     for voice, row in enumerate(scores):
         votes[:, voice] = _top(np.asarray(row), int(wanted[voice]), voice)
