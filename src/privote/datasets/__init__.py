@@ -18,6 +18,7 @@ from .chest import PAPER_LABELS, chexpert, mimic, nih, padchest
 from .images import Images
 from .mulan import mulan
 from .patients import PATIENT_LABELS, load_patients
+from .pictures import pictures
 from .records import MultiLabelData, RawTable, Split, keyed_parts, union
 from .scenes import Scenes, load_scenes, scene_data
 from .teacher_votes import TEACHER_VOTES, TeacherVotes, load_teacher_votes
@@ -44,6 +45,7 @@ __all__ = [
     "mulan",
     "nih",
     "padchest",
+    "pictures",
     "union",
     "voc2012",
 ]
