@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 import privote as pv
 from privote.cli import app
 from privote.datasets import Images, pictures
 from privote.learning import PictureEncoder
-from tests.refusals import refused
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra [pictures]")
 
