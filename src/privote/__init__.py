@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from .guardian import Guardian, bills
     from .labelling import Electorate, label
-    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier, collect_votes
+    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier, collect_votes, load
     from .ledger import Budget, Ledger
     from .links import OptimalLink
     from .mechanisms import (
@@ -90,6 +90,7 @@ __all__ = [
     "epsilon_2017",
     "label",
     "learning",
+    "load",
     "metrics",
     "plan",
     "planning",
@@ -107,7 +108,7 @@ _NAMES = {
     "PrivoteError PrivoteWarning UnavailableError",
     "guardian": "Guardian bills",
     "labelling": "Electorate label",
-    "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes",
+    "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes load",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "

@@ -126,7 +126,7 @@ def test_images_travel_between_processes(picture: Picture) -> None:
 
 def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"reading images needs the extra \[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"reading images needs the extra \[pictures\]"):
         Images(paths=["a.png"])[0]
 
 

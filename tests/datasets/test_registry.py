@@ -23,6 +23,8 @@ def places(write: Write, tmp_path: Path) -> dict[str, Path]:
     write("m/toy.xml", '<labels><label name="y"/></labels>')
     for label in VOC_LABELS:
         write(f"v/VOC2012/ImageSets/Main/{label}_trainval.txt", "one -1")
+    for part, name in (("train", "one"), ("val", "two")):
+        write(f"v/VOC2012/ImageSets/Main/{part}.txt", name)
     labeller = (
         "No Finding,Enlarged Cardiomediastinum,Cardiomegaly,Lung Opacity,Lung Lesion,Edema,"
         "Consolidation,Pneumonia,Atelectasis,Pneumothorax,Pleural Effusion,Pleural Other,Fracture,"

@@ -265,18 +265,26 @@ def _bars(*, counted: bool) -> Any:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.1f}/s")
 
     console = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        *([MofNCompleteColumn()] if counted else []),
+        *([MofNCompleteColumn(), Rate()] if counted else []),
         TimeElapsedColumn(),
+        *([TimeRemainingColumn()] if counted else []),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,9 @@ def predict(
     threshold: str | None = None,
     columns: str | None = None,
     id_column: Annotated[str | None, typer.Option("--id-column", "--ids")] = None,
+    weights: Path | None = None,
+    device: str = "cpu",
+    cache: Path | None = None,
     trust: list[str] | None = None,
     force: bool = False,
     json: bool = False,
@@ -43,7 +47,7 @@ def predict(
         A .student file of `privote train`.
     rows
         Rows to judge: .csv or .parquet with the columns that the student learnt from, as they were
-        then (words, dates, gaps); or .npz (array X).
+        then (words, dates, gaps); or .npz (array X); or a folder of pictures.
     output
         Where the predictions go: .csv or .npz.
     threshold : P[,P...]
@@ -54,26 +58,46 @@ def predict(
     id_column : A[,B...]
         The column, or columns, that name a row and come along into the output; by default 'id',
         where there is one.
+    weights
+        For a student of pictures: the weights of its network, if it is not efficientnet-lite0.
+    device
+        For a student of pictures: cpu, cuda or mps.
+    cache : DIR
+        For a student of pictures: a folder that keeps their features.
     trust
         A type in the file to allow, as package.module.Class; repeat for more.
     """
     import numpy as np
 
+    from privote.datasets import RawTable, pictures
     from privote.datasets.tables import columns_of, table
+    from privote.learning.pictures import PictureEncoder
     from privote.learning.students.saving import load_student
     from privote.votes.cube import check_threshold
 
     from .files import claimed
-    from .output import print_result
+    from .output import print_result, stages
 
-    saved = load_student(student, trusted=trust or ())
+    saved = load_student(student, trusted=trust or (), weights=weights)
     bar = saved.thresholds
     if threshold is not None:
         bar = check_threshold(options.parse_threshold(threshold), len(saved.label_names))
     arrays = rows.suffix == ".npz"
-    held = None if arrays else columns_of(rows)
+    looks = isinstance(saved.encoder, PictureEncoder)
+    held = None if arrays or looks else columns_of(rows)
     given: object
-    if saved.encoder is not None:  # it knows its columns by name, and what was in them
+    if isinstance(saved.encoder, PictureEncoder):
+        if columns is not None or id_column is not None:
+            raise InputError("columns", "cannot be given: this student looks at pictures")
+        with stages() as progress:
+            encoder = replace(saved.encoder, device=device, cache=cache, progress=progress)
+            some = table(rows) if arrays else pictures(rows)
+            given = encoder.numbers(some.X)
+        saved = replace(saved, encoder=None)
+        if not arrays:
+            held = RawTable(rows.name, {"file": some.ids}, np.arange(len(some)))
+            id_column = "file"
+    elif saved.encoder is not None:  # it knows its columns by name, and what was in them
         if columns is not None:
             raise InputError("columns", "cannot be given: this student knows its columns")
         given = columns_of(rows) if held is None else held

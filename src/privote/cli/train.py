@@ -74,14 +74,19 @@ def train(
     ----------
     data
         Private data: a .npz, .csv or .parquet table; or a data set by name: scenes, mulan:FILE;
-        voc2012, chexpert, mimic, padchest or nih, each with :FOLDER.
+        voc2012, chexpert, mimic, padchest or nih, each with :FOLDER; or a folder of pictures, with
+        --table.
     output
         A new folder for everything that is made.
+    table
+        For a folder of pictures: a table with a column of file names, and one column per label or
+        one that lists labels (name those with --labels).
     public
-        Public rows to label: a table with the same features. A data set by name is split instead.
+        Public rows to label: a table with the same features, or a folder of pictures. A data set by
+        name is split instead.
     test
-        Rows with true labels to judge by. The figures are for the owner's eyes: no epsilon covers
-        them.
+        Rows with true labels to judge by; for pictures, a table that lies in their folder. The
+        figures are for the owner's eyes: no epsilon covers them.
     test_is_public
         The test rows are public: their figures go into the report.
     labels
@@ -89,7 +94,7 @@ def train(
     columns
         Which columns of a table are features; by default every other one.
     id_column
-        The column that names a record.
+        The column that names a record, or the file of a picture.
     group_column
         The column that names the person a record belongs to: the promise is then for persons.
     method : NAME
@@ -109,7 +114,17 @@ def train(
         by label.
     embedding : NAME
         What rows are mapped to first: auto (the default); pca:K or std:K, of words tfidf or lsa:K.
-        Fitted on public rows.
+        Fitted on public rows. Of pictures: efficientnet-lite0 (the default), or resnet50 or
+        densenet121 with --weights.
+    size : PIXELS
+        Height and width that pictures are scaled to before they are embedded.
+    weights
+        The weights of resnet50 or densenet121: a state dictionary, read without running code.
+    device
+        Where pictures are embedded: cpu, cuda or mps.
+    cache : DIR
+        A folder to keep the features of pictures in, for further runs. They are as private as the
+        pictures.
     student : KIND
         What learns from the labels: logistic (the default); mixmatch (semi-supervised, torch); on
         images smallcnn, densenet121 or resnet50 (torch).

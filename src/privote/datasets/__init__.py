@@ -27,6 +27,7 @@ from .embedded import (
 )
 from .images import Images
 from .mulan import mulan
+from .pictures import pictures
 from .records import MultiLabelData, RawTable, Split, keyed_parts, union
 from .voc import voc2012
 
@@ -51,6 +52,7 @@ __all__ = [
     "mulan",
     "nih",
     "padchest",
+    "pictures",
     "union",
     "voc2012",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.float32]
+Look = TypeVar("Look")
 
 FITS = ("stretch", "crop")
 _DEEP = ("I", "I;16", "I;16L", "I;16B")  # Pillow's names for 16-bit grey, by version and byte order
@@ -105,22 +106,32 @@ class Images:
 
         return np.flatnonzero([broken(path) for path in self.paths])
 
+    def check(self) -> None:
+        """Refuse the first file that is absent, or whose header is not that of a picture."""
+        for path in self.paths:
+            self._opened(path, lambda image: None)
+
     def _read(self, path: str) -> Pixels:
         """Return one image (channels, height, width)."""
+        return self._opened(path, self._scaled)
+
+    def _opened(self, path: str, look: Callable[[Image], Look]) -> Look:
+        """Return what ``look`` sees in a file; one that is broken is named."""
         try:
             from PIL import Image
         except ImportError:
-            raise missing_extra("deep", "reading images") from None
+            raise missing_extra("pictures", "reading images") from None
         try:
             with Image.open(path) as image:
-                return self._scaled(image)
+                return look(image)
         except FileNotFoundError:
             raise InputError(f"the image {path} is missing") from None
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
             raise InputError(f"the image {path} cannot be read: {error}") from None
 
     def _scaled(self, image: Image) -> Pixels:
         from PIL import Image as Pillow
+        from PIL import ImageOps
 
         height, width = self._extent
         deep = image.mode in _DEEP
@@ -132,6 +143,7 @@ class Images:
             image.draft(mode, (least, least) if self.fit == "crop" else (2 * width, 2 * height))
         # By way of "I", because Pillow clips 16 bits to 8 when it goes straight to grey.
         even = image.convert("I").convert("F") if deep else image.convert(mode)
+        even = ImageOps.exif_transpose(even)  # as the camera was held
         box = _middle(even.size, width / height) if self.fit == "crop" else None
         small = even.resize((width, height), Pillow.Resampling.BILINEAR, box=box)
         pixels = np.asarray(small, dtype=np.float32) / np.float32(65535 if deep else 255)

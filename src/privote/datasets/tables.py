@@ -115,8 +115,8 @@ def raw_table(
         X=everything.only(chosen),
         Y=labels_of(everything, labels),
         label_names=tuple(labels),
-        ids=np.arange(rows) if id_column is None else _names(everything, id_column, differ=True),
-        groups=None if group_column is None else _names(everything, group_column, differ=False),
+        ids=np.arange(rows) if id_column is None else names_in(everything, id_column, differ=True),
+        groups=None if group_column is None else names_in(everything, group_column, differ=False),
         feature_names=tuple(chosen),
         name=Path(source).stem if _is_path(source) else everything.name,
     )
@@ -257,7 +257,7 @@ def _cell(value: Any) -> str:
     return f"the cell is {shown(value)}"
 
 
-def _names(raw: RawTable, column: str, *, differ: bool) -> Column:
+def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
     """Return names of records, or of persons; one that is empty would be nobody, or everybody."""
     names = [name_of(cell) for cell in raw.columns[column].tolist()]
     seen: dict[str, int] = {}

@@ -53,7 +53,9 @@ def voc2012(
     -------
     MultiLabelData
         Labels from ``ImageSets/Main/<label>_<part>.txt``, or from ``Annotations`` where these files
-        are absent. Ids are the names of the pictures; no group is known.
+        are absent. Ids are the names of the pictures; no group is known. The sides of
+        ``"trainval"`` are fixed: train is private; of val in order, every second picture is public,
+        and the others are for the test.
     """
     if part not in PARTS:
         raise InputError("part", f"must be one of {', '.join(PARTS)}", part)
@@ -75,6 +77,7 @@ def voc2012(
         Y=np.where(marks == 0, _DIFFICULT[difficult], marks == 1).astype(np.int8),
         label_names=VOC_LABELS,
         ids=np.array(names, dtype=np.str_),
+        sides=_sides(sets, names) if part == "trainval" else None,
         name=f"voc2012 {part}",
     )
 
@@ -84,6 +87,19 @@ def _home(folder: Path) -> Path:
         if (candidate / "ImageSets" / "Main").is_dir():
             return candidate
     raise absent(f"the folder {folder / 'ImageSets' / 'Main'}", VOC2012)
+
+
+def _sides(sets: Path, names: list[str]) -> npt.NDArray[np.str_]:
+    """Return the side of each picture of trainval."""
+    side = {
+        line.split()[0]: "private" for line in lines_of(sets / "train.txt", VOC2012) if line.strip()
+    }
+    listed = [line.split()[0] for line in lines_of(sets / "val.txt", VOC2012) if line.strip()]
+    side |= {name: ("public", "test")[place % 2] for place, name in enumerate(listed)}
+    lost = next((name for name in names if name not in side), None)
+    if lost is not None:
+        raise InputError(f"{sets}: the picture {lost} of trainval is in neither train nor val")
+    return np.array([side[name] for name in names])
 
 
 def _from_lists(sets: Path, part: str) -> tuple[list[str], npt.NDArray[np.int8]]:

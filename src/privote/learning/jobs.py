@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import metrics
-from ..datasets import MultiLabelData, tables
+from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
 from ..datasets.embedded import Landmarks
 from ..errors import InputError
@@ -22,6 +22,7 @@ from ..votes.tables import as_csv
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork
+from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder
 from .private import PrivateClassifier
 from .students.mixmatch import MixMatchClassifier
 
@@ -44,8 +45,12 @@ class Job:
         Tables of rows to label, and of rows to judge by.
     test_is_public
         Whether figures on the test rows may be published.
+    table
+        The table of labels of a folder of pictures.
     labels, columns, id_column, group_column
         Which columns of a table are what.
+    size, weights, device, cache
+        Of pictures: see :class:`privote.learning.PictureEncoder`.
     method
         "auto", or one of :data:`privote.learning.methods.METHODS`.
     yes
@@ -58,6 +63,7 @@ class Job:
     method: str
     epsilon: float
     delta: float
+    table: Path | None = None
     public: Path | None = None
     test: Path | None = None
     test_is_public: bool = False
@@ -65,6 +71,10 @@ class Job:
     columns: tuple[str, ...] | None = None
     id_column: str | None = None
     group_column: str | None = None
+    size: int = 160
+    weights: Path | None = None
+    device: str = "cpu"
+    cache: Path | None = None
     ledger: Any = None
     dataset: str = "default"
     consumer: str | None = None
@@ -80,6 +90,18 @@ class Job:
             if self.settings.get(name, known[0]) not in known:
                 raise InputError(name, f"must be one of {', '.join(known)}", self.settings[name])
 
+    def pictures(self, progress: Progress) -> PictureEncoder:
+        """Return how pictures become numbers, if that is asked for."""
+        name = self.settings.get("embedding")
+        return PictureEncoder(
+            network=name if name in PICTURE_NETWORKS else LITE,
+            weights=self.weights,
+            size=self.size,
+            device=self.device,
+            cache=self.cache,
+            progress=progress,
+        )
+
     @property
     def on_images(self) -> bool:
         """Whether something here looks at pixels."""
@@ -90,11 +112,12 @@ class Job:
     def asked(self) -> dict[str, Any]:
         """Return what whoever resumes must ask for again."""
         named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer", "yes")
-        read = ("columns", "id_column", "group_column", "electorate")
+        read = ("columns", "id_column", "group_column", "electorate", "size")
         return {
             **{name: getattr(self, name) for name in (*named, *read)},
             **{name: str(value) for name, value in self.settings.items() if name != "n_jobs"},
             **{"data": Path(self.data).name, "public": self.public and self.public.name},
+            "table": self.table and self.table.name,
         }
 
 
@@ -199,9 +222,15 @@ def trained(
     progress
         Is told a stage, how much of it is done, and of how much.
     """
+    encoder = job.pictures(progress)
     private, public, test = _read(job)
     model = PrivateClassifier(
-        job.method, job.epsilon, job.delta, yes=job.yes, settings=_settings(job)
+        job.method,
+        job.epsilon,
+        job.delta,
+        yes=job.yes,
+        settings=_settings(job),
+        pictures=encoder,
     )
     with Draft(draft, job.asked(), resume=resume, force=force) as kept:
         model.fit(
@@ -235,6 +264,8 @@ def trained(
 def _settings(job: Job) -> dict[str, Any]:
     """Return what was asked for as estimators take it: networks by name become networks."""
     settings = dict(job.settings)
+    if settings.get("embedding") in PICTURE_NETWORKS:  # of which an encoder was made
+        del settings["embedding"]
     for name in ("teacher", "student"):
         if name in settings:
             settings[name] = _named_model(settings[name])
@@ -274,6 +305,8 @@ def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
 
 def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
     """Return private, public and test rows; only votes need public ones."""
+    if job.table is not None:
+        return _folder(job, job.table)
     if Path(job.data).suffix not in tables.SUFFIXES:
         if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
             known = ", ".join(tables.SUFFIXES)
@@ -300,6 +333,27 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     )
     if public is None and not arrays:
         private, test = _without_public(private), None if test is None else tables.as_numbers(test)
+    return private, public, test
+
+
+def _folder(
+    job: Job, table: Path
+) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+    """Return the sides of a folder of pictures; a table of test rows lies beside its pictures."""
+    home, public = Path(job.data), None
+    if job.columns is not None:
+        raise InputError("columns", "cannot be given with pictures: their features are pixels")
+    names = {"id_column": job.id_column, "group_column": job.group_column}
+    private = pictures(home, table, labels=job.labels, **names)
+    if job.public is not None:
+        public = pictures(job.public)
+        here, there = home.resolve(), job.public.resolve()
+        if here == there or here in there.parents or there in here.parents:
+            rule = "must be another folder than that of private pictures: it is not protected"
+            raise InputError("public", rule, str(job.public))
+    if job.test is None:
+        return private, public, None
+    test = pictures(job.test.parent, job.test, labels=private.label_names, **names, whole=False)
     return private, public, test
 
 

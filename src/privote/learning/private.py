@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,9 @@ from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, plan_teachers
+from .networks.architectures import VECTOR_NETWORKS
 from .pate import PATEClassifier
+from .pictures import PictureEncoder, is_pictures
 from .rounds import yes_shares
 from .rows import (
     Floats,
@@ -42,6 +44,7 @@ from .rows import (
     label_probabilities,
     matching,
 )
+from .students.mixmatch import MixMatchClassifier
 from .tables import TableEncoder
 
 Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
@@ -72,6 +75,9 @@ class PrivateClassifier(LabelClassifier):
         Further settings of the method, by the names of its estimator
         (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,
         :class:`privote.learning.DPMoments`, :class:`privote.learning.DPSGDClassifier`).
+    pictures
+        How pictures become numbers (:class:`privote.learning.PictureEncoder`); None is
+        EfficientNet-Lite0 at 160 x 160 pixels. A network among the settings gets the pixels.
     random_state
         For training; noise is secret, unless ``fit(..., seed=...)`` is a simulation.
 
@@ -82,7 +88,7 @@ class PrivateClassifier(LabelClassifier):
     student_
         The fitted model, on rows of numbers; with its thresholds.
     encoder_
-        What turns rows of a table into numbers; None where rows were numbers.
+        What turns rows of a table, or pictures, into numbers; None where rows were numbers.
     privacy_
         What may be published about the run, as plain values.
     release_
@@ -106,6 +112,7 @@ class PrivateClassifier(LabelClassifier):
     _: KW_ONLY
     yes: float | None = None
     settings: Mapping[str, Any] | None = None
+    pictures: PictureEncoder | None = None
     random_state: Any = 0
 
     def fit(
@@ -131,7 +138,8 @@ class PrivateClassifier(LabelClassifier):
         ----------
         records
             Private rows: a data frame or another table (:class:`TableEncoder` says which), whose
-            columns may hold numbers, words, dates, texts and gaps; or numbers (records, features).
+            columns may hold numbers, words, dates, texts and gaps; or numbers (records, features);
+            or pictures (:class:`privote.datasets.Images`, or an array with four axes).
         labels
             (records, labels) of 1, 0 and -1 for unknown, also as a data frame; or the names of
             columns of ``records``.
@@ -206,8 +214,12 @@ class PrivateClassifier(LabelClassifier):
             if public is not None and is_table(public):
                 raise InputError("public", "must be numbers, as `records` are")
             X, X_public = _array(records), None if public is None else _array(public)
-            self.encoder_, Y = None, _labels(labels, count_rows(X))
+            Y = _labels(labels, count_rows(X))
             self.label_names_ = _label_names(labels, Y.shape[1])
+            self.encoder_: TableEncoder | PictureEncoder | None = self._look(X)
+            if self.encoder_ is not None:
+                X = self.encoder_.numbers(X)
+                X_public = None if X_public is None else self.encoder_.numbers(X_public)
             self.n_features_in_ = X.shape[1] if len(X.shape) > 1 else 0
             return X, Y, X_public, ids, groups
         columns = {
@@ -222,20 +234,35 @@ class PrivateClassifier(LabelClassifier):
             rule = "must be given with a table: they say how words and gaps become numbers"
             raise InputError("public", rule)
         raw = columns_of(public, "public rows").only(read.feature_names or ())
-        self.encoder_, self.n_features_in_ = TableEncoder().fit(raw), len(raw.columns)
+        encoder = TableEncoder().fit(raw)
+        self.encoder_, self.n_features_in_ = encoder, len(raw.columns)
         Y = read.Y if named else _labels(labels, len(read))
         self.label_names_ = read.label_names if named else _label_names(labels, Y.shape[1])
         ids = ids if columns["id_column"] is None else read.ids
         groups = groups if columns["group_column"] is None else read.groups
-        X, X_public = (self.encoder_.numbers(side) for side in (read.X, raw))
+        X, X_public = (encoder.numbers(side) for side in (read.X, raw))
         return X, Y, X_public, ids, groups
+
+    def _look(self, X: Any) -> PictureEncoder | None:
+        """Return what turns pictures into numbers; None where something here looks at pixels."""
+        asked = dict(self.settings or {})
+        student, network = asked.get("student"), asked.get("network", VECTOR_NETWORKS[0])
+        pixels = asked.get("teacher") is not None or network not in VECTOR_NETWORKS
+        pixels |= not isinstance(student, MixMatchClassifier | None)
+        pixels |= not isinstance(asked.get("embedding", AUTO), str)
+        if not is_pictures(X) or pixels:
+            return None
+        encoder = self.pictures or PictureEncoder()
+        return replace(encoder, fit=X.fit) if isinstance(X, Images) else encoder
 
     def _embedding(self, X_public: Any, *, voters: bool) -> str | None:
         """Return the embedding that public numbers choose; images are looked at as they are."""
         if len(X_public.shape) != 2 or isinstance(X_public, Images):
             return None
         of = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
-        return embedding_for(X_public, *of, scaled=voters or self.encoder_ is not None)
+        return embedding_for(
+            X_public, *of, scaled=voters or isinstance(self.encoder_, TableEncoder)
+        )
 
     def _by_votes(
         self, chosen: Choice, asked: dict[str, Any], given: Given, account: dict[str, Any]

@@ -24,6 +24,7 @@ from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
+from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
 from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
 from privote.votes.tables import write_header
@@ -266,7 +267,14 @@ class TrainingStatement:
         fitted = self.outcome.fitted
         how = "was asked for" if self.outcome.job.method != "auto" else "was chosen"
         encoded = ""
-        if fitted.encoder_ is not None:
+        if isinstance(fitted.encoder_, PictureEncoder):
+            made = fitted.encoder_.to_plain()
+            encoded = (
+                f" Pictures became numbers by the public network {made['network']} (weights with "
+                f"SHA-256 {made['sha256']}), each at {made['size']} x {made['size']} pixels and by "
+                "itself."
+            )
+        elif fitted.encoder_ is not None:
             encoded = " How columns become numbers was learnt from public rows alone."
         return (
             f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} No setting "

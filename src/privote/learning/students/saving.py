@@ -25,6 +25,7 @@ from ..._version import __version__, check_written, written
 from ...errors import InputError
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
+from ..pictures import PictureEncoder
 from ..rows import Floats, Labels, label_probabilities
 from ..tables import TableEncoder
 from .mixmatch import MixMatchClassifier
@@ -78,7 +79,7 @@ class SavedStudent:
     thresholds
         (labels,) from which probability on a label is said to be present; or one number.
     encoder
-        What turns rows of a table into numbers; None if rows must be numbers.
+        What turns rows of a table, or pictures, into numbers; None if rows must be numbers.
     """
 
     model: Any
@@ -86,11 +87,15 @@ class SavedStudent:
     feature_names: tuple[str, ...] | None = None
     privacy: dict[str, Any] = field(default_factory=dict)
     thresholds: Any = 0.5
-    encoder: TableEncoder | None = None
+    encoder: TableEncoder | PictureEncoder | None = None
     version: str = __version__
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return each label's probability: (rows, labels); for rows of a table where it was one."""
+        """Return each label's probability: (rows, labels).
+
+        Rows are those of a table where it learnt from one; pictures, or a folder of them, where it
+        learnt from pictures.
+        """
         if self.encoder is not None:
             X = self.encoder.numbers(X)
         return label_probabilities(self.model, X, len(self.label_names))
@@ -108,7 +113,7 @@ def save_student(
     feature_names: Sequence[str] | None = None,
     privacy: dict[str, Any] | None = None,
     thresholds: npt.ArrayLike | None = None,
-    encoder: TableEncoder | None = None,
+    encoder: TableEncoder | PictureEncoder | None = None,
 ) -> None:
     """Write a fitted student to a file that ends in ``.student``; see :class:`SavedStudent`.
 
@@ -123,7 +128,8 @@ def save_student(
         "feature_names": None if feature_names is None else [str(name) for name in feature_names],
         "privacy": privacy or {},
         "thresholds": np.asarray(bars, np.float64).tolist(),
-        "table": encoder is not None,
+        "table": isinstance(encoder, TableEncoder),
+        "pictures": encoder.to_plain() if isinstance(encoder, PictureEncoder) else None,
         "network": name,
     }
     if name is None:
@@ -143,12 +149,17 @@ def save_student(
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_FACTS, described)
         file.writestr(member, content)
-        if encoder is not None:
+        if isinstance(encoder, TableEncoder):
             file.writestr(_TABLE, json.dumps(encoder.to_plain(), allow_nan=False))
     partial.replace(target)  # at once: a crash leaves the old file or the new one
 
 
-def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> SavedStudent:
+def load_student(
+    path: str | os.PathLike[str],
+    *,
+    trusted: Sequence[str] = (),
+    weights: str | os.PathLike[str] | None = None,
+) -> SavedStudent:
     """Read what :func:`save_student` wrote. Runs no code from the file.
 
     Parameters
@@ -156,6 +167,9 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
     trusted
         Names of further types to allow, as ``package.module.Class``. Name a type only if you know
         where the file comes from.
+    weights
+        The weights file of the network through which a student looks at pictures, where it needs
+        one: that with the SHA-256 that the student remembers.
     """
     target = _check_path(path)
     if not target.is_file():
@@ -183,13 +197,25 @@ def load_student(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -
             feature_names=None if features is None else tuple(features),
             privacy=dict(facts["privacy"]),
             thresholds=bars,
-            encoder=None if table is None else TableEncoder.from_plain(table),
+            encoder=_encoder(table, facts.get("pictures"), weights),
             version=str(facts["version"]),
         )
     except InputError:
         raise
     except Exception as error:  # whatever a broken or hostile file leads to
         raise InputError(f"{str(path)!r} is not a saved student: {error}") from None
+
+
+load = load_student
+
+
+def _encoder(table: Any, plain: Any, weights: Any) -> TableEncoder | PictureEncoder | None:
+    """Return what turns rows into numbers, if anything does."""
+    if plain is not None:
+        return PictureEncoder.from_plain(plain, weights=weights)
+    if weights is not None:
+        raise InputError("weights", "goes with a student of pictures, and this is none")
+    return None if table is None else TableEncoder.from_plain(table)
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:

