@@ -105,14 +105,14 @@ def test_names_keep_their_commas(tmp_path: Path) -> None:
     [
         ("voter,Ada,Bo\nann,1,0\nann,0,1\n", {}, "lines 2 and 3 name the same voter"),
         ("voter,Ada,Bo\nann,1,0\nben,2,0\n", {}, "line 3: a cell is not yes or no"),
-        ("voter,Ada,Bo\nann,1\n", {}, "line 2: has 2 cells, and the header has 3"),
-        ("voter,Ada,Ada\nann,1,0\n", {}, "line 1: columns 2 and 3 must have different names"),
+        ("voter,Ada,Bo\nann,1\n", {}, "line 2: 2 values under a header of 3"),
+        ("voter,Ada,Ada\nann,1,0\n", {}, "line 1: columns 2 and 3 are both called the same"),
         ("voter,Ada,\nann,1,0\n", {}, "line 1: column 3 has no name"),
         ("voter,Ada,Bo\n,1,0\n", {}, "line 2: the voter has no name"),
         ("voter,Ada,Bo\nann,1,1\n", {"most": 1}, "line 2: the ballot breaks the poll's rule"),
         ('voter,Ada,Bo\nann,"1,0\n', {}, "line 2: "),
         ("voter,Ada,Bo\n", {}, "not one ballot"),
-        ("", {}, "needs a header"),
+        ("", {}, "must be a header"),
         ("voter,approved\nann,Ada\n", {}, "options must be named for the form 'list'"),
         ("voter,approved\nann,Eve\n", {"options": ["Ada", "Bo"]}, "line 2: the ballot names some"),
         (
@@ -151,7 +151,11 @@ def test_a_malformed_table_gives_line_and_reason(tmp_path: Path, text: str, more
     ("text", "more", "said"),
     [
         ("ann,1,0\nben,0,1\n", {}, "line 1: must be a header .*, e.g. voter,Ada,Bo above ann,1,0"),
-        ("ann,1,1,0\nben,0,1,1\n", {}, "columns 2 and 3 must have different names; it reads like"),
+        (
+            "ann,1,1,0\nben,0,1,1\n",
+            {},
+            "columns 2 and 3 are both called the same; the first line reads like",
+        ),
         ("eve@x.org\ncat@x.org\n", {}, "`form=list`.*but the first line reads like a row"),
         ("17,eve\n18,cat\n", {"voter": "who"}, "'who' is none; it has 2 others, but the first"),
         ("who,Ada,Bo\nann,1,0\n", {"voter": "whom"}, "is none; it has 'who', 'Ada', 'Bo'"),

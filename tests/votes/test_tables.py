@@ -15,12 +15,12 @@ from privote.datasets.tables import raw_table
 from privote.errors import InputError
 from privote.votes.tables import (
     ODD,
+    CSVFile,
     Sheet,
     YesNo,
     columns_in_words,
     is_gap,
     name_of,
-    open_csv,
     open_sheet,
 )
 
@@ -40,18 +40,18 @@ def test_lines_are_those_of_the_file(
     text = 'a,b\n1,2\n\n"two\nlines",3\n , \n\n4,5'.replace(",", separator)
     (tmp_path / "t.csv").write_text(text)
     monkeypatch.setattr("privote.votes.tables._ROWS", rows)
-    sheet = open_csv(tmp_path / "t.csv")
+    sheet = CSVFile(tmp_path / "t.csv")
     assert sheet.header == ("a", "b")
     places, columns = whole(sheet)
     assert places == [2, 4, 6, 8]
     assert columns == [["1", "two\nlines", " ", "4"], ["2", "3", " ", "5"]]
-    assert sheet.at(4, "a") == "t.csv, line 4, column 'a'"
+    assert sheet.where(4, "a") == "t.csv, line 4, column 'a'"
     assert whole(sheet) == (places, columns)  # as often as one likes
 
 
 def test_a_tab_file_keeps_its_commas(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("a, b, c\td\n1\t2\n")
-    assert open_csv(tmp_path / "t.tsv").header == ("a, b, c", "d")
+    assert CSVFile(tmp_path / "t.tsv").header == ("a, b, c", "d")
 
 
 def test_sources_are_alike() -> None:

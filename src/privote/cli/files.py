@@ -27,7 +27,7 @@ from privote.release import (
     statement_of,
 )
 from privote.votes.arrays import ArrayFile, read_npy
-from privote.votes.tables import name_in, open_csv
+from privote.votes.tables import CSVFile, name_in
 
 Array = npt.NDArray[Any]
 
@@ -353,12 +353,9 @@ def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
         return np.loadtxt(path, delimiter=",", ndmin=2)
     from privote.report.tables import EXPECTED, POOR
 
-    sheet = open_csv(path)
-    parts = list(sheet.blocks())
-    called = [name_in(cell.strip()) for _, columns in parts for cell in columns[0]]
-    cells = [
-        [cell for _, columns in parts for cell in columns[i]] for i in range(1, len(sheet.header))
-    ]
+    sheet = CSVFile(path).table()
+    names, *cells = sheet.columns.values()
+    called = [name_in(cell.strip()) for cell in names]
     if cells and sheet.header[-1] in EXPECTED and set(cells[-1]) <= {"", POOR}:
         cells.pop()  # what is expected of each row, and no label
     table = np.array(cells, np.float64).T

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privote.errors import InputError
+from privote.votes.tables import RawTable
 
 from .chest import PAPER_LABELS, chexpert, mimic, nih, padchest
 from .embedded import (
@@ -28,7 +29,7 @@ from .embedded import (
 from .images import Images
 from .mulan import mulan
 from .pictures import pictures
-from .records import MultiLabelData, RawTable, Split, keyed_parts, union
+from .records import MultiLabelData, Split, keyed_parts, union
 from .voc import voc2012
 
 # Not `open`, which `import *` would put in place of Python's own.

@@ -36,8 +36,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError, whole
+from privote.votes.tables import RawTable
 
-from .records import MISSING, SIDES, MultiLabelData, RawTable
+from .records import MISSING, SIDES, MultiLabelData
 
 Pixels = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int8]

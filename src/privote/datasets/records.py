@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.votes.tables import called, columns_in_words
 
 from .images import Images
 
@@ -40,59 +39,6 @@ SIDES = ("private", "public", "test")
 _KEY = b"privote: private, public, test"
 _BITS = 64
 _SUM = 1e-9  # how far from 1 shares may add up: they are written as decimals
-
-
-@dataclass(frozen=True, eq=False)
-class RawTable:
-    """Rows with columns as people have them: numbers, words, dates, texts, gaps.
-
-    Attributes
-    ----------
-    name
-        What messages call it: a file, as a rule.
-    columns
-        Each (records,): texts as they stand in a file, or whatever a data frame holds.
-    places
-        (records,) where each row stands: the line of a file, or the row of a frame.
-    unit
-        "line" or "row".
-    """
-
-    name: str
-    columns: Mapping[str, npt.NDArray[Any]]
-    places: npt.NDArray[np.int64]
-    unit: str = "line"
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(records, columns)."""
-        return len(self.places), len(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __repr__(self) -> str:
-        return f"RawTable({self.name}: {len(self)} rows, {len(self.columns)} columns)"
-
-    def __getitem__(self, rows: Any) -> RawTable:
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        return RawTable(self.name, columns, self.places[rows], self.unit)
-
-    take = __getitem__
-
-    def at(self, row: int, column: str) -> str:
-        """Return where a cell is, in words."""
-        return f"{self.name}, {self.unit} {self.places[row]}, {called([*self.columns], column)}"
-
-    def only(self, names: Sequence[str]) -> RawTable:
-        """Return the table with these columns, in this order."""
-        for name in names:
-            if name not in self.columns:
-                said, sealed = columns_in_words(self.columns)
-                raise InputError(
-                    f"{self.name} has no {called([*names], name)}; it has {said}", sealed=sealed
-                )
-        return replace(self, columns={name: self.columns[name] for name in names})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

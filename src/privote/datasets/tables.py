@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,19 @@ from privote.votes.arrays import ArrayFile
 from privote.votes.tables import (
     ODD,
     VOTE_WORDS,
+    CSVFile,
+    RawTable,
     YesNo,
     as_csv,
     cell_of,
     columns_in_words,
     is_gap,
     name_of,
-    open_csv,
     open_sheet,
     write_header,
 )
 
-from .records import MultiLabelData, RawTable
+from .records import MultiLabelData
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 Column = npt.NDArray[Any]
@@ -134,17 +134,8 @@ def columns_of(source: Any, name: str = "table") -> RawTable:
             known = ", ".join(SUFFIXES)
             what_to_do = as_csv(file.name)
             raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
-        sheet = open_csv(file, "table")
-    else:
-        sheet = open_sheet(source, name)
-    blocks = list(sheet.blocks())
-    places = np.array([place for held, _ in blocks for place in held], np.int64)
-    columns = {}
-    for place, column in enumerate(sheet.header):
-        cells = np.empty(len(places), object)
-        cells[:] = list(chain.from_iterable(held[place] for _, held in blocks))
-        columns[column] = cells
-    return RawTable(sheet.name, columns, places, sheet.unit)
+        return CSVFile(file, "table").table()
+    return open_sheet(source, name)
 
 
 def write_table(path: str | Path, data: MultiLabelData) -> None:
@@ -241,7 +232,7 @@ def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
     says = YesNo()
     for place, name in enumerate(names):
         cells = raw.columns[name].tolist()
-        Y[:, place] = [says[cell] if cell.__hash__ else ODD for cell in cells]
+        Y[:, place] = says.read(cells)
         odd = np.flatnonzero(Y[:, place] == ODD)
         if len(odd):
             row = int(odd[0])

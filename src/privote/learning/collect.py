@@ -34,7 +34,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._version import check_written, written
-from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
 from ..files import PART, as_place, check_file, check_here, is_url, name_of
@@ -50,7 +49,7 @@ from ..votes.arrays import (
 )
 from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import Names, in_order
-from ..votes.tables import is_frame, is_gap
+from ..votes.tables import RawTable, is_frame, is_gap
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
 from .workers import WorkerLostError, each, on_workers, one_thread

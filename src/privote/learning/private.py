@@ -18,8 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ..datasets import Images
-from ..datasets.records import RawTable
+from ..datasets import Images, RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
 from ..files import Promise

@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..datasets.records import RawTable
 from ..datasets.tables import columns_of
 from ..errors import InputError, PrivoteWarning, shown
-from ..votes.tables import ODD, YesNo, is_gap
+from ..votes.tables import ODD, RawTable, YesNo, is_gap
 from .rows import Floats
 
 Features = npt.NDArray[np.float32]

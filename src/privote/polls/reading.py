@@ -20,9 +20,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from ..votes.cube import MOST
-from ..votes.tables import cells, columns_in_words, delimiter_of, is_header, lines
+from ..votes.tables import (
+    ODD,
+    CSVFile,
+    YesNo,
+    cells,
+    columns_in_words,
+    delimiter_of,
+    lines,
+)
 from .ballots import BallotRule, PollBallots, Row, counted, from_profile, integer
 
 _TABLES = (".csv", ".tsv", ".txt", ".tab")
@@ -32,19 +42,12 @@ _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "
 _LISTS = ("approved", "approvals", "approves", "vote", "votes", "options", "choices", "ballot")
 _ONE = ("option", "choice", "candidate", "project", "approval")
 _POINTS = ("points", "value", "score")
-_YES = ("1", "x", "yes", "y", "true", "t", "✓", "✔", "1.0")
-_NO = ("0", "", "no", "n", "false", "f", "-", "0.0", "-1", "na", "n/a", "nan", "null", "none")
 _SEPARATORS = ";|,/\n"
 _EXPECTED = (
     "the first line must name the columns, e.g. voter,Ada,Bo above ann,1,0; the `voter` may be "
     "left out"
 )
-_WORDS = {
-    spelled: mark
-    for words, mark in ((_YES, 1), (_NO, 0))
-    for word in words
-    for spelled in (word, word.upper(), word.capitalize())
-}
+_WHOLE = {"": 0, **{str(points): points for points in range(256)}}
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
 _GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
@@ -161,74 +164,11 @@ class TableFormat:
             raise InputError("delimiter", "must be one character", self.delimiter)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A file with its header read."""
-
-    path: Path
-    given: TableFormat
-    delimiter: str
-    header: list[str]
-
-    @classmethod
-    def of(cls, path: Path, given: TableFormat) -> _Table:
-        text = lines(path, given.encoding)
-        first = next(text, "")
-        delimiter = given.delimiter or delimiter_of(first)
-        records = cells(lines(path, given.encoding), delimiter)
-        _, header = next(records, (1, []))
-        names = [name.strip() for name in header]
-        if len(names) > 1 and len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            one, two = [at + 1 for at, name in enumerate(names) if name == twice][:2]
-            raise BallotError(
-                f"line 1: columns {one} and {two} must have different names{_ballot(names)}",
-                sealed=f"both are called {shown(twice)}",
-            )
-        if not any(names):
-            raise InputError(f"line 1: a table needs a header; {_EXPECTED}")
-        return cls(path, given, delimiter, names)
-
-    def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows below the header, each as long as it."""
-        width = len(self.header)
-        # Where a ballot is all of a line, an empty line is an empty ballot: left out, the public
-        # number of voters would tell of it.
-        source = lines(self.path, self.given.encoding)
-        records = cells(source, self.delimiter, blank=width == 1)
-        for _, record in records:
-            if any(cell.strip() for cell in record):
-                break  # the header
-        for line, record in records:
-            if len(record) != width:
-                raise BallotError(
-                    f"line {line}: has {len(record)} cells, and the header has {width}"
-                )
-            yield line, record
-
-    def place(self, name: str, argument: str) -> int:
-        """Return where a column stands."""
-        if name not in self.header:
-            said, sealed = columns_in_words(self.header)
-            rule = f"must be a column of the header, and {name!r:.60} is none; it has {said}"
-            raise BallotError(argument, rule, sealed=sealed)
-        return self.header.index(name)
-
-    def find(self, known: Sequence[str]) -> int | None:
-        """Return the first column that is called like one of these."""
-        for place, name in enumerate(self.header):
-            if name.casefold() in known:
-                return place
-        return None
-
-
 def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
     """Read a table; see :func:`privote.polls.read`."""
-    table = _Table.of(path, given)
-    voter = None if given.voter is None else table.place(given.voter, "voter")
-    if voter is None:
-        voter = table.find(_VOTER)
-    form = given.form or _form(table, voter)
+    table = CSVFile(path, delimiter=given.delimiter, encoding=given.encoding, ballots=True)
+    voter = _find(table, _VOTER) if given.voter is None else _place(table, given.voter, "voter")
+    form = given.form or _form(table, voter, given)
     if form != "long" and given.voters is not None:
         raise InputError("voters", f"goes with the form 'long': {form!r} has a row for each")
     note = (
@@ -237,7 +177,7 @@ def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
         else "No voter is named twice."
     )
     if form == "wide":
-        places = _option_columns(table, voter)
+        places = _option_columns(table, voter, given.options)
         names = [table.header[place] for place in places]
         rows: Any = partial(_wide, table, voter, places, rule)
     else:
@@ -249,9 +189,9 @@ def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
             )
         names = list(given.options)
         at = {name: place for place, name in enumerate(names)}
-        column = _column(table, voter, form)
+        column = _column(table, voter, form, given.column)
         if form == "list":
-            rows = partial(_list, table, voter, column, at)
+            rows = partial(_list, table, voter, column, _splitter(given.separator, at))
         else:
             if voter is None:
                 raise InputError("voter", "must be a column for the form 'long'", None)
@@ -261,18 +201,32 @@ def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
                     "must be given for the form 'long': who approved nothing has no row, and how "
                     "many those are is private",
                 )
-            rows = _long(table, voter, column, at, rule)
+            rows = partial(_long, table, voter, column, at, rule, given.voters)
     missing = "An empty cell is a no; an empty ballot is a voter who approves nothing."
     return counted(names, rows, rule, notes=(note, missing))
 
 
-def _form(table: _Table, voter: int | None) -> str:
+def _place(table: CSVFile, name: str, argument: str) -> int:
+    """Return where a column stands."""
+    if name not in table.header:
+        said, sealed = columns_in_words(table.header)
+        rule = f"must be a column of the header, and {name!r:.60} is none; it has {said}"
+        raise BallotError(argument, rule, sealed=sealed)
+    return table.header.index(name)
+
+
+def _find(table: CSVFile, known: Sequence[str]) -> int | None:
+    """Return the first column that is called like one of these."""
+    return next((at for at, name in enumerate(table.header) if name.casefold() in known), None)
+
+
+def _form(table: CSVFile, voter: int | None, given: TableFormat) -> str:
     """Return which of the forms a header has."""
     others = [name.casefold() for place, name in enumerate(table.header) if place != voter]
-    wanted = table.given.options
+    wanted = given.options
     if wanted is not None and all(name in table.header for name in wanted):
         return "wide"
-    if table.given.column is not None:
+    if given.column is not None:
         return "list"
     if voter is not None and others[:1] and others[0] in _ONE and set(others[1:]) <= set(_POINTS):
         return "long"
@@ -289,27 +243,27 @@ def _form(table: _Table, voter: int | None) -> str:
     return "wide"
 
 
-def _option_columns(table: _Table, voter: int | None) -> list[int]:
-    wanted = table.given.options
+def _option_columns(table: CSVFile, voter: int | None, wanted: Sequence[str] | None) -> list[int]:
     if wanted is not None:
-        return [table.place(name, "options") for name in wanted]
+        return [_place(table, name, "options") for name in wanted]
     places = [place for place in range(len(table.header)) if place != voter]
     for place in places:
         if not table.header[place]:
             raise InputError(
                 f"line 1: column {place + 1} has no name; or name the `options` among the columns"
             )
-    if all(table.header[place] in _WORDS for place in places[1:] or places):
+    says = YesNo()
+    if all(says[table.header[place]] != ODD for place in places[1:] or places):
         raise InputError(
             f"line 1: must be a header with the options' names, not a ballot; {_EXPECTED}"
         )
     return places
 
 
-def _column(table: _Table, voter: int | None, form: str) -> int:
-    if table.given.column is not None:
-        return table.place(table.given.column, "column")
-    found = table.find(_LISTS if form == "list" else _ONE)
+def _column(table: CSVFile, voter: int | None, form: str, named: str | None) -> int:
+    if named is not None:
+        return _place(table, named, "column")
+    found = _find(table, _LISTS if form == "list" else _ONE)
     others = [place for place in range(len(table.header)) if place != voter]
     if found is None and len(others) == 1:
         found = others[0]
@@ -321,59 +275,57 @@ def _column(table: _Table, voter: int | None, form: str) -> int:
     return found
 
 
-def _ballot(header: Sequence[str]) -> str:
-    """Return the end of a message about a header that may be none."""
-    return "" if is_header(header) else f"; it reads like a ballot, and {_EXPECTED}"
-
-
-def _wide(table: _Table, voter: int | None, places: list[int], rule: BallotRule) -> Iterator[Row]:
-    dense = places == list(range(places[0], places[-1] + 1))
-    first, last = places[0], places[-1] + 1
-    known = _WORDS if rule.each == 1 else _points(rule)
-    look = known.__getitem__
-    for line, record in table.records():
-        taken = record[first:last] if dense else [record[place] for place in places]
-        try:
-            given = bytes(map(look, taken))
-        except KeyError:
-            given = bytes(_mark(cell, known, line, table, rule) for cell in taken)
-        yield Row(line, _voter(record, voter, line), 1, given)
-
-
-def _points(rule: BallotRule) -> dict[str, int]:
-    return {"": 0, **{str(value): value for value in range(256)}}
-
-
-def _mark(cell: str, known: dict[str, int], line: int, table: _Table, rule: BallotRule) -> int:
-    found = known.get(cell.strip().casefold())
-    if found is None:
-        what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
-        hint = "name the `options` if some columns are none, or the column of the `voter`"
-        if any(mark in cell for mark in _SEPARATORS):
-            hint = (
-                "if it lists what a ballot approves, as forms export it, give `form=list`, the "
-                "`column` and the `options`"
+def _wide(table: CSVFile, voter: int | None, places: list[int], rule: BallotRule) -> Iterator[Row]:
+    says = YesNo()
+    for lines_, columns in table.blocks():
+        marks = np.empty((len(lines_), len(places)), np.int16)
+        for at, place in enumerate(places):
+            cells_ = columns[place]
+            marks[:, at] = (
+                says.read(cells_)
+                if rule.each == 1
+                else [_WHOLE.get(cell.strip(), ODD) for cell in cells_]
             )
-        raise BallotError(
-            f"line {line}: a cell is not {what}; {hint}", sealed=f"the cell is {shown(cell)}"
+        odd = np.argwhere(marks == ODD)
+        if len(odd):
+            row, at = odd[0]
+            raise _odd_mark(columns[places[at]][row], lines_[row], rule)
+        votes = np.maximum(marks, 0).astype(np.uint8)  # a gap is a no
+        for line, name, ballot in zip(lines_, _voters(columns, voter, lines_), votes, strict=True):
+            yield Row(line, name, 1, ballot.tobytes())
+
+
+def _odd_mark(cell: str, line: int, rule: BallotRule) -> BallotError:
+    what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
+    hint = "name the `options` if some columns are none, or the column of the `voter`"
+    if any(mark in cell for mark in _SEPARATORS):
+        hint = (
+            "if it lists what a ballot approves, as forms export it, give `form=list`, the "
+            "`column` and the `options`"
         )
-    return found
+    return BallotError(
+        f"line {line}: a cell is not {what}; {hint}", sealed=f"the cell is {shown(cell)}"
+    )
 
 
-def _voter(record: list[str], voter: int | None, line: int) -> str | None:
+def _voters(
+    columns: Sequence[Sequence[str]], voter: int | None, lines_: Sequence[int]
+) -> Sequence[str | None]:
     if voter is None:
-        return None
-    name = record[voter].strip()
-    if not name:
-        raise BallotError(f"line {line}: the voter has no name")
-    return name
+        return [None] * len(lines_)
+    names = [cell.strip() for cell in columns[voter]]
+    if "" in names:
+        raise BallotError(f"line {lines_[names.index('')]}: the voter has no name")
+    return names
 
 
-def _list(table: _Table, voter: int | None, column: int, at: dict[str, int]) -> Iterator[Row]:
-    split = _splitter(table.given.separator, at)
-    for line, record in table.records():
-        given = [(option, 1) for option in split(record[column], line)]
-        yield Row(line, _voter(record, voter, line), 1, given)
+def _list(
+    table: CSVFile, voter: int | None, column: int, split: Callable[[str, int], list[int]]
+) -> Iterator[Row]:
+    for lines_, columns in table.blocks():
+        names = _voters(columns, voter, lines_)
+        for line, name, cell in zip(lines_, names, columns[column], strict=True):
+            yield Row(line, name, 1, [(option, 1) for option in split(cell, line)])
 
 
 def _splitter(separator: str | None, at: dict[str, int]) -> Callable[[str, int], list[int]]:
@@ -402,20 +354,23 @@ def _splitter(separator: str | None, at: dict[str, int]) -> Callable[[str, int],
 
 
 def _long(
-    table: _Table, voter: int, column: int, at: dict[str, int], rule: BallotRule
-) -> Callable[[], Iterator[Row]]:
+    table: CSVFile,
+    voter: int,
+    column: int,
+    at: dict[str, int],
+    rule: BallotRule,
+    voters: int,
+) -> Iterator[Row]:
     """Gather the rows of each voter; a row without an option is an empty ballot."""
-    points = table.find(_POINTS)
-
-    def rows() -> Iterator[Row]:
-        first: dict[str, int] = {}
-        given: dict[str, list[tuple[int, int]]] = {}
-        for line, record in table.records():
-            name = _voter(record, voter, line)
-            assert name is not None
+    points = _find(table, _POINTS)
+    first: dict[str | None, int] = {}
+    ballots: dict[str | None, dict[int, int]] = {}
+    for lines_, columns in table.blocks():
+        names = _voters(columns, voter, lines_)
+        worth = ["1"] * len(lines_) if points is None else columns[points]
+        for line, name, cell, value in zip(lines_, names, columns[column], worth, strict=True):
             first.setdefault(name, line)
-            ballot = given.setdefault(name, [])
-            option = record[column].strip()
+            ballot, option = ballots.setdefault(name, {}), cell.strip()
             if not option:
                 continue
             if option not in at:
@@ -423,22 +378,17 @@ def _long(
                     f"line {line}: the option is not among the `options`",
                     sealed=f"it is {option!r}",
                 )
-            value = 1
-            if points is not None:
-                value = integer(record[points], f"line {line}: points")
-                value = value if rule.each > 1 else min(value, 1)
-            if any(option_ == at[option] for option_, _ in ballot):
+            if at[option] in ballot:
                 raise BallotError(f"line {line}: the voter names an option twice")
-            ballot.append((at[option], value))
-        silent = (table.given.voters or 0) - len(given)
-        if silent < 0:
-            raise BallotError("voters", f"must be at least those that are named ({len(given)})")
-        for name, ballot in given.items():
-            yield Row(first[name], name, 1, ballot)
-        if silent:
-            yield Row(0, None, silent, [])
-
-    return rows
+            number = integer(value, f"line {line}: points")
+            ballot[at[option]] = number if rule.each > 1 else min(number, 1)
+    silent = voters - len(ballots)
+    if silent < 0:
+        raise BallotError("voters", f"must be at least those that are named ({len(ballots)})")
+    for name, ballot in ballots.items():
+        yield Row(first[name], name, 1, list(ballot.items()))
+    if silent:
+        yield Row(0, None, silent, [])
 
 
 # -- PrefLib ---------------------------------------------------------------------------------------

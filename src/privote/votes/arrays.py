@@ -57,7 +57,7 @@ from .cube import (
     check_threshold,
 )
 from .names import Listed, Names, listed
-from .tables import as_csv, of_sheet, open_csv
+from .tables import CSVFile, as_csv, of_sheet
 
 _FORMAT = 1  # of packed bits
 _ZARR = "Zarr array"
@@ -117,8 +117,8 @@ def read(
     how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
     table = partial(of_sheet, threshold=threshold, steps=steps if soft else 1)
     files: dict[str, Callable[[Path], Ballots]] = {
-        ".csv": lambda file: table(open_csv(file)),
-        ".tsv": lambda file: table(open_csv(file)),
+        ".csv": lambda file: table(CSVFile(file)),
+        ".tsv": lambda file: table(CSVFile(file)),
         ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
         ".npz": lambda file: _read_npz(file, how),
     }

@@ -163,13 +163,13 @@ class Ballots:
                 )
             return votes
         from .arrays import read
-        from .tables import is_frame, of_sheet, open_frame
+        from .tables import is_frame, of_sheet, open_sheet
 
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
             how: dict[str, Any] = {"steps": steps, "soft": soft, "empty_chunks": empty_chunks}
             return read(votes, threshold=threshold, **how)
         if is_frame(votes):
-            return of_sheet(open_frame(votes, "votes"), threshold, steps if soft else 1)
+            return of_sheet(open_sheet(votes, "votes"), threshold, steps if soft else 1)
         return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
 
     @classmethod

@@ -23,10 +23,11 @@ import gzip
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -44,7 +45,7 @@ Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the 
 
 # How a formula begins in one spreadsheet or another, in either width.
 _FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-_ROWS = 1 << 16  # of a block
+_ROWS, _CELLS = 1 << 16, 1 << 22  # of a block, at most
 _WORDS = {
     1: ("1", "yes", "true", "y", "1.0"),
     0: ("0", "no", "false", "n", "0.0"),
@@ -73,72 +74,135 @@ _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
 _HEADS = ("", "voter", "voters", "name", "id", "person", "teacher", "participant", "respondent")
 
 
-class Sheet:
-    """A table with a header.
+class Sheet(ABC):
+    """A table with a header, read in blocks: a CSV file, or a :class:`RawTable`.
 
     Attributes
     ----------
     name
         What messages call it.
     header
-        Names of the columns, all different.
+        Names of the columns.
+    unit
+        What a place counts: "line" or "row".
     size
         Bytes it takes where it lies.
     """
 
-    def __init__(
-        self,
-        name: str,
-        header: Sequence[str],
-        blocks: Callable[[], Iterator[Block]],
-        *,
-        unit: str,
-        size: int,
-    ) -> None:
-        self.name, self.header, self.size = name, tuple(header), size
-        self._blocks, self.unit = blocks, unit
-        seen: dict[str, int] = {}
-        for place, column in enumerate(self.header):
-            if not column and place:
-                raise InputError(f"{self.at(1)}: column {place + 1} has no name")
-            if column in seen:
-                both = f"{self.at(1)}: columns {seen[column] + 1} and {place + 1} are both called "
-                if is_header(self.header):
-                    raise InputError(f"{both}{column!r:.60}")
-                raise InputError(
-                    f"{both}the same; {NO_HEADER}", sealed=f"the name is {shown(column)}"
-                )
-            seen[column] = place
+    name: str
+    header: tuple[str, ...]
+    unit: str
+    size: int
 
     def __repr__(self) -> str:
-        return f"Sheet({self.name}, {len(self.header)} columns)"
+        return f"{type(self).__name__}({self.name}, {len(self.header)} columns)"
 
-    def at(self, place: int, column: str | None = None) -> str:
+    def where(self, place: int, column: str | None = None) -> str:
         """Return where a cell or a row is, in words."""
         row = f"{self.name}, {self.unit} {place}"
         return row if column is None else f"{row}, {called(self.header, column)}"
 
+    @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks: where they stand, and their columns."""
-        return self._blocks()
+
+    def check_header(self, *, nameless: bool = False) -> None:
+        """Refuse columns of one name, and without a name but for the first.
+
+        With ``nameless``, of a poll, columns may lack one, and no name is quoted: a first line that
+        is a ballot does not show as one.
+        """
+        seen: dict[str, int] = {}
+        for place, column in enumerate(self.header):
+            if not column and place and not nameless:
+                raise InputError(f"{self.where(1)}: column {place + 1} has no name")
+            if column in seen and column:
+                both = f"{self.where(1)}: columns {seen[column] + 1} and {place + 1} are both "
+                if is_header(self.header) and not nameless:
+                    raise InputError(f"{both}called {column!r:.60}")
+                raise InputError(
+                    f"{both}called the same; {NO_HEADER}", sealed=f"the name is {shown(column)}"
+                )
+            seen[column] = place
 
 
-def open_sheet(source: Any, name: str = "table") -> Sheet:
-    """Return a CSV file, a data frame, a mapping of columns or a list of records as a sheet."""
-    if isinstance(source, str) or hasattr(source, "__fspath__"):
-        return open_csv(source, name)
+class RawTable(Sheet):
+    """Rows with columns as people have them, in memory: numbers, words, dates, texts, gaps.
+
+    Attributes
+    ----------
+    name
+        What messages call it: a file, as a rule.
+    columns
+        Each (records,): texts as they stand in a file, or whatever a data frame holds.
+    places
+        (records,) where each row stands: the line of a file, or the row of a frame.
+    unit
+        "line" or "row".
+    """
+
+    def __init__(
+        self, name: str, columns: Mapping[str, Cells], places: Ints, unit: str = "line"
+    ) -> None:
+        self.name, self.columns, self.places, self.unit = name, columns, places, unit
+        self.header, self.size = tuple(columns), 8 * len(places) * len(columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(records, columns)."""
+        return len(self.places), len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, rows: Any) -> RawTable:
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return RawTable(self.name, columns, self.places[rows], self.unit)
+
+    take = __getitem__
+
+    def at(self, row: int, column: str) -> str:
+        """Return where a cell is, in words."""
+        return self.where(self.places[row], column)
+
+    def only(self, names: Sequence[str]) -> RawTable:
+        """Return the table with these columns, in this order."""
+        for name in names:
+            if name not in self.columns:
+                said, sealed = columns_in_words(self.columns)
+                raise InputError(
+                    f"{self.name} has no {called([*names], name)}; it has {said}", sealed=sealed
+                )
+        columns = {name: self.columns[name] for name in names}
+        return RawTable(self.name, columns, self.places, self.unit)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        for start in range(0, len(self), _ROWS):
+            part = self[start : start + _ROWS]
+            yield part.places.tolist(), [column.tolist() for column in part.columns.values()]
+
+
+def open_sheet(source: Any, name: str = "table") -> RawTable:
+    """Return a data frame, a mapping of columns or a list of records as a table; rows from 0."""
     if is_frame(source):
-        return open_frame(source, name)
-    if isinstance(source, Mapping):
-        return of_columns(name, source)
-    if isinstance(source, Sequence) and source and all(isinstance(r, Mapping) for r in source):
-        header = list(dict.fromkeys(column for record in source for column in record))
-        return of_columns(name, {key: [row.get(key) for row in source] for key in header})
-    raise InputError(
-        name,
-        "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
-        f"{type(source).__name__}",
-    )
+        source = _frame_columns(source, name)
+    elif isinstance(source, Sequence) and source and all(isinstance(r, Mapping) for r in source):
+        header = dict.fromkeys(column for record in source for column in record)
+        source = {key: [row.get(key) for row in source] for key in header}
+    if not isinstance(source, Mapping):
+        raise InputError(
+            name,
+            "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
+            f"{type(source).__name__}",
+        )
+    columns = {_text(key): np.fromiter(values, object) for key, values in source.items()}
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
+    table = RawTable(name, columns, np.arange(max(lengths, default=0)), "row")
+    table.check_header()
+    return table
 
 
 def is_frame(value: Any) -> bool:
@@ -148,12 +212,12 @@ def is_frame(value: Any) -> bool:
     )
 
 
-def open_frame(frame: Any, name: str = "table") -> Sheet:
-    """Return a data frame as a sheet; an index that says something comes first, as a column."""
+def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
+    """Return a frame's columns; an index that says something comes first."""
     if hasattr(frame, "get_columns") and hasattr(frame, "to_dict"):
-        return of_columns(name, frame.to_dict(as_series=False))  # polars
+        return dict(frame.to_dict(as_series=False))  # polars
     if hasattr(frame, "to_pydict"):
-        return of_columns(name, frame.to_pydict())  # Arrow
+        return dict(frame.to_pydict())  # Arrow
     if not hasattr(frame, "iloc"):
         try:
             frame = frame.to_pandas()
@@ -171,56 +235,68 @@ def open_frame(frame: Any, name: str = "table") -> Sheet:
         if text in columns:
             raise InputError(f"{name}: two columns are called {text!r:.60}")
         columns[text] = frame.iloc[:, place].tolist()
-    return of_columns(name, columns)
+    return columns
 
 
-def of_columns(
-    name: str, columns: Mapping[Any, Any], *, unit: str = "row", size: int | None = None
-) -> Sheet:
-    """Return columns of one length as a sheet; rows count from 0."""
-    held = {_text(key): list(values) for key, values in columns.items()}
-    lengths = {len(values) for values in held.values()}
-    if len(lengths) > 1:
-        raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
-    rows = lengths.pop() if lengths else 0
+class CSVFile(Sheet):
+    """A CSV file: separated by commas, semicolons or tabs, whichever its header has.
 
-    def blocks() -> Iterator[Block]:
-        for start in range(0, rows, _ROWS):
-            stop = min(start + _ROWS, rows)
-            yield list(range(start, stop)), [column[start:stop] for column in held.values()]
+    With ``ballots``, of a poll: where a ballot is all of a line, an empty line is an empty ballot
+    (left out, the public number of voters would tell of it), and columns may have no name.
+    """
 
-    return Sheet(
-        name, list(held), blocks, unit=unit, size=8 * rows * len(held) if size is None else size
-    )
+    unit = "line"
 
+    def __init__(
+        self,
+        path: Any,
+        what: str = "file",
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        ballots: bool = False,
+    ) -> None:
+        file = check_file(path, what)
+        self._file, self._encoding, self._ballots = file, encoding, ballots
+        self.name, self.size, self.header = file.name, file.stat().st_size, ()
+        self._delimiter = delimiter or (
+            "\t" if file.suffix == ".tsv" else delimiter_of(next(lines(file, encoding), ""))
+        )
+        header, _ = self._records()
+        if not header:
+            raise InputError(f"{file.name}, line 1: must be a header with a name for every column")
+        self.header = tuple(name_in(cell.strip()) for cell in header)
+        self.check_header(nameless=ballots)
 
-def open_csv(path: Any, what: str = "file") -> Sheet:
-    """Open a CSV file: separated by commas, semicolons or tabs, whichever its header has."""
-    file = check_file(path, what)
-    first = next(lines(file), "")
-    separator = "\t" if file.suffix == ".tsv" else delimiter_of(first)
-    _, header = next(cells(lines(file), separator, file.name), (1, []))
-    if not any(cell.strip() for cell in header):
-        raise InputError(f"{file.name}, line 1: must be a header with a name for every column")
-    names = [name_in(cell.strip()) for cell in header]
-    size = file.stat().st_size
-    return Sheet(file.name, names, lambda: _csv_blocks(file, separator), unit="line", size=size)
+    def _records(self) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+        """Return the header, none if the file is empty, and the rows below it."""
+        blank = self._ballots and len(self.header) == 1
+        source = lines(self._file, self._encoding)
+        records = cells(source, self._delimiter, self.name, blank=blank)
+        return next((row for _, row in records if any(map(str.strip, row))), []), records
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        _, records = self._records()
+        width = len(self.header)
+        while block := list(islice(records, max(1, min(_ROWS, _CELLS // width)))):
+            # A line of blanks is no row, however many of them it has.
+            rows = [(at, row) for at, row in block if len(row) == width or any(map(str.strip, row))]
+            for at, row in rows:
+                if len(row) != width:
+                    raise InputError(
+                        f"{self.where(at)}: {len(row)} values under a header of {width}"
+                    )
+            if rows:
+                yield [at for at, _ in rows], list(zip(*(row for _, row in rows), strict=True))
 
-def _csv_blocks(file: Path, separator: str) -> Iterator[Block]:
-    records = cells(lines(file), separator, file.name)
-    _, header = next(records)
-    width = len(header)
-    while block := list(islice(records, _ROWS)):
-        # A line of blanks is no row, however many of them it has.
-        rows = [(at, row) for at, row in block if len(row) == width or any(map(str.strip, row))]
-        for at, row in rows:
-            if len(row) != width:
-                raise InputError(
-                    f"{file.name}, line {at}: {len(row)} values under a header of {width}"
-                )
-        if rows:
-            yield [at for at, _ in rows], list(zip(*(row for _, row in rows), strict=True))
+    def table(self) -> RawTable:
+        """Read all of it."""
+        blocks = list(self.blocks())
+        places = np.array([place for part, _ in blocks for place in part], np.int64)
+        parts = ([columns[at] for _, columns in blocks] for at in range(len(self.header)))
+        columns = [np.fromiter(chain.from_iterable(part), object) for part in parts]
+        return RawTable(self.name, dict(zip(self.header, columns, strict=True)), places)
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -356,10 +432,17 @@ class YesNo(dict[Any, int]):
             return -1
         if not isinstance(cell, str):
             return ODD
-        found = super().get(cell.strip().lower(), ODD)
-        if found != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
-            self[cell] = found
-        return found
+        said = super().get(cell.strip().lower(), ODD)
+        if said != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
+            self[cell] = said
+        return said
+
+    def read(self, column: Sequence[Any]) -> npt.NDArray[np.int8]:
+        """Return what every cell of a column says."""
+        try:
+            return np.fromiter(map(self.__getitem__, column), np.int8, len(column))
+        except TypeError:  # a list, or something else that is no cell
+            return np.array([self[c] if c.__hash__ else ODD for c in column], np.int8)
 
 
 def is_gap(cell: Any) -> bool:
@@ -432,7 +515,8 @@ def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballo
 
     They are probabilities where there is a ``threshold``, or more than one of ``steps``.
     """
-    votes, names = cube_of(sheet, soft=threshold is not None or steps > 1)
+    soft = threshold is not None or steps > 1
+    votes, names = _Rows.of(sheet, _Form.of(sheet), soft).cube()
     if threshold is not None:
         bar = check_threshold(threshold, votes.shape[2])
         votes = np.where(np.isnan(votes), MISSING, votes >= bar).astype(np.int8)
@@ -441,15 +525,6 @@ def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballo
     # An empty cell could stand anywhere, so a neighbour's vote may be missing whether or not one is
     made = Ballots.from_array(votes, may_be_missing=True, steps=steps)
     return made.named(names, sheet.name)
-
-
-def cube_of(sheet: Sheet, *, soft: bool) -> tuple[Cells, Names]:
-    """Return votes, or with ``soft`` probabilities, as (queries, voters, labels), and the names.
-
-    A missing vote is -1, a missing probability NaN.
-    """
-    rows = _Rows.of(sheet, _Form.of(sheet), soft)
-    return rows.cube()
 
 
 @dataclass(frozen=True)
@@ -504,7 +579,7 @@ def _names_voters(sheet: Sheet) -> bool:
         return len(sheet.header) > 1
     says = YesNo()
     return all(
-        says[cell] == ODD and not _is_finite(cell)
+        says[cell] == ODD and not np.isfinite(_chance(cell))
         for _, columns in sheet.blocks()
         for cell in columns[0]
     )
@@ -551,7 +626,11 @@ class _Rows:
             votes = np.ones((size, max(1, len(form.votes))), np.float64 if soft else np.int8)
             for at, place in enumerate(form.votes):
                 column = columns[place]
-                votes[:, at] = said = _chances(column) if soft else _words(column, says)
+                votes[:, at] = said = (
+                    np.fromiter(map(_chance, column), np.float64, size)
+                    if soft
+                    else says.read(column)
+                )
                 odd = (said < 0) | (said > 1) if soft else said == ODD
                 if odd.any():
                     row = int(np.flatnonzero(odd)[0])
@@ -562,11 +641,11 @@ class _Rows:
                     np.array(places, np.int64),
                     np.zeros(size, np.int64)
                     if form.query is None
-                    else _read(query, columns, form.query),
-                    index if form.voter is None else _read(voter, columns, form.voter),
+                    else query.read(columns[form.query]),
+                    index if form.voter is None else voter.read(columns[form.voter]),
                     np.zeros(0, np.int64)
                     if form.label is None
-                    else _read(label, columns, form.label),
+                    else label.read(columns[form.label]),
                     votes,
                 )
             )
@@ -585,7 +664,10 @@ class _Rows:
         )
 
     def cube(self) -> tuple[Cells, Names]:
-        """Return (queries, voters, labels), and the names along the axes."""
+        """Return (queries, voters, labels), and the names along the axes.
+
+        A missing vote is -1, a missing probability NaN.
+        """
         ballots = self._ballots()
         if not ballots.any():
             raise BallotError(f"{self.sheet.name} names no voter")
@@ -628,7 +710,7 @@ class _Rows:
     def _refuse(self, bad: npt.NDArray[np.bool_], column: str, rule: str) -> None:
         if bad.any():
             place = int(self.places[np.flatnonzero(bad)[0]])
-            raise BallotError(self.sheet.at(place, column), f"{rule}, and is empty")
+            raise BallotError(self.sheet.where(place, column), f"{rule}, and is empty")
 
     def _ordered(
         self, column: str, found: tuple[Ints, list[str]], ballots: npt.NDArray[np.bool_]
@@ -664,7 +746,7 @@ class _Rows:
                 continue
             row = int(np.flatnonzero(named & (numbers == number))[0])
             raise BallotError(
-                self.sheet.at(int(self.places[row]), column),
+                self.sheet.where(int(self.places[row]), column),
                 "must be named by two voters or more, and this one is by one: the list of them "
                 "would tell what this voter said. If it is public, list it in a row of its own, "
                 "without a voter and a vote",
@@ -689,24 +771,9 @@ class _Rows:
         first, second = self.places[ballots][order[same[0] : same[0] + 2]].tolist()
         what = "ballot on one query" if label is None else "vote on one label of one query"
         raise BallotError(
-            f"{self.sheet.at(first)} and {self.sheet.unit} {second}: a voter must cast one {what}, "
-            "and these two are by one voter on the same"
+            f"{self.sheet.where(first)} and {self.sheet.unit} {second}: a voter must cast one "
+            f"{what}, and these two are by one voter on the same"
         )
-
-
-def _read(index: _Index, columns: Any, place: int) -> Ints:
-    return index.read(columns[place])
-
-
-def _words(column: Any, says: YesNo) -> Cells:
-    try:
-        return np.fromiter(map(says.__getitem__, column), np.int8, len(column))
-    except TypeError:  # a list, or something else that is no cell
-        return np.array([says[c] if c.__hash__ else ODD for c in column], np.int8)
-
-
-def _chances(column: Any) -> Cells:
-    return np.fromiter(map(_chance, column), np.float64, len(column))
 
 
 def _chance(cell: Any) -> float:
@@ -721,12 +788,8 @@ def _chance(cell: Any) -> float:
     return -np.inf if isinstance(cell, str) and "_" in cell else number
 
 
-def _is_finite(cell: Any) -> bool:
-    return bool(np.isfinite(_chance(cell)))
-
-
 def _odd_cell(sheet: Sheet, place: int, column: str, cell: Any, soft: bool) -> BallotError:
-    where, sealed = sheet.at(place, column), f"the cell is {shown(cell)}"
+    where, sealed = sheet.where(place, column), f"the cell is {shown(cell)}"
     if soft:
         return BallotError(where, _CHANCE, sealed=sealed)
     hint = _PROBABILITIES if 0 <= _chance(cell) <= 1 else ""
