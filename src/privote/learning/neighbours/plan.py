@@ -7,7 +7,7 @@ bar grows with sigma, the allowance with its square: for any number of passes th
 with which they last. More passes teach more and need more noise, so wider circles, which blur.
 
 The constants were chosen on one split of aviation reports and of three smaller data sets (see
-docs/neighbours.md); they are public numbers.
+docs/training.md); they are public numbers.
 """
 
 from __future__ import annotations
