@@ -5,6 +5,10 @@ and everything is released if the noisy number stays within the proposed bound F
 
     pass if f + S sigma_s (Z + z_delta) <= F,      Z standard normal
 
+If either neighbour costs at most F, the labels are (lambda, F)-close and the test follows from a
+number that is (lambda, r)-close; if neither does, both pass with probability at most delta. So the
+run is (epsilon, delta)-DP, with epsilon from F + r.
+
 The distance test (:mod:`privote.accounting.ptr`) asks for less and answers more on every set of
 votes tried here, so no release is made with this one.
 """

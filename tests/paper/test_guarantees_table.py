@@ -63,11 +63,12 @@ def test_columns_stand_in_the_order_of_what_they_ask(place: int) -> None:
 
 
 def test_the_docs_show_what_was_measured() -> None:
-    page = (REPOSITORY / "docs" / "publishing.md").read_text("utf-8")
+    page = (REPOSITORY / "docs" / "accounting.md").read_text("utf-8")
     shown = [
         tuple(int(cell.replace(",", "")) for cell in line.strip("| \n").split("|"))
         for line in page.splitlines()
         if re.fullmatch(r"\| \d+ (\| [\d,]+ ){10}\|", line)
     ]
-    measured = [(sigma, *row.values()) for rows in tables().values() for sigma, row in rows.items()]
+    real = next(iter(tables().values()))
+    measured = [(sigma, *row.values()) for sigma, row in real.items()]
     assert shown == measured

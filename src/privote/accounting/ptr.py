@@ -8,7 +8,7 @@ failed test is charged like a passed one.
 If either of two neighbours has D >= 0 their answers are (order, F)-close, and pi is built so that
 the whole run, test included, is (order, F + r)-close. If neither has, both fail but with
 probability delta. So every run is (epsilon, delta)-DP with epsilon from F + r (the proof is in
-docs/publishing.md, where the distance and the recursion come from). A privately tested bound is
+docs/accounting.md, where the distance and the recursion come from). A privately tested bound is
 Dwork and Lei's idea (2009), and Redberg, Zhu and Wang's (2023) for PATE.
 """
 

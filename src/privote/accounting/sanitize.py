@@ -196,7 +196,7 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
         w = order s'^2 + (1 - order) s^2,
 
     which is largest where the second scale is the smaller by all of e^beta (t = -beta; the proof
-    is in docs/publishing.md).
+    is in docs/accounting.md).
 
     Parameters
     ----------
