@@ -6,12 +6,10 @@ import math
 import numpy as np
 import ptr_smooth
 import pytest
-from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import ptr, sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS, divergence
-from privote.errors import InputError
 
 SmoothProposal = ptr_smooth.SmoothProposal
 
@@ -191,13 +189,3 @@ def test_the_distance_test_beats_it_even_tuned_on_these_votes(tmc_votes, capsys)
         low, high = (middle, high) if some_pass(middle) else (low, middle)
     print(f"sigma 7: smooth-sensitivity test {low} queries, tuned on these votes")
     assert low == 119
-
-
-def test_bad_arguments():
-    costs = np.array([[0.1, 0.2]])
-    with pytest.raises(InputError, match="orders, levels"):
-        ptr_smooth.largest_queries(costs, [2.0, 3.0], 1, 1.0, DELTA)
-    with pytest.raises(InputError, match="no test fits"):
-        ptr_smooth.largest_queries(costs, [2.0], 1, 1e-3, DELTA)
-    with refused("beta"):
-        _ = SmoothProposal(order=5.0, threshold=1.0, beta=1.0, sigma_s=1.0, delta=DELTA).price

@@ -40,16 +40,6 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     assert " left" in shown
 
 
-def test_budget_holds_over_runs_with_exit_code_3(
-    run: Run, votes_file: Path, ledger: Path, tmp_path: Path
-) -> None:
-    more = (*LABEL, "--guarantee", "worst-case", "--output", "b.csv", "--ledger", ledger)
-    refused = run("label", votes_file, *more)
-    assert refused.exit_code == 3
-    assert "allows 0 more queries" in refused.stderr
-    assert not (tmp_path / "b.csv").exists()
-
-
 def test_verify_tells_and_leaves_with_4_if_edited(run: Run, ledger: Path) -> None:
     good = run("ledger", "verify", ledger, "--json")
     assert good.exit_code == 0

@@ -108,13 +108,6 @@ def test_one_record_moves_a_release_by_no_more_than_was_priced(
     assert 0.4 * reach / multiplier < np.sqrt(distance) <= reach / multiplier * (1 + 1e-6)
 
 
-def test_a_gradient_that_overflows_adds_nothing():
-    rows = X.copy()
-    rows[3] = 3e38 * (-1.0) ** np.arange(6)
-    model = DPSGDClassifier(network="mlp", random_state=0, seed=0, **QUICK).fit(rows, Y)
-    assert all(weight.isfinite().all() for weight in model.network_.parameters())
-
-
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
 @pytest.mark.parametrize("make", [DPSGDClassifier, DPLinear])
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -152,16 +145,7 @@ def test_features_that_overflow_are_as_quiet(monkeypatch):
         ).fit(rows, Y)
 
 
-def test_chunks_make_no_difference(silent):
-    models = [
-        DPSGDClassifier(network="mlp", hidden=8, chunk=chunk, random_state=0, **QUICK).fit(X, Y)
-        for chunk in (33, 400)
-    ]
-    assert models[0].predict_proba(X) == pytest.approx(models[1].predict_proba(X), abs=1e-5)
-
-
-@pytest.mark.parametrize("network", ["linear", "mlp"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(("network", "optimizer"), [("linear", "sgd"), ("mlp", "adam")])
 def test_it_learns_and_keeps_its_promise(network, optimizer):
     model = DPSGDClassifier(
         20.0,
@@ -199,21 +183,10 @@ def test_adaptive_clipping_finds_the_middle_of_the_norms():
 
 def test_layers_below_the_last_make_the_rate_a_third():
     found = {
-        network: DPSGDClassifier(steps=2, network=network, seed=0).fit(X, Y).learning_rate_
+        network: DPSGDClassifier(network=network, seed=0, **QUICK).fit(X, Y).learning_rate_
         for network in ("linear", "mlp")
     }
     assert found["mlp"] == pytest.approx(found["linear"] / 3)
-
-
-def test_seeds_govern_what_they_say():
-    def weights(**seeds):
-        model = DPSGDClassifier(network="mlp", hidden=4, **QUICK, **seeds).fit(X, Y)
-        return model.network_.state_dict()["1.weight"]
-
-    assert torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=1))
-    assert not torch.equal(weights(random_state=0, seed=1), weights(random_state=0, seed=2))
-    assert not torch.equal(weights(random_state=0), weights(random_state=0))
-    assert not DPSGDClassifier(**QUICK).fit(X, Y).privacy_.simulated
 
 
 def test_what_dropout_leaves_out_is_as_secret_as_the_noise(silent):

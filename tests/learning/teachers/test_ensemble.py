@@ -228,39 +228,6 @@ def test_two_jobs_train_the_same_teachers_as_one(kind: str) -> None:
     assert [at for at, _ in done] == sorted({at for at, _ in done})
 
 
-def test_on_dask() -> None:
-    distributed = pytest.importorskip("distributed")
-    X, Y = data()
-    part = partition(len(X), TEACHERS, key=0)
-    with (
-        distributed.Client(
-            processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
-        ),
-        joblib.parallel_config("dask", n_jobs=2),
-    ):
-        for kind in ("linear", "forest"):
-            there = trained(kind, X, Y, part)
-            with joblib.parallel_config("sequential"):
-                assert np.array_equal(answers(there), answers(trained(kind, X, Y, part)))
-
-
-@pytest.mark.slow
-def test_on_ray() -> None:
-    ray = pytest.importorskip("ray")
-    from ray.util.joblib import register_ray
-
-    X, Y = data()
-    part = partition(len(X), TEACHERS, key=0)
-    here = answers(trained("linear", X, Y, part))
-    register_ray()
-    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
-    try:
-        with joblib.parallel_config("ray", n_jobs=2):
-            assert np.array_equal(answers(trained("linear", X, Y, part)), here)
-    finally:
-        ray.shutdown()
-
-
 # -- what is refused ---------------------------------------------------------------------------
 
 
