@@ -80,9 +80,6 @@ def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
     votes.write_text("votes")
     (tmp_path / "link.npz").symlink_to(votes)
     for name in ("votes.npz", "link.npz"):
-        with (
-            refused("output"),
-            claimed(tmp_path / name, force=True, keep=(votes,)) as draft,
-        ):
+        with refused("output"), claimed(tmp_path / name, force=True, keep=(votes,)) as draft:
             draft.write_text("labels")
     assert votes.read_text() == "votes"

