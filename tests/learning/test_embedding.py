@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 from tests.refusals import refused
 
-from privote.learning.embedding import Embedding, embed, embedding_for, fit_embedding
+from privote.learning.embedding import embed, embedding_for, fit_embedding
 
 RNG = np.random.default_rng(0)
 POOL = RNG.normal(size=(200, 30)) * np.geomspace(0.01, 100, 30)
@@ -48,15 +47,6 @@ def test_standardised_components_know_no_units():
     np.testing.assert_allclose(np.abs(found), np.abs(other), rtol=1e-3, atol=1e-4)
     assert found.shape == (200, 5)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
-
-
-def test_a_fitted_map_can_be_kept():
-    mapping = fit_embedding("pca:3", POOL)
-    assert isinstance(mapping, Embedding)
-    assert not mapping.apart
-    again = pickle.loads(pickle.dumps(mapping))
-    np.testing.assert_array_equal(embed(again, POOL), embed(mapping, POOL))
-    assert fit_embedding(np.abs, POOL).apart
 
 
 def test_unknown_names_are_refused():

@@ -165,13 +165,7 @@ def test_it_learns_and_keeps_its_promise(network, optimizer):
 
 def test_adaptive_clipping_finds_the_middle_of_the_norms():
     model = DPSGDClassifier(
-        50.0,
-        adaptive=True,
-        clip=10.0,
-        learning_rate=1e-6,
-        steps=60,
-        sample_rate=1.0,
-        seed=0,
+        50.0, adaptive=True, clip=10.0, learning_rate=1e-6, steps=60, sample_rate=1.0, seed=0
     ).fit(X, Y)
     # Nothing is learnt at this rate, so the norms stay those of the first step.
     residuals = np.where(Y >= 0, 0.1 - Y, 0.0)

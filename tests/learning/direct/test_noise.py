@@ -41,10 +41,7 @@ def test_one_sampled_step_costs_what_quadrature_says(rate, noise, adjacency):
     if adjacency == "add-remove":
         here = _step(0.0, 0.0, noise)
     gamma = math.exp(epsilon)
-    delta = max(
-        _divergence(there, here, gamma, noise),
-        _divergence(here, there, gamma, noise),
-    )
+    delta = max(_divergence(there, here, gamma, noise), _divergence(here, there, gamma, noise))
     assert delta == pytest.approx(DELTA, rel=5e-3)
 
 

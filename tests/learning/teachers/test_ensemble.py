@@ -175,24 +175,6 @@ def test_a_thousand_teachers_of_few_records() -> None:
     assert np.isfinite(cube).all()
 
 
-def test_sparse_rows_give_the_same_answers() -> None:
-    X, Y = data()
-    X[np.abs(X) < 0.5] = 0
-    part = partition(len(X), TEACHERS, key=0)
-    dense = answers(train(LinearTeachers(tol=1e-6), X, Y, part, TEACHERS))
-    teachers = train(LinearTeachers(tol=1e-6), sp.csr_array(X), Y, part, TEACHERS)
-    sparse = np.concatenate(list(teachers.predict_proba(sp.csr_array(POOL))))
-    np.testing.assert_allclose(sparse, dense, atol=1e-4)
-
-
-def test_blocks_of_answers() -> None:
-    X, Y = data()
-    teachers = train(None, X, Y, partition(len(X), TEACHERS, key=0), TEACHERS)
-    blocks = list(teachers.predict_proba(POOL, block=64))
-    assert [len(block) for block in blocks] == [64, 64, 22]
-    np.testing.assert_allclose(np.concatenate(blocks), answers(teachers), atol=1e-6)
-
-
 def test_as_good_as_the_loop_on_real_data(shared_data: Path) -> None:
     from privote.datasets import mulan
     from privote.metrics import multilabel

@@ -58,11 +58,7 @@ def test_small_whole_numbers_are_computed_in_float32() -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "argument"),
-    [
-        ({"C": 0.0}, "C"),
-        ({"tol": -1.0}, "tol"),
-        ({"max_iter": 0}, "max_iter"),
-    ],
+    [({"C": 0.0}, "C"), ({"tol": -1.0}, "tol"), ({"max_iter": 0}, "max_iter")],
 )
 def test_parameters_that_are_refused(parameters: dict[str, Any], argument: str) -> None:
     with refused(argument):

@@ -79,10 +79,7 @@ def test_a_row_that_is_put_in_leaves_the_others_apart_by_chance() -> None:
         ({"ids": "abc"}, "ids"),
         ({"ids": ["a", None, "b"]}, None),
         ({"groups": [1.0, 2.0, float("nan")]}, None),
-        (
-            {"ids": ["a", "b", "a"], "groups": [1, 2, 3]},
-            "groups",
-        ),
+        ({"ids": ["a", "b", "a"], "groups": [1, 2, 3]}, "groups"),
         ({"key": b""}, "key"),
         ({"key": -1}, "key"),
         ({"key": "secret"}, "key"),
