@@ -544,7 +544,7 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
                 collect(tmp_path / name / "mine.zarr", **how)
         assert (tmp_path / name / "mine.zarr" / name).read_text() == "x"
     Folder(str(tmp_path / "v.zarr")).write(".zattrs", b'{"privote": {"format": 99}}')
-    with pytest.raises(pv.InputError, match=r"has format 99, written by .* reads format 2"):
+    with pytest.raises(pv.InputError, match=r"format 99,.* format 2"):
         collect(tmp_path / "v.zarr", resume=True)
 
 

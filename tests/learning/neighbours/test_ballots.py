@@ -298,12 +298,7 @@ def test_is_a_source_like_any_other() -> None:
     plain = pv.SparseBallots(query, voter, labels[voter], queries=QUERIES, voters=RECORDS)
     ours, theirs = (
         pv.label(
-            source,
-            mechanism=MECHANISM,
-            epsilon=4.0,
-            delta=1e-5,
-            guarantee="allowance",
-            seed=7,
+            source, mechanism=MECHANISM, epsilon=4.0, delta=1e-5, guarantee="allowance", seed=7
         )
         for source in (votes, plain)
     )
@@ -432,19 +427,10 @@ def test_embeddings_by_name_transformer_and_function() -> None:
         ({"X_public": np.ones((4, 3))}, None),
         ({"X_public": np.ones(12)}, None),
         ({"X_private": np.full((RECORDS, 12), "a")}, "X_private"),
-        (
-            {"Y_private": np.zeros((RECORDS - 1, 2))},
-            "Y_private",
-        ),
+        ({"Y_private": np.zeros((RECORDS - 1, 2))}, "Y_private"),
         ({"Y_private": np.zeros((RECORDS, 0))}, "Y_private"),
-        (
-            {"Y_private": np.full((RECORDS, 2), 0.5)},
-            "Y_private",
-        ),
-        (
-            {"Y_private": np.full((RECORDS, 2), np.nan)},
-            "Y_private",
-        ),
+        ({"Y_private": np.full((RECORDS, 2), 0.5)}, "Y_private"),
+        ({"Y_private": np.full((RECORDS, 2), np.nan)}, "Y_private"),
     ],
 )
 def test_bad_input_says_what_is_wrong(change: dict[str, Any], argument: str | None) -> None:
@@ -458,7 +444,7 @@ def test_bad_input_says_what_is_wrong(change: dict[str, Any], argument: str | No
 def test_a_missing_feature_is_named(wrap: Any) -> None:
     private, labels, public = words()
     private[31, 4] = np.nan
-    with pytest.raises(pv.InputError, match=r"X_private\[31, 4\] must be finite"):
+    with pytest.raises(pv.InputError, match=r"X_private\[31, 4\]"):
         NeighbourBallots(wrap(private), labels, wrap(public))
 
 
