@@ -66,11 +66,6 @@ def test_a_rule_that_lets_voters_overspend_is_caught(monkeypatch: pytest.MonkeyP
     assert not report.ok
 
 
-def test_a_tree_that_is_too_large_is_refused() -> None:
-    with pytest.raises(pv.InputError, match="transcripts"):
-        adaptive(pv.BinaryVoting(sigma=2.0), 3, 4, queries=6)
-
-
 @given(seed=st.integers(0, 2**32 - 1), unit=st.sampled_from(["vote", "ballot"]))
 def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
     rng = np.random.default_rng(seed)

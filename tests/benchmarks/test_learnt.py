@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from learnt import PLANS, WRONG, learnt
 
-import privote as pv
-
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_no_pair_exceeds_the_budget(plan: str) -> None:
@@ -21,8 +19,3 @@ def test_what_is_wrong_is_caught(plan: str, seed: int) -> None:
     report = learnt(plan, 1, seed=seed)
     assert report.broken == (seed,)
     assert "BROKEN" in report.summary()
-
-
-def test_an_unknown_plan_is_refused() -> None:
-    with pytest.raises(pv.InputError):
-        learnt("three batches")

@@ -6,12 +6,10 @@ import math
 import numpy as np
 import ptr_smooth
 import pytest
-from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import ptr, sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS, divergence
-from privote.errors import InputError
 
 SmoothProposal = ptr_smooth.SmoothProposal
 
@@ -159,45 +157,3 @@ def test_real_votes_by_public_numbers(tmc_votes, sigma, queries):
     assert ptr_smooth.pass_log_probs(row, histogram, proposal)[1] > math.log(0.99)
     # The distance test asks for more than twice as many at the same share of divided cells.
     assert ptr.largest_queries(costs, DEFAULT_ORDERS, 22, 20.0, DELTA) > 1.9 * asked
-
-
-def test_the_distance_test_beats_it_even_tuned_on_these_votes(tmc_votes, capsys):
-    orders = np.array([1.8, 2.0, 2.2, 2.5, 3.0])
-    costs = count_costs(pv.BinaryVoting(sigma=7.0), 50, orders)
-    counts = tmc_votes.sum(axis=1)
-
-    def some_pass(queries: int) -> bool:
-        histogram = np.bincount(counts[:queries].ravel(), minlength=51)
-        for order, row in zip(orders, costs, strict=True):
-            for share, sigma_s in itertools.product(
-                (0.3, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-            ):
-                beta = share * sanitize.largest_beta(order)
-                price = sanitize.release_cost(order, beta, sigma_s, DELTA)
-                proposal = SmoothProposal(
-                    order=order,
-                    threshold=ptr.affordable(order, 20.0, DELTA) - price,
-                    beta=beta,
-                    sigma_s=sigma_s,
-                    delta=DELTA,
-                )
-                if ptr_smooth.pass_log_probs(row, histogram, proposal)[1] >= math.log(0.5):
-                    return True
-        return False
-
-    low, high = 1, 300
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if some_pass(middle) else (low, middle)
-    print(f"sigma 7: smooth-sensitivity test {low} queries, tuned on these votes")
-    assert low == 119
-
-
-def test_bad_arguments():
-    costs = np.array([[0.1, 0.2]])
-    with pytest.raises(InputError, match="orders, levels"):
-        ptr_smooth.largest_queries(costs, [2.0, 3.0], 1, 1.0, DELTA)
-    with pytest.raises(InputError, match="no test fits"):
-        ptr_smooth.largest_queries(costs, [2.0], 1, 1e-3, DELTA)
-    with refused("beta"):
-        _ = SmoothProposal(order=5.0, threshold=1.0, beta=1.0, sigma_s=1.0, delta=DELTA).price

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,6 @@ def test_without_faults_it_takes_what_arithmetic_says() -> None:
     assert (found.lost, found.copied > 0) == (0, True)  # the last chunks, while cores are idle
 
 
-def test_a_guardian_that_draws_alone_is_the_bottleneck() -> None:
-    costs = scale.Costs(byte=1e-12, vote=1e-9, label=1e-5, charge=0.0)
-    alone = scale.simulated(job(), costs)
-    assert alone.labels == pytest.approx(job().cells * costs.label, rel=0.1)
-    spread = scale.simulated(job(spread_draw=True), costs)
-    assert spread.labels < 0.2 * alone.labels
-
-
 @pytest.mark.parametrize("copies", [True, False])
 def test_every_chunk_is_done_whatever_fails(copies: bool) -> None:
     hard = job(spread=0.5, slow=0.1, between_failures=40.0, repair=5.0, copies=copies)
@@ -44,10 +35,3 @@ def test_every_chunk_is_done_whatever_fails(copies: bool) -> None:
     assert stage.lost > 0
     again = scale.Stage(hard, 1.0, np.random.default_rng(3)).run(7.0)
     np.testing.assert_array_equal(done, again)
-
-
-def test_faults_only_cost_time() -> None:
-    costs = scale.Costs(byte=1e-9, vote=1e-6, label=1e-12, charge=0.0)
-    calm = scale.simulated(job(), costs)
-    hard = replace(job(), slow=0.05, between_failures=100.0, repair=10.0)
-    assert scale.simulated(hard, costs).labels > 1.1 * calm.labels

@@ -44,17 +44,3 @@ def test_a_violation_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -
     machine = run(*call, "--json")
     assert machine.exit_code == 1
     assert json.loads(machine.stdout)["ok"] is False
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--mechanism", "borda"), "--mechanism must be one of"),
-        (("--elections", 0), "elections must be an integer of at least 1, got 0"),
-        (("--labels", 40), "--labels 40"),
-    ],
-)
-def test_bad_arguments(run: Run, flags: tuple[Any, ...], message: str) -> None:
-    done = run("audit", *flags)
-    assert done.exit_code == 2
-    assert message in done.stderr

@@ -26,16 +26,6 @@ from privote.capc.site import Site, begin
 from privote.capc.terms import Terms
 
 
-def test_help_teaches(run: Run) -> None:
-    said = run("capc", "--help").output
-    for verb in ("certs", "guardian", "answer", "query", "retrain", "simulate"):
-        assert verb in said
-    for verb in (["guardian"], ["answer"], ["query"], ["simulate"], ["certs", "make"]):
-        done = run("capc", *verb, "--help")
-        assert done.exit_code == 0
-        assert "Example:" in done.output
-
-
 def test_a_site_trains_again_with_what_it_received(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(4, 3))
@@ -186,20 +176,11 @@ def test_simulate_other_mechanisms(run: Run, more: list[Any]) -> None:
     assert json.loads(done.stdout)["queries"] == 5
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
-        (["--parties", 1], 2, "--parties must be an integer of at least 2, got 1"),
-        (["--queries", 0], 2, "--queries must be an integer of at least 1, got 0"),
-        (["--mechanism", "plurality", "--sigma", 3], 2, "binary or tau"),
-        (["--guarantee", "ptr"], 2, "--guarantee must be"),
-        (["--guarantee", "worst-case", "--epsilon", 0.5], 3, "the budget of data set 'site-1'"),
-    ],
-)
-def test_what_simulate_refuses(run: Run, more: list[Any], code: int, said: str) -> None:
+def test_a_budget_that_pays_for_no_query_is_refused(run: Run) -> None:
+    more = ("--guarantee", "worst-case", "--epsilon", 0.5)
     done = run("capc", "simulate", "--clear", "--queries", 5, "--output", "out", *more)
-    assert done.exit_code == code, done.output
-    assert said in done.output
+    assert done.exit_code == 3, done.output
+    assert "'site-1'" in done.output
     assert not Path("out").exists()  # the same folder may be named again
 
 
@@ -303,38 +284,19 @@ def test_nobody_there_is_a_peer_that_failed(coalition: Any, run: Run, tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("verb", "site", "said"),
-    [
-        ("guardian", "north", "must be registered as guardian"),
-        ("answer", "east", "must be registered as answering"),
-    ],
-)
-def test_a_site_cannot_be_what_it_is_not(
-    coalition: Any, run: Run, verb: str, site: str, said: str
-) -> None:
+def test_a_site_cannot_be_what_it_is_not(coalition: Any, run: Run) -> None:
     sites, _ = coalition
-    done = run("capc", verb, sites[site])
-    assert done.exit_code == 2
-    assert said in done.output
+    for verb, site in (("guardian", "north"), ("answer", "east")):
+        assert run("capc", verb, sites[site]).exit_code == 2
 
 
-def test_rows_of_another_width_charge_nothing(coalition: Any, run: Run, tmp_path: Path) -> None:
-    sites, _ = coalition
-    np.savez(tmp_path / "rows.npz", X=np.zeros((2, 5)))
-    done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
-    assert done.exit_code == 2
-    assert "(rows, 3)" in done.output
-
-
-def test_more_rows_than_a_batch_may_have_charge_nothing(
-    coalition: Any, run: Run, tmp_path: Path
-) -> None:
+def test_rows_of_another_shape_charge_nothing(coalition: Any, run: Run, tmp_path: Path) -> None:
     sites, terms = coalition
-    np.savez(tmp_path / "rows.npz", X=np.zeros((terms.most_queries + 1, 3)))
-    done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
-    assert done.exit_code == 2
-    assert f"ROWS must have at most {terms.most_queries} rows (most_queries" in done.output
+    for shape, said in (((2, 5), "(rows, 3)"), ((terms.most_queries + 1, 3), "most_queries")):
+        np.savez(tmp_path / "rows.npz", X=np.zeros(shape))
+        done = run("capc", "query", sites["east"], tmp_path / "rows.npz", "--output", "out")
+        assert done.exit_code == 2
+        assert said in done.output
 
 
 def test_rows_that_are_clipped_are_told(

@@ -70,23 +70,6 @@ def test_tables_for_people_without_figures(
     assert "needs the extra [report]" in (tmp_path / "my demo/report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("flags", "name"),
-    [
-        (("--records", 0), "--records"),
-        (("--queries", -1), "--queries"),
-        (("--output", "votes.npy"), "--output"),
-    ],
-)
-def test_bad_arguments_are_found_at_once(
-    run: Run, votes_file: Path, flags: tuple[Any, ...], name: str
-) -> None:
-    done = run("demo", *flags)
-    assert done.exit_code == 2
-    assert name in done.stderr
-    assert "2/3" not in done.stderr
-
-
 def test_only_an_earlier_demo_is_replaced(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def test_a_file_system_without_links_still_works(
 
 
 def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
-    labels = np.array([[1, 0, 1], [0, 0, 1]], np.int8)
+    labels = np.array([[1, 0, 1], [0, 0, -1]], np.int8)  # the last was abstained from
     write_label_csv(labels, tmp_path / "labels.csv")
     assert (read_array(tmp_path / "labels.csv", "baseline") == labels).all()
     one = np.array([[1], [0]], np.int8)
@@ -80,9 +80,6 @@ def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
     votes.write_text("votes")
     (tmp_path / "link.npz").symlink_to(votes)
     for name in ("votes.npz", "link.npz"):
-        with (
-            refused("output"),
-            claimed(tmp_path / name, force=True, keep=(votes,)) as draft,
-        ):
+        with refused("output"), claimed(tmp_path / name, force=True, keep=(votes,)) as draft:
             draft.write_text("labels")
     assert votes.read_text() == "votes"

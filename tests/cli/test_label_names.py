@@ -171,21 +171,3 @@ def test_unnamed_voters_of_another_file_are_taken_for_the_same(run: Run, tmp_pat
     assert "voters without names are taken to be the same persons in every run" in shown
     charges = [e for e in pv.Ledger.open("both.db").published() if e["kind"] == "charge"]
     assert len(charges) == 1  # nobody gets a second allowance
-
-
-def test_a_refusal_of_a_used_budget_gives_the_next_step(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    np.save(tmp_path / "one.npy", rng.random((30, 40, 2)) < 0.1)
-    np.save(tmp_path / "more.npy", rng.random((30, 40, 5)) < 0.1)
-    budget = ("--epsilon", 8, "--delta", 1e-5, "--ledger", "both.db")
-    named = ("--mechanism", "binary", "--sigma", 7)
-    small = ("--epsilon", 0.01, "--delta", 1e-5)
-    fresh = run("label", "one.npy", *named, *small, "--output", "a.csv")
-    assert fresh.exit_code == 3
-    assert "ledger show" not in fresh.stderr
-    assert run("label", "one.npy", *budget, "--output", "a.csv").exit_code == 0
-    done = run("label", "more.npy", *budget, "--output", "b.csv")
-    assert done.exit_code == 3
-    assert "Of the budget of 'default', epsilon 8, 8 is used" in done.stderr
-    assert "privote ledger show both.db says for what. Ask for less (--queries" in done.stderr
-    assert "name another --dataset" in done.stderr

@@ -79,15 +79,6 @@ def test_what_looks_swapped_is_a_warning_on_stderr(run: Run, tmp_path: Path) -> 
     assert tuned.stderr.startswith("warning: votes have 1 voter")
 
 
-def test_tuning_takes_sheets_too(run: Run, sheet: Path) -> None:
-    done = run("label", sheet, *LABEL, "--output", "labels.csv")
-    assert done.exit_code == 0, done.stderr
-    budget = ("--epsilon", 8, "--delta", 1e-5, "--sigma", 5, "--truth", "labels.csv", "--json")
-    votes = run("tune", sheet, "--over", "mechanism", *budget)
-    assert votes.exit_code == 0, votes.stderr
-    assert json.loads(votes.stdout)["queries"] == 12
-
-
 def test_probabilities_are_not_taken_for_votes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "soft.csv").write_text("voter,x\na,0.4\nb,0.9\n")
     done = run("label", "soft.csv", *LABEL, "--ledger", "ledger.db", "--output", "labels.csv")

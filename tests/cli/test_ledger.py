@@ -26,28 +26,13 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     for word in ("budget", "charge", "answer", "allowance", "unconditional"):
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
-    assert [e["kind"] for e in facts["entries"]] == [
-        "budget",
-        "charge",
-        "answer",
-        "outcome",
-    ]
+    assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer", "outcome"]
     budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
     assert budget["used"] <= 8
     assert budget["left"] == pytest.approx(8 - budget["used"])
     assert "(sigma=7)" in shown
     assert re.search(r" \d\d:\d\d:\d\d ", shown)  # the time is not broken in two
     assert " left" in shown
-
-
-def test_budget_holds_over_runs_with_exit_code_3(
-    run: Run, votes_file: Path, ledger: Path, tmp_path: Path
-) -> None:
-    more = (*LABEL, "--guarantee", "worst-case", "--output", "b.csv", "--ledger", ledger)
-    refused = run("label", votes_file, *more)
-    assert refused.exit_code == 3
-    assert "allows 0 more queries" in refused.stderr
-    assert not (tmp_path / "b.csv").exists()
 
 
 def test_verify_tells_and_leaves_with_4_if_edited(run: Run, ledger: Path) -> None:

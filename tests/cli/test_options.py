@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from privote.cli.options import REQUIRED, Group, derived, plain, signature_of, words_of
+from privote.cli.options import REQUIRED, Group, derived, signature_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,29 +86,6 @@ def test_help_is_what_docstrings_say() -> None:
     assert "* --size MM How large; not with --thick. [required]" in lines
     assert any(line.endswith("And again.") for line in lines)
     assert "Parameters" not in shown.stdout
-
-
-def test_docstrings_are_read_as_numpy_writes_them() -> None:
-    doc = """What it is.
-
-    Parameters
-    ----------
-    one, two : NAME
-        First line,
-        second line.
-
-        A paragraph.
-    three
-        The last.
-
-    Not a parameter.
-    """
-    said = ("First line, second line. A paragraph.", "NAME")
-    assert words_of(doc) == {"one": said, "two": said, "three": ("The last.", None)}
-    text = 'See :func:`privote.label`: ``one="x"``, ``two=True``, ``"auto"`` or ``None``.'
-    assert plain(text, {"one": "--one", "two": "--no-two"}) == (
-        'See privote.label: --one "x", --no-two, auto or None.'
-    )
 
 
 def test_signatures_are_those_that_python_sees() -> None:

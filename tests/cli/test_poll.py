@@ -68,28 +68,6 @@ def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
     assert run("ledger", "verify", "ledger.db").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--seats", 2, "--quota", 0.5), "--seats goes without --quota"),
-        (("--people", "club"), "--people goes with --ledger"),
-        (("--ledger", "l.db"), "--people must be named with --ledger"),
-        (("--mechanism", "tau"), "--typical must be given for --mechanism tau"),
-        (("--most", 1), "line 2: the ballot breaks the poll's rule of at most 1 approvals"),
-        (("--show-sealed",), "--show-sealed goes with --output"),
-        (("--encoding", "klingon"), "--encoding must be one that Python knows"),
-        (("--encoding", "hex"), "--encoding must be one that Python knows"),
-        (("--output", "poll.csv"), "--output 'poll.csv' cannot be a folder"),
-        (("--options", "poll.utf16"), "--options must be names, or a UTF-8 file of them"),
-    ],
-)
-def test_errors_name_options(run: Run, ballots: Path, more: tuple[object, ...], said: str) -> None:
-    done = run("poll", ballots, *BUDGET, *more)
-    assert done.exit_code == 2
-    assert said in done.stderr
-    assert not Path("l.db").exists()
-
-
 def test_options_by_name_or_by_file(run: Run, tmp_path: Path) -> None:
     lists = tmp_path / "lists.csv"
     lists.write_text("approved\n" + "Ada;Bo\n" * 300 + "Ada\n" * 300)

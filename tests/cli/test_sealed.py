@@ -12,7 +12,6 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
-from privote import planning
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--seed", 3)
 DEPENDENT = ("--guarantee", "data-dependent", "--queries", 12)
@@ -80,22 +79,6 @@ def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
     assert "every number may be published" in run(*call, "--output", "a.csv").stdout
     answer = json.loads(run(*call, "--output", "b.csv", "--json").stdout)
     assert answer["sealed"] == {"note": "for the owner's eyes"}
-
-
-def test_tune_says_for_whom_it_is(run: Run, votes_file: Path) -> None:
-    call = ("tune", votes_file, "--over", "sigma", "--values", 7, "--epsilon", 2, "--delta", 1e-5)
-    note = planning.NOT_PRIVATE
-    assert "for the owner's eyes" in note
-    assert note in run(*call).stdout
-    assert json.loads(run(*call, "--json").stdout)["note"] == note
-
-
-def test_the_owner_sees_both_accountants(run: Run, votes_file: Path, release: pv.Release) -> None:
-    call = ("label", votes_file, *LABEL, *DEPENDENT, "--show-sealed", "--json")
-    sealed = json.loads(run(*call, "--output", "a.csv").stdout)["sealed"]
-    for name in ("epsilon_by_voter", "epsilon_rdp", "epsilon_pld"):
-        assert sealed[name] == pytest.approx(getattr(release.sealed, name))
-    assert sealed["accountant"] == release.sealed.accountant
 
 
 def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_file: Path) -> None:

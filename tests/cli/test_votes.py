@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +18,6 @@ pytest.importorskip("zarr")
 
 NAMES = [f"site {place}" for place in range(6)]
 LABELS = ("--labels", "flu,cold")
-ASK = """
-import time
-from pathlib import Path
-import numpy as np
-def vote(voter, rows):
-    if Path("slow").exists():
-        time.sleep(0.1)
-    return np.sin(9 * rows[:, :2] + len(voter) + ord(voter[-1])) > 0.2
-"""
 
 
 def rows() -> np.ndarray:
@@ -127,38 +113,6 @@ def test_refusals_name_options(
     assert done.exit_code == 2
     assert f"error: {message}" in done.stderr
     assert not Path("v.zarr").exists()
-
-
-def test_killed_and_resumed(run: Run, models: object, tmp_path: Path) -> None:
-    """Kill -9 of the command in the middle, with its workers still alive, and the same again."""
-    (tmp_path / "ask_slowly.py").write_text(ASK)
-    (tmp_path / "slow").touch()
-    words = ["votes", "rows.npy", "ask_slowly:vote", *LABELS, "--names", ",".join(NAMES)]
-    words += ["--chunk", "10", "--group", "2", "--workers", "2"]
-    command = [sys.executable, "-m", "privote", *words, "--output", "votes.zarr"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=dict(os.environ))
-    chunks = tmp_path / "votes.zarr"
-    end = time.monotonic() + 120
-    while time.monotonic() < end and len([*chunks.glob("*.0")]) < 5:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 5 <= len([*chunks.glob("*.0")]) < 90
-    (tmp_path / "slow").unlink()
-    unread = run("label", "votes.zarr", "--epsilon", 1, "--delta", 1e-5, "--output", "l.csv")
-    assert "votes.zarr is not finished" in unread.stderr
-    again = run(*words, "--output", "votes.zarr")
-    assert again.exit_code == 2
-    assert "was begun; give --resume to go on with it, or --force to begin anew" in again.stderr
-    done = run(*words, "--output", "votes.zarr", "--resume", "--json")
-    assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["done_before"] >= 5
-    whole = run(*words, "--output", "whole.zarr")
-    assert whole.exit_code == 0, whole.stderr
-    first, second = (pv.Ballots.of(tmp_path / f"{n}.zarr").to_array() for n in ("votes", "whole"))
-    assert np.array_equal(first, second)
-    assert first.any()
-    assert not first.all()
 
 
 def test_votes_behind_a_url(run: Run, models: object, store: Any) -> None:

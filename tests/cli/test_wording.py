@@ -52,36 +52,6 @@ def test_every_verb_speaks_so() -> None:
 
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
-BINARY = ("--mechanism", "binary", "--sigma", 7)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("label", "VOTES", *BINARY, *BUDGET, "--guarantee", "ptr"), "--queries must be given for"),
-        (("label", "VOTES", *BINARY, *BUDGET, "--quota", 0.3, "--false-alarm", 0.1), "--quota and"),
-        (("label", "VOTES", *BINARY, *BUDGET, "--seed", -1), "--seed must be None or an integer"),
-        (("plan", *BINARY, *BUDGET, "--voters", 0, "--labels", 2), "--voters must be an integer"),
-        (("label", "VOTES", *BINARY, *BUDGET, "--queries", 99), "--queries must"),
-        (("tune", "VOTES", *BUDGET, "--over", "tau", "--sigma", -1), "--sigma must be finite"),
-        (
-            ("train", "scenes", *BUDGET, "--teachers", 0),
-            "--teachers must be an integer of at least",
-        ),
-        (("train", "scenes", *BUDGET, "--rounds", 0), "--rounds must be"),
-        (("audit", "--elections", 0), "--elections must be an integer of at least 1, got 0"),
-        (("tune", "VOTES", *BUDGET, "--over", "sigma", "--values", -1), "--values must"),
-    ],
-)
-def test_messages_name_options(
-    run: Run, votes_file: Path, words: tuple[object, ...], message: str
-) -> None:
-    words = tuple(votes_file if word == "VOTES" else word for word in words)
-    output = ("--output", "out.csv") if words[0] in ("label", "train") else ()
-    done = run(*words, *output)
-    assert done.exit_code == 2
-    assert f"error: {message}" in done.stderr
-    assert not Path("out.csv").exists()
 
 
 def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None:

@@ -107,11 +107,11 @@ def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path) -> 
     broken = tmp_path / "broken.png"
     broken.write_bytes(good.read_bytes()[:40])
     images = Images(paths=[good, broken, tmp_path / "absent.png"], size=2)
-    with pytest.raises(InputError, match=r"broken\.png cannot be read"):
+    with pytest.raises(InputError, match=r"broken\.png"):
         images[1]
-    with pytest.raises(InputError, match=r"absent\.png is missing"):
+    with pytest.raises(InputError, match=r"absent\.png"):
         images[2]
-    with pytest.raises(InputError, match=r"broken\.png cannot be read"):
+    with pytest.raises(InputError, match=r"broken\.png"):
         images[:]
     assert images.unreadable().tolist() == [1, 2]
 

@@ -88,12 +88,12 @@ def test_scenes_keep_their_own_sides() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nonsense",), "'nonsense' is no data set .* names are scenes, mulan, voc2012"),
-        (("nonsense:here",), "'nonsense:here' is no data set"),
-        (("mulan",), "mulan needs a place: mulan:FILE.arff"),
-        (("voc2012:",), "voc2012 needs a place: voc2012:FOLDER"),
-        (("scenes:here",), "scenes are embedded and have no place, got 'here'"),
-        (("nih:a", "b"), "give the place once: got 'nih:a' and folder='b'"),
+        (("nonsense",), "'nonsense' .* scenes, mulan, voc2012"),
+        (("nonsense:here",), "'nonsense:here'"),
+        (("mulan",), "mulan:FILE.arff"),
+        (("voc2012:",), "voc2012:FOLDER"),
+        (("scenes:here",), "'here'"),
+        (("nih:a", "b"), "'nih:a' .*'b'"),
     ],
 )
 def test_what_cannot_be_opened_is_named(arguments: tuple[str, ...], message: str) -> None:
@@ -106,5 +106,5 @@ def test_an_option_that_a_loader_does_not_know_is_named(tmp_path: Path) -> None:
         datasets.open("mulan:x.arff", views=["PA"])
     with refused("scenes"):
         datasets.open("scenes", size=4)
-    with pytest.raises(InputError, match="is no data set"):
+    with refused(None):
         datasets.open(tmp_path)

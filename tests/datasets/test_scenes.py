@@ -104,11 +104,6 @@ def test_other_grids(grid: tuple[int, int], most: int) -> None:
     assert (scenes.sources_private != EMPTY).sum(axis=1).max() == most
 
 
-def test_ids_are_unique_and_the_repr_is_short(scenes: Scenes) -> None:
-    assert len(set(scenes.ids_private.tolist())) == 3_000
-    assert repr(scenes) == "Scenes(private=3000, public=800, test=400, grid=(2, 2), seed=0)"
-
-
 @pytest.mark.parametrize(
     ("argument", "given", "value"),
     [

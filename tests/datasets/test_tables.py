@@ -29,10 +29,6 @@ def test_csv(file):
     assert data.groups.tolist() == ["p", "p", "q"]
 
 
-def test_features_can_be_chosen(file):
-    assert table(file, labels=["ill"], features=["size"]).X.shape == (3, 1)
-
-
 def test_parquet_equals_csv(file, tmp_path):
     pytest.importorskip("pyarrow")
     from pyarrow import csv, parquet
@@ -60,21 +56,13 @@ def test_npz(tmp_path):
     ("text", "options", "argument"),
     [
         (CSV, {"labels": ["sick"]}, None),
-        (
-            CSV,
-            {"labels": ["ill"], "features": ["who"]},
-            "bad.csv, line 2, column 'who'",
-        ),
+        (CSV, {"labels": ["ill"], "features": ["who"]}, "bad.csv, line 2, column 'who'"),
         (
             CSV.replace("-1", "2"),
             {"labels": ["ill"], "features": ["age"]},
             "bad.csv, line 4, column 'ill'",
         ),
-        (
-            CSV.replace("2.5", "nan"),
-            {"features": ["size"]},
-            "bad.csv, line 2, column 'size'",
-        ),
+        (CSV.replace("2.5", "nan"), {"features": ["size"]}, "bad.csv, line 2, column 'size'"),
         ("a,b\n1\n", {}, None),
         ("a,a\n1,2\n", {}, None),
         ("", {}, None),
@@ -92,10 +80,10 @@ def test_no_file_and_no_such_format(tmp_path):
     with refused("table"):
         table(tmp_path / "a.csv")
     (tmp_path / "a.xls").write_text("")
-    with pytest.raises(InputError, match="must end in"):
+    with pytest.raises(InputError, match=r"a\.xls"):
         table(tmp_path / "a.xls")
     (tmp_path / "a.npz").write_text("no")
-    with pytest.raises(InputError, match="not a readable"):
+    with pytest.raises(InputError, match=r"a\.npz"):
         table(tmp_path / "a.npz")
 
 
@@ -165,12 +153,6 @@ def test_a_feature_that_names_somebody_is_a_warning(column, cells, warned):
     assert [one.category for one in said] == [PrivoteWarning] * warned
     if warned:
         assert f"table: {column!r} looks as if it named" in str(said[0].message)
-
-
-def test_features_that_name_somebody_are_one_warning():
-    rows = {"id": [str(i) for i in range(30)], "person": ["a"] * 30, "x": ["1"] * 30}
-    with pytest.warns(PrivoteWarning, match="'id', 'person' look as if they named .* and are tak"):
-        raw_table(rows)
 
 
 def test_patients_are_made_up_the_same_way_every_time():

@@ -19,7 +19,6 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.learning import collect as collect_room
-from privote.learning.collect import Grid
 from privote.learning.workers import WorkerLostError
 from privote.votes.arrays import Folder
 
@@ -138,16 +137,6 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert told == [(done, 12) for done in range(1, 13)]
 
 
-def test_a_chunk_is_as_zarr_s_codecs_encode_it() -> None:
-    from numcodecs import CRC32, PackBits
-
-    grid = Grid(queries=9, voters=3, labels=5, chunk=4, group=2)
-    votes = np.random.default_rng(0).random((3, 1, 5)) < 0.5
-    padded = np.zeros((4, 2, 5), bool)
-    padded[:3, :1] = votes
-    assert grid.pack(votes) == bytes(CRC32().encode(PackBits().encode(padded)))
-
-
 @pytest.mark.parametrize("scheme", ["file", "failing"])
 def test_behind_a_url(scheme: str, store: Any, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/votes.zarr" if scheme == "file" else f"{store.url}/votes.zarr"
@@ -205,7 +194,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def compare_with_one_worker(backend: str, module: str, tmp_path: Path) -> Any:
+@pytest.mark.parametrize("backend", ["loky", "dask", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_worker_that_is_killed_changes_no_vote(backend: str, module: str, tmp_path: Path) -> None:
+    pytest.importorskip({"loky": "joblib", "dask": "distributed"}.get(backend, backend))
     np.save(tmp_path / "rows.npy", public())
     collect(tmp_path / "one.zarr", f"{module}:plain", tmp_path / "rows.npy")
     how: dict[str, Any] = {"backend": backend, "workers": 2}
@@ -213,22 +204,7 @@ def compare_with_one_worker(backend: str, module: str, tmp_path: Path) -> Any:
     assert (tmp_path / "mark").exists()
     assert held(tmp_path / "two.zarr") == held(tmp_path / "one.zarr")
     assert np.array_equal(read(tmp_path / "two.zarr"), truth())
-    return killed
-
-
-def test_loky_with_a_worker_killed(module: str, tmp_path: Path) -> None:
-    assert compare_with_one_worker("loky", module, tmp_path).lost_workers == 1
-
-
-def test_dask_with_a_worker_killed(module: str, tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    compare_with_one_worker("dask", module, tmp_path)
-
-
-@pytest.mark.slow
-def test_ray_with_a_worker_killed(module: str, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    compare_with_one_worker("ray", module, tmp_path)
+    assert backend != "loky" or killed.lost_workers == 1
 
 
 def test_a_model_that_always_kills_its_worker_is_not_asked_for_ever(
@@ -269,12 +245,6 @@ def test_a_place_that_loses_what_is_written_is_said(
     )
     with refused("output"):
         collect(tmp_path / "v.zarr")
-
-
-def test_threads_that_joblib_was_told_of(tmp_path: Path) -> None:
-    with joblib.parallel_config("threading", n_jobs=2):
-        collect(tmp_path / "v.zarr")
-    assert np.array_equal(read(tmp_path / "v.zarr"), truth())
 
 
 # -- what dies, and goes on --------------------------------------------------------------------
@@ -357,7 +327,11 @@ def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
 
     collect(output, moody)
     before = everything(output)
-    for damage in (Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1])):
+    for damage in (
+        Path.unlink,
+        lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:]),
+    ):
         damage(output / "1.1.0")
         with refused(kind=pv.BallotError):
             read(output)
@@ -367,27 +341,6 @@ def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
     said[0] = True
     assert collect(output, moody, resume=True).done_before == 11
     assert (read(output)[32:48, :2] != truth()[32:48, :2]).all()
-
-
-def test_a_chunk_that_is_not_whole_is_made_again(tmp_path: Path) -> None:
-    output, calls = tmp_path / "v.zarr", 0
-
-    def breaks(voter: str, rows: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 15:
-            raise KeyError("gone")
-        return vote(voter, rows)
-
-    with pytest.raises(pv.BallotError, match=r"voter 'cleo' on queries 48 to 49: KeyError: 'gone'"):
-        collect(output, breaks)
-    assert len(held(output)) == 7
-    (output / "0.0.0").write_bytes(b"half")
-    flipped = bytearray((output / "1.0.0").read_bytes())
-    flipped[9] ^= 4
-    (output / "1.0.0").write_bytes(flipped)
-    assert collect(output, breaks, resume=True).done_before == 5
-    assert np.array_equal(read(output), truth())
 
 
 def test_a_worker_of_another_run_writes_nothing(tmp_path: Path) -> None:
@@ -460,23 +413,10 @@ def again(folder: Path, **how: Any) -> Any:
     return pv.collect_votes(voters, folder / "rows.npy", folder / "v.zarr", **given)
 
 
-def test_the_same_goes_on(begun: Path) -> None:
-    assert 0 < again(begun, resume=True).done_before < 12
-    assert read(begun / "v.zarr").shape == (ROWS, 5, 3)
-
-
 def test_a_changed_model_is_refused_by_name(begun: Path) -> None:
     X = np.random.default_rng(2).normal(size=(90, 4))
     joblib.dump(RandomForestClassifier(3).fit(X, X[:, :3] > 0), begun / "models" / "bob.joblib")
     with refused("voters"):
-        again(begun, resume=True)
-
-
-def test_changed_rows_are_refused_by_name(begun: Path) -> None:
-    changed = public()
-    changed[17, 2] += 1e-9
-    np.save(begun / "rows.npy", changed)
-    with refused("rows"):
         again(begun, resume=True)
 
 
@@ -491,18 +431,20 @@ def test_changed_rows_are_refused_by_name(begun: Path) -> None:
         ("voters", {"voters": vote, "names": NAMES}),
         ("voters", {"voters": vote, "names": NAMES[:4]}),
         ("resume", {"force": True}),
+        ("output", {"resume": False}),
     ],
 )
 def test_other_settings_are_refused(argument: str, how: dict[str, Any], begun: Path) -> None:
     before = held(begun / "v.zarr")
     with refused(argument):
-        again(begun, resume=True, **how)
+        again(begun, **{"resume": True, **how})
     assert held(begun / "v.zarr") == before
 
 
 def test_cut_as_before_unless_told(begun: Path) -> None:
     given: dict[str, Any] = {"labels": ["x", "y", "z"], "resume": True}
-    pv.collect_votes(begun / "models", begun / "rows.npy", begun / "v.zarr", **given)
+    found = pv.collect_votes(begun / "models", begun / "rows.npy", begun / "v.zarr", **given)
+    assert 0 < found.done_before < 12
     assert len(held(begun / "v.zarr")) == 12
 
 
@@ -510,30 +452,25 @@ def test_cut_as_before_unless_told(begun: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "sealed"),
     [
-        (lambda said: said[:-1], r"must answer with the shape \(16, 3\), got \(15, 3\)"),
-        (lambda said: np.where(said, np.nan, 0), "query 16, label . must be a vote of 0"),
-        (lambda said: said * 2, "must be a vote of 0 or 1"),
-        (lambda said: said / 0, "ZeroDivisionError|must be a vote"),
-        (lambda said: said.missing, "AttributeError: "),
+        (lambda said: said[:-1], False),
+        (lambda said: said * 2, True),
+        (lambda said: said.missing, False),
     ],
 )
 def test_a_voter_that_errs_is_named(
-    wrong: Callable[[Any], Any], message: str, tmp_path: Path
+    wrong: Callable[[Any], Any], sealed: bool, tmp_path: Path
 ) -> None:
     def vote_wrongly(voter: str, rows: Any) -> Any:
         said = vote(voter, rows)
         late = np.array_equal(rows, public()[16:32])
-        with np.errstate(all="ignore"):
-            return wrong(said) if voter == "cleo" and late else said
+        return wrong(said) if voter == "cleo" and late else said
 
     output = tmp_path / "v.zarr"
-    with pytest.raises(
-        pv.BallotError, match=f"voter 'cleo' on queries 16 to 31: .*({message})"
-    ) as caught:
+    with pytest.raises(pv.BallotError, match="'cleo' on queries 16 to 31") as caught:
         collect(output, vote_wrongly)
-    assert (caught.value.sealed is not None) == ("must be a vote" in str(caught.value))
+    assert (caught.value.sealed is not None) == sealed
     assert len(held(output)) == 5
     assert not (output / ".zarray").exists()
     collect(output, force=True)
@@ -607,7 +544,7 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
                 collect(tmp_path / name / "mine.zarr", **how)
         assert (tmp_path / name / "mine.zarr" / name).read_text() == "x"
     Folder(str(tmp_path / "v.zarr")).write(".zattrs", b'{"privote": {"format": 99}}')
-    with pytest.raises(pv.InputError, match=r"has format 99, written by .* reads format 2"):
+    with pytest.raises(pv.InputError, match=r"format 99,.* format 2"):
         collect(tmp_path / "v.zarr", resume=True)
 
 

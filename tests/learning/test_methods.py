@@ -39,7 +39,7 @@ def test_settings_and_rows_narrow_the_choice():
     assert found.method == "teachers"
     assert "n_teachers" in found.reasons[0]
     assert choose("auto", numbers(), settings=["network"]).method == "dpsgd"
-    with pytest.raises(InputError, match="no method takes all of these settings: network, rounds"):
+    with pytest.raises(InputError, match="network, rounds"):
         choose("auto", numbers(), settings=["rounds", "network"])
 
 
@@ -48,12 +48,7 @@ def test_settings_and_rows_narrow_the_choice():
     [
         ("forest", {}, (), "method"),
         ("moments", {"public": 0}, (), "public"),
-        (
-            "teachers",
-            {"public": 0},
-            (),
-            "public",
-        ),
+        ("teachers", {"public": 0}, (), "public"),
         ("moments", {}, ("rounds",), "rounds"),
     ],
 )
@@ -78,15 +73,6 @@ def test_hopeless_numbers_are_said_and_others_not():
     assert "less often than always saying no" in doubt
     few = numbers(records=10, labels=1, epsilon=1.0)
     assert f"{HOPELESS:,.0f} would do" in choose("moments", few).doubts[0]
-
-
-def test_what_to_expect_gets_better_with_more_records():
-    def lost(records):
-        (said,) = expected(numbers(records=records), "gradients")
-        return float(said.split(" of AUC")[0].split()[-1])
-
-    assert lost(200) > lost(1_000_000)
-    assert expected(numbers(), "teachers") == ()
 
 
 @pytest.mark.parametrize("method", ["moments", "teachers"])

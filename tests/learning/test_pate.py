@@ -77,7 +77,7 @@ class Checked(PATEClassifier):
 @parametrize_with_checks(
     [Checked()],
     expected_failed_checks=lambda _: {
-        "check_do_not_raise_errors_in_init_or_set_param": "the subclass of the tests sets more",
+        "check_do_not_raise_errors_in_init_or_set_param": "the subclass of the tests sets more"
     },
 )
 def test_scikit_learns_own_checks(estimator, check):
@@ -188,17 +188,8 @@ def test_records_that_may_sit_with_other_voters_are_charged_anew(tmp_path, voter
     path = tmp_path / "a.ledger"
     settings = {"voters": voters, "queries": 10, "mechanism": pv.BinaryVoting(sigma=20.0)}
     pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, electorate="ward 7")
-    with pytest.raises(pv.BudgetError, match="other charges"):
+    with refused(None, pv.BudgetError):
         pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, **other)
-
-
-def test_the_random_state_does_not_tell_which_part_a_record_is_in(parts):
-    for _ in range(2):
-        pate(queries=5, random_state=7).fit(X, Y, X_PUBLIC)
-    assert (parts[0] == parts[1]).mean() < 0.1
-    for random_state in (7, 8):
-        pate(queries=5, random_state=random_state).fit(X, Y, X_PUBLIC, seed=1)
-    assert np.array_equal(parts[2], parts[3])
 
 
 def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, parts):
@@ -247,14 +238,6 @@ def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
         assert word not in blob
 
 
-def test_clone_set_output_and_feature_names():
-    pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    public = pd.DataFrame(X_PUBLIC, columns=list("abcdef"))
-    model = clone(pate(queries=20)).fit(frame, Y, public, seed=0)
-    assert model.feature_names_in_.tolist() == list("abcdef")
-
-
 def test_in_a_pipeline_of_public_preprocessing():
     scaler = FrozenEstimator(StandardScaler().fit(X_PUBLIC))
     pipe = make_pipeline(scaler, pate(queries=40))
@@ -294,22 +277,11 @@ def test_every_mechanism_guarantee_teacher_and_student(settings):
     assert ((chance >= 0) & (chance <= 1)).all()
 
 
-def test_neighbours_vote_through_the_same_door():
-    model = pate(
-        voters="neighbours",
-        mechanism=pv.BinaryVoting(sigma=12.0, false_alarm=0.05),
-        share=0.05,
-        metric="euclidean",
-    ).fit(X, Y, X_PUBLIC, seed=0)
-    assert model.release_.voters == N
-    assert model.privacy_["epsilon"] <= 8.0
-    assert pv.metrics.multilabel(Y_TEST, model.predict_proba(X_TEST))["AUC"] > 0.85
-
-
-def test_one_column_of_classes():
+@pytest.mark.parametrize("voters", ["teachers", "neighbours"])
+def test_one_column_of_classes(voters):
     y = np.array(["no", "yes", "maybe"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     classes = ["no", "yes", "maybe"]
-    model = pate(threshold=0.5).fit(X, y, X_PUBLIC, classes=classes, seed=0)
+    model = pate(threshold=0.5, voters=voters).fit(X, y, X_PUBLIC, classes=classes, seed=0)
     assert model.predict_proba(X_TEST).sum(axis=1) == pytest.approx(1.0)
     truth = np.array(["no", "yes", "maybe"])[np.digitize(X_TEST[:, 0], [-0.5, 0.5])]
     assert model.score(X_TEST, truth) > 0.6

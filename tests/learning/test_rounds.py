@@ -55,13 +55,6 @@ def run(guarantee="allowance", mechanism=None, epsilon=4.0, ask=None, taught=Non
     return rows, release, cube
 
 
-def test_one_round_asks_what_was_wanted():
-    rows, release, cube = run(queries=30)
-    assert len(rows) == 30
-    assert len(cube.seen) == 1
-    assert release.epsilon <= 4.0
-
-
 def test_all_rounds_share_one_learnt_allowance():
     learnt_from = []
     once = run(mechanism="auto", epsilon=40.0)[1]
@@ -178,5 +171,5 @@ def test_what_cannot_be_promised_is_refused(guarantee, schedule, argument):
     "bad", [{"rounds": 0}, {"rounds": 1.5}, {"queries": 0}, {"choose": "best"}, {"rounds": True}]
 )
 def test_bad_schedules_are_refused(bad):
-    with pytest.raises(pv.InputError, match=next(iter(bad))):
+    with refused(next(iter(bad))):
         Schedule(**bad)

@@ -49,13 +49,6 @@ def test_arrays_and_sparse_matrices() -> None:
     assert row_size(TABLE) == 4
 
 
-def test_lists() -> None:
-    texts = list("abcdef")
-    assert take_rows(texts, CHOSEN) == ["e", "b"]
-    assert take_rows(texts, slice(0, 2)) == ["a", "b"]
-    assert (count_rows(texts), row_size(texts)) == (6, 1)
-
-
 def test_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE, index=list("fedcba"))
@@ -76,12 +69,6 @@ def test_what_has_no_rows_is_refused() -> None:
         count_rows(np.float64(3.0))
     with refused("X"):
         count_rows(3)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", None, True, np.nan])
-def test_a_fraction_lies_from_0_to_1(value: Any) -> None:
-    with refused("share"):
-        fraction("share", value)
 
 
 def test_brackets_say_whether_the_ends_are_fractions() -> None:

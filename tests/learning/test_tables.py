@@ -172,13 +172,13 @@ def test_what_is_no_saved_encoder_is_refused(plain: Any) -> None:
 
 
 def test_what_cannot_be_encoded_is_said() -> None:
-    with pytest.raises(InputError, match="must be fitted on public rows first"):
+    with pytest.raises(InputError, match="public rows"):
         TableEncoder().transform(PUBLIC)
-    with pytest.raises(InputError, match="two public rows or more, got 1"):
+    with pytest.raises(InputError, match="got 1"):
         TableEncoder().fit({"x": [1]})
-    with pytest.raises(InputError, match="'x' is left out: the same in every public row"):
+    with pytest.raises(InputError, match="'x'"):
         TableEncoder().fit({"x": [1, 1]})
-    with pytest.raises(InputError, match="rows has no column 'sex'; it has 'age'"):
+    with pytest.raises(InputError, match=r"'sex'; .*'age'"):
         TableEncoder().fit(PUBLIC).transform({"age": [1]})
     with refused("odd"):
         TableEncoder(odd="x")

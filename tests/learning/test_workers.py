@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,21 +33,6 @@ def whose(number: int) -> int:
 def shared_out_by(number: int) -> str:
     """Return what would do the work that this work shares out."""
     return type(get_active_backend()[0]).__name__
-
-
-def die_once(mark: str, number: int) -> int:
-    """Kill this very process, the first time that anybody works on 5."""
-    if number == 5:
-        try:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return number
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def test_results_come_in_order() -> None:
-    assert list(each(square, range(20))) == [n * n for n in range(20)]
 
 
 def test_nothing_is_asked_for_before_it_is_due() -> None:
@@ -79,16 +61,6 @@ def test_in_processes(count: int) -> None:
 def test_what_joblib_was_told_is_done() -> None:
     with joblib.parallel_config("threading", n_jobs=2), on_workers():
         assert list(each(square, range(12))) == [n * n for n in range(12)]
-
-
-def test_a_dead_worker_is_said(tmp_path: Path) -> None:
-    work = partial(die_once, str(tmp_path / "mark"))
-    with (
-        pytest.raises(WorkerLostError, match="a worker died in the middle of its work"),
-        on_workers("loky", 2),
-    ):
-        list(each(work, range(12)))
-    assert list(each(work, range(12))) == [*range(12)]
 
 
 @pytest.mark.parametrize("error", [BrokenProcessPool("of its own"), WorkerLostError("of its own")])
@@ -121,15 +93,6 @@ def test_what_a_worker_shares_out_stays_with_it(backend: str) -> None:
         pytest.importorskip("distributed")
     with on_workers(backend, 2):
         assert set(each(shared_out_by, range(4))) == {"ThreadingBackend"}
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
-def test_dask_does_the_work_of_a_dead_worker_again(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    work = partial(die_once, str(tmp_path / "mark"))
-    with on_workers("dask", 2):
-        assert list(each(work, range(12))) == [*range(12)]
-    assert (tmp_path / "mark").exists()
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,3 @@ def test_rows_of_all_models(contest):
 def test_a_refused_budget_is_a_row_without_figures(contest):
     row = contest.pate("too much", mechanism=pv.BinaryVoting(sigma=0.1), guarantee="worst-case")
     assert row == {"model": "too much", "epsilon": None, "answered": 0}
-
-
-def test_the_single_teacher_sees_one_part(contest):
-    alone = contest.one_teacher()["AUC"]
-    assert alone < contest.without_privacy()["AUC"] + 0.02

@@ -16,7 +16,6 @@ from privote.report import (
     Command,
     Facts,
     Figure,
-    Remark,
     Section,
     TableBlock,
     answered_by_guarantee,
@@ -115,11 +114,6 @@ def test_headings_contents_and_links_fit_together() -> None:
         assert link is None or link[1:] in names
 
 
-def test_two_sections_need_no_contents() -> None:
-    sections = [Section(heading="One"), Section(heading="Two")]
-    assert Reader(render_page(title="T", intro="I", sections=sections)).all("nav") == []
-
-
 def test_tables_have_captions_and_headers_with_scope() -> None:
     block = TableBlock(caption="C", rows=ROWS, columns=["guarantee", Column(key="queries")])
     reader = Reader(
@@ -178,51 +172,10 @@ def test_writes_utf8_and_returns_the_path(tmp_path: Path) -> None:
     assert "<h1>ε and δ</h1>" in made.read_bytes().decode("utf-8")
 
 
-def test_the_same_content_gives_the_same_page() -> None:
-    assert full_page() == full_page()
-
-
 @pytest.mark.parametrize("blocks", ["text", [3], [{"a": 1}]])
 def test_wrong_blocks(blocks: Any) -> None:
     with refused("blocks"):
         Section(heading="S", blocks=blocks)
-
-
-def test_parts_have_a_heading_and_name_their_sections_themselves() -> None:
-    sections = [Section(heading=name, part=part) for name, part in (("A", None), ("B", "P"))]
-    sections += [Section(heading="C", part="P"), Section(heading="D", part="Q & R")]
-    text = render_page(title="T", intro="I", sections=sections)
-    assert text.count('<h2 class="part">P</h2>') == 1
-    assert '<h2 class="part">Q &amp; R</h2>' in text
-    assert '<h2 id="section-1">1. A</h2>' in text
-    assert '<h3 id="section-3">C</h3>' in text
-    said = Reader(text)
-    links = [link["href"] for link in said.all("a")]
-    assert links == [f"#section-{number}" for number in (1, 2, 3, 4)]
-
-
-def test_a_remark_has_a_lead_and_paragraphs() -> None:
-    remark = Remark(lead="Verdict: <holds>.", text="One.\n\nTwo.")
-    text = render_page(title="T", intro="I", sections=[Section(heading="A", blocks=[remark])])
-    assert "<p><b>Verdict: &lt;holds&gt;.</b> One.</p>\n<p>Two.</p>" in text
-
-
-def test_tables_and_figures_go_without_numbers_where_they_are_about_others() -> None:
-    blocks = [TableBlock(caption="Measured.", rows=ROWS)]
-    given = {"title": "T", "intro": "I", "sections": [Section(heading="A", blocks=blocks)]}
-    assert "<b>Table 1.</b> Measured.</caption>" in render_page(**given)
-    assert '<caption id="table-1">Measured.</caption>' in render_page(**given, numbered=False)
-
-
-def test_a_long_table_may_be_folded() -> None:
-    def page(**given: Any) -> str:
-        table = TableBlock(caption="Measured.", rows=ROWS, **given)
-        return render_page(title="T", intro="I", sections=[Section(heading="A", blocks=[table])])
-
-    said = Reader(page(folded=True))
-    assert len(said.all("details")) == len(said.all("table")) == 1
-    assert "2 rows" in said.said
-    assert "<details>" not in page()
 
 
 # -- drawings inside a page: checked, renamed, and harmless ---------------------------------------

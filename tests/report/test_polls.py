@@ -9,9 +9,8 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.planning.polls import poll_plans
 from privote.polls.result import UNCOUNTED
-from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
+from privote.report.polls import owner_view, pages, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -98,10 +97,3 @@ def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
     assert "431" not in (place / "poll.html").read_text().replace(result.digest, "")
-
-
-def test_a_plan_is_a_table_and_a_plot() -> None:
-    asked, plans = poll_plans(500, 12, epsilon=1.0, delta=1e-6, seats=2)
-    rows = plan_rows(asked, plans)
-    assert [row["epsilon"] for row in rows] == ["0.25", "0.5", "1", "2", "4"]
-    assert set(rows[0]) == {"epsilon", "winners: decides", "with shares: decides", "intervals"}

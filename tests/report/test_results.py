@@ -61,14 +61,6 @@ def test_numbers_are_said_as_they_are() -> None:
     assert not {"forecast", "poor", "warnings"} & said(silent).keys()
 
 
-def test_an_allowance_that_lasts_for_less_than_a_query_is_called_that() -> None:
-    release = released(60.0, queries=20)
-    assert release.forecast is not None
-    calm = replace(release.forecast, yes=1 - 1e-9, yes_from="stated", warnings=(), lasts=0)
-    text = said(replace(release, forecast=calm))["forecast"]
-    assert "At 100% of all votes a yes (stated) the allowance should last for less than" in text
-
-
 def test_by_label_how_many_ones_and_how_sure() -> None:
     release = pv.label(VOTES, **BUDGET)
     figure, table = labels_blocks(release)
@@ -140,15 +132,6 @@ def test_a_training_says_whom_what_which_and_what_would_void_it() -> None:
     facts = trained().facts()
     assert facts["model"] == {"file": "student.student", "sha256": "d1g3st"}
     assert facts["records"] == 1234
-
-
-def test_what_was_done_is_listed() -> None:
-    listed = {row.name: row.text for row in trained(persons=False).technical()}
-    assert listed["epsilon"] == "2"
-    assert listed["records"] == "1,234"
-    assert "'ward'" in listed["NEW"]
-    assert "--group-column" in listed["assumed"]
-    assert "assumed" not in {row.name for row in trained().technical()}
 
 
 def test_the_example_is_what_epsilon_allows() -> None:

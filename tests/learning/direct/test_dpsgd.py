@@ -108,13 +108,6 @@ def test_one_record_moves_a_release_by_no_more_than_was_priced(
     assert 0.4 * reach / multiplier < np.sqrt(distance) <= reach / multiplier * (1 + 1e-6)
 
 
-def test_a_gradient_that_overflows_adds_nothing():
-    rows = X.copy()
-    rows[3] = 3e38 * (-1.0) ** np.arange(6)
-    model = DPSGDClassifier(network="mlp", random_state=0, seed=0, **QUICK).fit(rows, Y)
-    assert all(weight.isfinite().all() for weight in model.network_.parameters())
-
-
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
 @pytest.mark.parametrize("make", [DPSGDClassifier, DPLinear])
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -152,16 +145,7 @@ def test_features_that_overflow_are_as_quiet(monkeypatch):
         ).fit(rows, Y)
 
 
-def test_chunks_make_no_difference(silent):
-    models = [
-        DPSGDClassifier(network="mlp", hidden=8, chunk=chunk, random_state=0, **QUICK).fit(X, Y)
-        for chunk in (33, 400)
-    ]
-    assert models[0].predict_proba(X) == pytest.approx(models[1].predict_proba(X), abs=1e-5)
-
-
-@pytest.mark.parametrize("network", ["linear", "mlp"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(("network", "optimizer"), [("linear", "sgd"), ("mlp", "adam")])
 def test_it_learns_and_keeps_its_promise(network, optimizer):
     model = DPSGDClassifier(
         20.0,
@@ -181,13 +165,7 @@ def test_it_learns_and_keeps_its_promise(network, optimizer):
 
 def test_adaptive_clipping_finds_the_middle_of_the_norms():
     model = DPSGDClassifier(
-        50.0,
-        adaptive=True,
-        clip=10.0,
-        learning_rate=1e-6,
-        steps=60,
-        sample_rate=1.0,
-        seed=0,
+        50.0, adaptive=True, clip=10.0, learning_rate=1e-6, steps=60, sample_rate=1.0, seed=0
     ).fit(X, Y)
     # Nothing is learnt at this rate, so the norms stay those of the first step.
     residuals = np.where(Y >= 0, 0.1 - Y, 0.0)
@@ -199,7 +177,7 @@ def test_adaptive_clipping_finds_the_middle_of_the_norms():
 
 def test_layers_below_the_last_make_the_rate_a_third():
     found = {
-        network: DPSGDClassifier(steps=2, network=network, seed=0).fit(X, Y).learning_rate_
+        network: DPSGDClassifier(network=network, seed=0, **QUICK).fit(X, Y).learning_rate_
         for network in ("linear", "mlp")
     }
     assert found["mlp"] == pytest.approx(found["linear"] / 3)

@@ -41,10 +41,7 @@ def test_one_sampled_step_costs_what_quadrature_says(rate, noise, adjacency):
     if adjacency == "add-remove":
         here = _step(0.0, 0.0, noise)
     gamma = math.exp(epsilon)
-    delta = max(
-        _divergence(there, here, gamma, noise),
-        _divergence(here, there, gamma, noise),
-    )
+    delta = max(_divergence(there, here, gamma, noise), _divergence(here, there, gamma, noise))
     assert delta == pytest.approx(DELTA, rel=5e-3)
 
 
@@ -107,14 +104,6 @@ def test_full_batches_are_one_gaussian(steps, adjacency, reach):
     assert delta == pytest.approx(DELTA, rel=1e-6)
 
 
-@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
-def test_sampling_nearly_everybody_is_nearly_a_full_batch(adjacency):
-    whole = TrainingPlan(steps=20, adjacency=adjacency).epsilon(15.0, DELTA)
-    nearly = TrainingPlan(steps=20, sample_rate=1 - 1e-9, adjacency=adjacency).epsilon(15.0, DELTA)
-    assert nearly == pytest.approx(whole, rel=2e-3)
-    assert nearly >= whole * (1 - 1e-6)
-
-
 @pytest.mark.parametrize(("steps", "rate", "noise"), [(100, 0.1, 2.0), (1000, 0.01, 1.0)])
 def test_add_remove_agrees_with_opacus(steps, rate, noise):
     accountants = pytest.importorskip("opacus.accountants")
@@ -135,16 +124,6 @@ def test_the_noise_is_enough_and_hardly_more(rate, adjacency, epsilon):
     assert plan.epsilon(noise * 0.99, DELTA) > epsilon
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.1])
-def test_price_rises_with_steps_and_sampling_and_falls_with_noise(rate):
-    price = TrainingPlan(steps=50, sample_rate=rate).epsilon(8.0, DELTA)
-    assert TrainingPlan(steps=100, sample_rate=rate).epsilon(8.0, DELTA) > price
-    assert TrainingPlan(steps=50, sample_rate=rate).epsilon(9.0, DELTA) < price
-    assert TrainingPlan(steps=50, sample_rate=rate / 2).epsilon(8.0, DELTA) < price
-    weaker = TrainingPlan(steps=50, sample_rate=rate, adjacency="add-remove")
-    assert weaker.epsilon(8.0, DELTA) < price
-
-
 @pytest.mark.parametrize(
     ("wrong", "argument"),
     [
@@ -159,15 +138,6 @@ def test_price_rises_with_steps_and_sampling_and_falls_with_noise(rate):
 def test_bad_plans_are_refused(wrong, argument):
     with refused(argument):
         TrainingPlan(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "argument"),
-    [(0.0, DELTA, "epsilon"), (math.inf, DELTA, "epsilon"), (1.0, 0.0, "delta"), (1.0, 1, "delta")],
-)
-def test_bad_promises_are_refused(epsilon, delta, argument):
-    with refused(argument):
-        TrainingPlan(steps=1).noise_multiplier(epsilon, delta)
 
 
 @given(noise=st.floats(0.3, 100.0), batch=st.floats(1.0, 1e5))
@@ -214,13 +184,6 @@ def test_noise_is_normal(seed):
 def test_rare_records_need_hardly_any_noise():
     plan = TrainingPlan(steps=1, sample_rate=1e-6)
     assert plan.epsilon(plan.noise_multiplier(8.0, DELTA), DELTA) <= 8.0
-
-
-def test_noise_is_secure_unless_seeded():
-    assert not Noise().simulated
-    assert Noise(3).simulated
-    assert not np.array_equal(Noise().normal(5), Noise().normal(5))
-    assert np.array_equal(Noise(3).normal(5), Noise(3).normal(5))
 
 
 def test_sampling_is_poisson():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.errors import ChargedError, InputError
@@ -61,7 +62,7 @@ def models(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["gradients", "dpsgd"])
-@pytest.mark.parametrize("step", [1, 4, STEPS])
+@pytest.mark.parametrize("step", [1, STEPS])
 def test_steps_are_drawn_once_and_paid_for_once(
     kind: str, step: int, draws: list[Any], tmp_path: Path
 ) -> None:
@@ -157,10 +158,6 @@ def test_a_charge_for_other_steps_is_not_resumed(draws: list[Any], tmp_path: Pat
     account = {"ledger": tmp_path / "a.ledger"}
     with Draft(tmp_path / "a.draft", {}) as draft:  # opened by whoever writes the model
         DPLinear(steps=STEPS).fit(X, Y, PUBLIC, **account, draft=draft)
-    with (
-        Draft(tmp_path / "a.draft", {}, resume=True) as draft,
-        pytest.raises(InputError) as refused,
-    ):
+    with Draft(tmp_path / "a.draft", {}, resume=True) as draft, refused("resume"):
         DPLinear(steps=STEPS + 1).fit(X, Y, PUBLIC, **account, draft=draft)
-    assert refused.value.argument == "resume"
     assert charges(tmp_path / "a.ledger") == 1

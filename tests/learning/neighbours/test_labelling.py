@@ -194,20 +194,6 @@ def test_words_are_weighted_for_the_student_and_it_is_saved_without_code(tmp_pat
     )
 
 
-def test_a_plain_student_of_neighbours_is_saved_too(tmp_path, fitted):
-    save_student(tmp_path / "a.student", fitted.student_, label_names=list("abc"))
-    back = load_student(tmp_path / "a.student")
-    assert back.model.mechanism == fitted.student_.mechanism
-    np.testing.assert_array_equal(back.predict_proba(TEST), fitted.predict_proba(TEST))
-
-
-def test_one_column_of_classes():
-    kinds = np.array(["no", "yes"])[Y[:, 0]]
-    model = pate().fit(X, kinds, PUBLIC, classes=["no", "yes"], seed=0)
-    assert model.predict_proba(TEST).sum(axis=1) == pytest.approx(1.0)
-    assert model.score(TEST, np.array(["no", "yes"])[TRUTH[:, 0]]) > 0.7
-
-
 # -- persons ---------------------------------------------------------------------------------------
 
 
@@ -245,9 +231,9 @@ def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path):
     assert again.release_.so_far == first.release_.answered + again.release_.answered
     # Seat by seat the same person: nobody has spent less than before.
     assert (again.release_.sealed.spent >= first.release_.sealed.spent).all()
-    with pytest.raises(pv.BudgetError, match="from its allowance already"):
+    with refused(None, pv.BudgetError):
         pate(mechanism=MECHANISM).fit(X, Y, PUBLIC, groups=people.tolist(), **common)
-    with pytest.raises(pv.BudgetError, match="keeps a promise to a person"):
+    with refused(None, pv.BudgetError):
         pate(**settings).fit(X, Y, PUBLIC, **common)  # records are other voters than persons
 
 
@@ -296,10 +282,3 @@ def test_rows_of_one_id_are_one_neighbour(settings, tmp_path):
     # A ledger knows them by different names, and again.
     again = {"ids": ids, "ledger": tmp_path / "l.ledger", "electorate": "ward", "seed": 0}
     assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).release_.voters == RECORDS // 2
-
-
-def test_ids_that_are_all_different_change_nothing():
-    plain = pate(share=0.05).fit(X, Y, PUBLIC, seed=0)
-    named = pate(share=0.05).fit(X, Y, PUBLIC, seed=0, ids=[f"r{n}" for n in range(RECORDS)])
-    assert named.release_.voters == RECORDS
-    np.testing.assert_array_equal(named.release_.labels, plain.release_.labels)

@@ -14,7 +14,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning.rows import label_probabilities
 from privote.learning.students.classifiers import LinearStudent, PartialLabels, train_student
 
@@ -109,16 +108,14 @@ def test_a_label_whose_probabilities_are_all_the_same_is_learnt(student, share):
 def test_what_is_no_probability_is_refused_with_its_place(bad):
     chances = Y * 0.5
     chances[7, 2] = bad
-    with refused("y") as caught:
+    with refused("y"):
         train_student(None, X, chances)
-    assert caught.value.argument == "y"
 
 
 @pytest.mark.parametrize("weight", [-np.ones(120), np.full(120, np.nan), np.ones((120, 2)), [1.0]])
 def test_weights_that_are_none_are_refused(weight):
-    with pytest.raises(InputError) as caught:
+    with refused("sample_weight"):
         train_student(None, X, Y, sample_weight=weight)
-    assert caught.value.argument == "sample_weight"
 
 
 def test_each_label_is_fitted_on_its_own_answers_only():
@@ -163,7 +160,7 @@ def test_the_default_student_trusts_noise_less_than_truth():
 
 @pytest.mark.parametrize("bad", [{"Cs": []}, {"Cs": [0.0]}, {"folds": 1}])
 def test_bad_settings_of_the_default_student(bad):
-    with pytest.raises(InputError, match=next(iter(bad))):
+    with refused(next(iter(bad))):
         LinearStudent(**bad).fit(X, Y)
 
 
@@ -183,18 +180,15 @@ def test_a_random_state_of_its_own_is_kept():
     assert (given.random_state, filled.random_state) == (5, 7)
 
 
-@pytest.mark.parametrize(
-    ("labels", "argument"),
-    [(Y[:7], "y"), (Y + 1, "y"), (np.full((120, 2), "a"), "y")],
-)
-def test_bad_labels_are_refused_by_name(labels, argument):
-    with refused(argument):
+@pytest.mark.parametrize("labels", [Y[:7], Y + 1, np.full((120, 2), "a")])
+def test_bad_labels_are_refused_by_name(labels):
+    with refused("y"):
         train_student(None, X, labels)
 
 
 def test_probabilities_of_the_wrong_shape_are_refused():
     model = LogisticRegression().fit(X, Y[:, 0] + (X[:, 3] > 1))
-    with pytest.raises(InputError, match="one probability a label"):
+    with refused(None):
         label_probabilities(model, X, 2)
 
 

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
 from privote.datasets import load_scenes
-from privote.errors import InputError, MissingExtraError, UnavailableError
+from privote.errors import MissingExtraError, UnavailableError
 from privote.learning.students.classifiers import PartialLabels, train_student
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.learning.students.saving import load_student, save_student
@@ -132,31 +132,10 @@ def test_predictions_are_as_common_as_released_labels():
     assert np.array_equal(student.predict(TEST), chance >= [0.1, 0.2, 0.3, 1.0])
 
 
-def test_curves_of_training_are_kept():
-    history = MixMatchClassifier(**QUICK, ramp=0.5).fit(X, Y, POOL).history_
-    assert history["step"] == list(range(20))
-    assert history["weight"][0] == 0.0
-    assert history["weight"][5] == pytest.approx(2.5)
-    assert history["weight"][10:] == [5.0] * 10
-    assert np.isfinite(history["supervised"]).all()
-    assert history["unlabelled"][0] == 0.0  # at weight 0 nothing is guessed
-    assert min(history["unlabelled"][1:]) > 0
-
-
 def test_sparse_rows_are_the_same_rows():
     dense = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
     sparse = MixMatchClassifier(**QUICK).fit(sp.csr_matrix(X), Y, sp.csr_matrix(POOL))
     assert np.array_equal(sparse.predict_proba(sp.csr_matrix(TEST)), dense.predict_proba(TEST))
-
-
-def test_settings_left_open_go_by_the_kind_of_input():
-    student = MixMatchClassifier("smallcnn", mixup=0.5)
-    images, vectors = student._recipe(True), student._recipe(False)
-    assert (images.weight_decay, images.warmup, images.unlabelled_weight) == (0.05, 0.4, 1.0)
-    assert (vectors.weight_decay, vectors.warmup, vectors.unlabelled_weight) == (1.0, 0.0, 5.0)
-    assert images.mixup == vectors.mixup == 0.5
-    assert (images.augment.noise, images.augment.feature_dropout) == (0.05, 0.0)
-    assert (vectors.augment.noise, vectors.augment.feature_dropout) == (0.1, 0.5)
 
 
 def test_a_student_of_images():
@@ -184,7 +163,7 @@ def test_own_networks_and_own_augmentations():
     # The first step has weight 0 and sees the labelled batch; the second also two copies to learn
     # from and two to guess about.
     assert calls == [8] * 6
-    with pytest.raises(UnavailableError, match="function"):
+    with refused(None, UnavailableError):
         student.to_arrays()
 
 
@@ -227,7 +206,7 @@ def test_a_file_cannot_ask_for_a_network_larger_than_itself():
     arrays = MixMatchClassifier(**QUICK).fit(X, Y, POOL).to_arrays()
     huge = str(arrays["config"]).replace('"hidden": 16', '"hidden": 1000000000000')
     assert huge != str(arrays["config"])
-    with pytest.raises(InputError, match="weights"):
+    with refused(None):
         MixMatchClassifier.from_arrays({**arrays, "config": np.array(huge)})
 
 

@@ -175,24 +175,6 @@ def test_a_thousand_teachers_of_few_records() -> None:
     assert np.isfinite(cube).all()
 
 
-def test_sparse_rows_give_the_same_answers() -> None:
-    X, Y = data()
-    X[np.abs(X) < 0.5] = 0
-    part = partition(len(X), TEACHERS, key=0)
-    dense = answers(train(LinearTeachers(tol=1e-6), X, Y, part, TEACHERS))
-    teachers = train(LinearTeachers(tol=1e-6), sp.csr_array(X), Y, part, TEACHERS)
-    sparse = np.concatenate(list(teachers.predict_proba(sp.csr_array(POOL))))
-    np.testing.assert_allclose(sparse, dense, atol=1e-4)
-
-
-def test_blocks_of_answers() -> None:
-    X, Y = data()
-    teachers = train(None, X, Y, partition(len(X), TEACHERS, key=0), TEACHERS)
-    blocks = list(teachers.predict_proba(POOL, block=64))
-    assert [len(block) for block in blocks] == [64, 64, 22]
-    np.testing.assert_allclose(np.concatenate(blocks), answers(teachers), atol=1e-6)
-
-
 def test_as_good_as_the_loop_on_real_data(shared_data: Path) -> None:
     from privote.datasets import mulan
     from privote.metrics import multilabel
@@ -226,39 +208,6 @@ def test_two_jobs_train_the_same_teachers_as_one(kind: str) -> None:
     assert np.array_equal(answers(one), answers(two))
     assert done[-1] == (TEACHERS, TEACHERS)
     assert [at for at, _ in done] == sorted({at for at, _ in done})
-
-
-def test_on_dask() -> None:
-    distributed = pytest.importorskip("distributed")
-    X, Y = data()
-    part = partition(len(X), TEACHERS, key=0)
-    with (
-        distributed.Client(
-            processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
-        ),
-        joblib.parallel_config("dask", n_jobs=2),
-    ):
-        for kind in ("linear", "forest"):
-            there = trained(kind, X, Y, part)
-            with joblib.parallel_config("sequential"):
-                assert np.array_equal(answers(there), answers(trained(kind, X, Y, part)))
-
-
-@pytest.mark.slow
-def test_on_ray() -> None:
-    ray = pytest.importorskip("ray")
-    from ray.util.joblib import register_ray
-
-    X, Y = data()
-    part = partition(len(X), TEACHERS, key=0)
-    here = answers(trained("linear", X, Y, part))
-    register_ray()
-    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
-    try:
-        with joblib.parallel_config("ray", n_jobs=2):
-            assert np.array_equal(answers(trained("linear", X, Y, part)), here)
-    finally:
-        ray.shutdown()
 
 
 # -- what is refused ---------------------------------------------------------------------------

@@ -189,12 +189,6 @@ def test_a_network_gets_labels_with_one_class_too() -> None:
     np.testing.assert_allclose(cube[0, 0], [0, *Y[part == 0, 1:].mean(axis=0)], rtol=1e-6)
 
 
-def test_too_few_records_for_a_classifier_are_named() -> None:
-    X, Y, part = data()
-    with refused("teacher"):
-        train(KNeighborsClassifier(40), X, Y, part, 3)
-
-
 def test_what_cannot_be_fitted_is_named() -> None:
     X, Y, part = data()
     X[part == 1] = np.nan

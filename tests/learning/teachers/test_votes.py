@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score
 from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning import Teachers, cast, train
 from privote.learning.teachers.training import partition
 from privote.learning.teachers.votes import best_thresholds, top_votes
@@ -113,26 +112,17 @@ def test_a_threshold_lies_half_way_and_as_high_as_it_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "argument"),
-    [
-        ("best", "threshold"),
-        (1.5, "threshold"),
-        ([0.5, np.nan, 0.5], "threshold"),
-        ([0.5, 0.5], "threshold"),
-        (np.zeros((5, 3)), "threshold"),
-        (["a", "b", "c"], "threshold"),
-        (None, "threshold"),
-    ],
+    "rule", ["best", 1.5, [0.5, np.nan, 0.5], [0.5, 0.5], np.zeros((5, 3)), ["a", "b", "c"], None]
 )
-def test_rules_that_are_refused(teachers: Teachers, rule: Any, argument: str) -> None:
-    with refused(argument):
+def test_rules_that_are_refused(teachers: Teachers, rule: Any) -> None:
+    with refused("threshold"):
         cast(teachers, POOL, rule)
 
 
 def test_what_else_is_refused(teachers: Teachers) -> None:
     X, Y = data()
     plain = train(None, X, Y, partition(400, 5, key=0), 5)
-    with pytest.raises(InputError, match="trained with tune='F1' or 'BAC'"):
+    with refused(None):
         cast(plain, POOL, "tuned")
     with refused("X_public"):
         cast(plain, POOL[:0])

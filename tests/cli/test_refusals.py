@@ -1,0 +1,133 @@
+"""What each verb refuses: which option is at fault, in one line, before anything is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Run
+
+BUDGET = ("--epsilon", 8, "--delta", 1e-5)
+BINARY = ("--mechanism", "binary", "--sigma", 7)
+TAU = ("--mechanism", "tau", "--sigma", 7)
+LABEL = ("label", "votes.npy", *BUDGET, "--output", "labels.csv")
+PLAN = ("plan", *BUDGET, "--voters", 50, "--labels", 20)
+TUNE = ("tune", "both.npz", *BUDGET, "--values", "3,7", "--over", "sigma")
+POLL = ("poll", "poll.csv", *BUDGET)
+CAPC = ("capc", "simulate", "--clear", "--queries", 5, "--output", "out")
+
+CASES: list[tuple[tuple[object, ...], str]] = [
+    ((*LABEL, "--mechanism", "borda", "--sigma", 7), "--mechanism"),
+    ((*LABEL, "--mechanism", "binary"), "--sigma"),
+    ((*LABEL, "--mechanism", "binary", "--sigma", -1), "--sigma"),
+    ((*LABEL, *TAU), "--tau"),
+    ((*LABEL, *TAU, "--tau", 1, "--norm", 3), "--norm"),
+    ((*LABEL, *TAU, "--tau", 1, "--quota", 0.3), "--quota"),
+    ((*LABEL, *BINARY, "--gate-sigma", 3), "--gate-threshold"),
+    ((*LABEL, *BINARY, "--link-cost", 0.1, "--link-order", 2), "--link-cost"),
+    ((*LABEL, *BINARY, "--quota", 2), "--quota"),
+    ((*LABEL, *BINARY, "--threshold", "half"), "--threshold"),
+    ((*LABEL, *BINARY, "--guarantee", "hope"), "--guarantee"),
+    ((*LABEL, *BINARY, "--guarantee", "data-dependent"), "--queries"),
+    ((*LABEL, *BINARY, "--queries", 13), "--queries"),
+    ((*LABEL, *BINARY, "--baseline", "guess.txt"), "--baseline"),
+    ((*LABEL, *BINARY, "--baseline", "absent.npy"), "--baseline"),
+    ((*LABEL, *BINARY, "--clip"), "--clip"),
+    ((*LABEL, *BINARY, "--dataset", "mine"), "--dataset"),
+    ((*LABEL, *BINARY, "--epsilon", -2), "--epsilon"),
+    ((*LABEL, *BINARY, "--delta", 2), "--delta"),
+    ((*LABEL, *BINARY, "--seed", -1), "--seed"),
+    ((*LABEL, *BINARY, "--output", "labels.txt"), "--output"),
+    ((*LABEL, *BINARY, "--output", "absent/labels.csv"), "--output"),
+    ((*LABEL, *BINARY, "--output", "."), "--output"),
+    ((*LABEL, *BINARY, "--output", "s3://me:hunter2@bucket/labels.csv"), "--output"),
+    ((*LABEL, *BINARY, "--report", "a.pdf"), "--report"),
+    ((*LABEL, "--probabilities", "chances.txt"), "--probabilities"),
+    ((*LABEL, *BINARY, "--probabilities", "chances.csv"), "--probabilities"),
+    (("label", "flat.npy", *LABEL[2:], *BINARY), "VOTES"),
+    (("label", "soft.npy", *LABEL[2:], *BINARY), "votes[query 0, voter 0, label 0]"),
+    (("label", "broken.npy", *LABEL[2:], *BINARY), "broken.npy"),
+    (("label", "absent.npy", *LABEL[2:], *BINARY), "votes file"),
+    ((*PLAN, "--mechanism", "binary"), "--sigma"),
+    ((*PLAN, *BINARY, "--wanted", 5), "--wanted"),
+    ((*PLAN, "--mechanism", "binary", "--wanted", 0), "--wanted"),
+    (
+        (*PLAN, "--mechanism", "powerset", "--sigma", 7, "--surprises-per-query", 2),
+        "--surprises-per-query",
+    ),
+    ((*PLAN, *BINARY, "--voters", 0), "--voters"),
+    ((*PLAN, *TAU), "--tau"),
+    ((*PLAN, "--mechanism", "tau", "--wanted", 5), "--tau"),
+    ((*PLAN, "--mechanism", "binary", "--wanted", 9, "--rule", "shared"), "--wanted"),
+    (PLAN, "--queries"),
+    ((*PLAN, "--queries", 9, "--wanted", 5), "--wanted"),
+    ((*PLAN, "--queries", 9, "--sigma", 5), "--sigma"),
+    ((*PLAN, "--queries", 9, "--yes", 2), "--yes"),
+    ((*PLAN, *BINARY, "--yes", 0.1), "--yes"),
+    ((*TUNE, "--over", "hope"), "--over"),
+    ((*TUNE, "--values", "3,x"), "--values"),
+    ((*TUNE, "--values", -1), "--values"),
+    ((*TUNE, "--sigma", 3), "--sigma"),
+    ((*TUNE, "--max-queries", 0), "--max-queries"),
+    ((*TUNE, "--epsilon", 0), "--epsilon"),
+    ((*TUNE, "--drop", 2), "--drop"),
+    ((*TUNE, "--guarantee", "exact"), "--guarantee"),
+    ((*TUNE, "--truth", "absent.npy"), "--truth"),
+    ((*TUNE, "--truth", "truth.txt"), "--truth"),
+    ((*TUNE, "--truth", "few.npy"), "--truth"),
+    ((*TUNE, "--truth", "empty.csv"), "--truth"),
+    ((*TUNE, "--truth", "votes.npy"), "--truth"),
+    ((*TUNE, "--mechanism", "median"), "--mechanism"),
+    ((*TUNE, "--tau", 2), "--tau"),
+    ((*TUNE, "--over", "mechanism"), "--values"),
+    ((*TUNE, "--over", "tau", "--sigma", 5, "--norm", 3), "--norm"),
+    ((*POLL, "--seats", 2, "--quota", 0.5), "--seats"),
+    ((*POLL, "--people", "club"), "--people"),
+    ((*POLL, "--ledger", "l.db"), "--people"),
+    ((*POLL, "--mechanism", "tau"), "--typical"),
+    ((*POLL, "--most", 1), "line 2"),
+    ((*POLL, "--show-sealed"), "--show-sealed"),
+    ((*POLL, "--encoding", "klingon"), "--encoding"),
+    ((*POLL, "--encoding", "hex"), "--encoding"),
+    ((*POLL, "--output", "poll.csv"), "--output"),
+    ((*POLL, "--options", "poll.utf16"), "--options"),
+    (("audit", "--mechanism", "borda"), "--mechanism"),
+    (("audit", "--elections", 0), "--elections"),
+    (("audit", "--labels", 40), "--labels"),
+    (("demo", "--records", 0), "--records"),
+    (("demo", "--queries", -1), "--queries"),
+    (("demo", "--output", "votes.npy"), "--output"),
+    ((*CAPC, "--parties", 1), "--parties"),
+    ((*CAPC, "--queries", 0), "--queries"),
+    ((*CAPC, "--mechanism", "plurality", "--sigma", 3), "--mechanism"),
+    ((*CAPC, "--guarantee", "ptr"), "--guarantee"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), CASES)
+def test_the_option_at_fault_is_named(
+    words: tuple[object, ...], named: str, run: Run, votes_file: Path, tmp_path: Path
+) -> None:
+    if words[0] == "capc":
+        pytest.importorskip("grpc")
+    np.save(tmp_path / "flat.npy", np.zeros((3, 4)))
+    np.save(tmp_path / "few.npy", np.zeros((3, 4)))
+    np.save(tmp_path / "soft.npy", np.full((2, 3, 4), 0.5))
+    np.savez(tmp_path / "both.npz", votes=np.load(votes_file))
+    (tmp_path / "broken.npy").write_bytes(b"nonsense")
+    (tmp_path / "empty.csv").write_text("")
+    ballots = "".join(f"v{voter};1;{voter % 2 == 0:d}\n" for voter in range(300))
+    (tmp_path / "poll.csv").write_text(f"voter;Ada;Bo\n{ballots}")
+    (tmp_path / "poll.utf16").write_text("Ada\nBo\n", encoding="utf-16")
+    before = {*tmp_path.iterdir()}
+    done = run(*words, "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == found["exit_code"] == 2
+    assert found["argument"] in (named, None)
+    assert named in found["error"]
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("error: ") == 1
+    assert "hunter2" not in done.stdout + done.stderr
+    assert {*tmp_path.iterdir()} == before
