@@ -21,7 +21,7 @@ import scipy.sparse as sp
 import privote as pv
 from privote.datasets import mulan
 from privote.datasets import open as open_data
-from privote.datasets.scenes import Landmarks
+from privote.datasets.embedded import Landmarks
 from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.students.classifiers import LinearStudent
 

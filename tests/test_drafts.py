@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.errors import BudgetError, ChargedError, InputError
@@ -50,14 +51,14 @@ def test_what_could_not_be_saved_can_be_resumed(
     more = {"guarantee": guarantee, "queries": queries, "ledger": ledger}
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", broken)
-        with pytest.raises(ChargedError, match=r"is charged, and .* safe in") as told:
+        with refused(None, ChargedError) as told:
             pv.label(VOTES, **ASKED, **more, output=path)
     assert told.value.exit_code == 6
     assert told.value.draft == beside(path)
     assert not path.exists()
     with pytest.raises(InputError, match="resume=True"):  # what was paid for is not thrown away
         pv.label(VOTES, **ASKED, **more, output=path)
-    with pytest.raises(InputError, match=r"epsilon was 8\.0"):
+    with refused("resume"):
         pv.label(VOTES, **{**ASKED, "epsilon": 9.0}, **more, output=path, resume=True)
     monkeypatch.setattr(Guardian, "release", broken)  # nothing is drawn or charged again
     release = pv.label(None, **ASKED, **more, output=path, resume=True)
@@ -85,7 +86,7 @@ def test_each_part_is_kept_before_the_next_is_charged(
             pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger)
     copy, draft = tmp_path / "copy.npz", beside(path).read_bytes()
     beside(copy).write_bytes(draft)
-    with pytest.raises(ChargedError, match="ledger must be given"):
+    with refused(None, ChargedError):
         pv.label(None, **ASKED, **EVERY, output=copy, resume=True)
     asked = {**ASKED, **EVERY, "output": copy, "ledger": apart(ledger)}
     release = pv.label(None, **asked, resume=True)  # without the votes
@@ -162,12 +163,12 @@ def test_another_charge_is_not_resumed(tmp_path: Path) -> None:
         with Draft(path, {}, resume=True) as draft:
             accounts = Accounts(**given, draft=draft)
             accounts.charge(orders * 0.01)
-            with pytest.raises(InputError) as refused:
+            with pytest.raises(InputError) as caught:
                 accounts.charge(orders * 0.011)
             draft.keep(b"drawn")
             accounts.charge(orders * 0.02)  # the next thing to be paid for
             draft.finish()
-        assert refused.value.argument == "resume"
+        assert caught.value.argument == "resume"
         assert len([each for each in book.published() if each["kind"] == "charge"]) == 2
 
 
@@ -177,17 +178,17 @@ def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder.npz").mkdir()
     for name in ("there.npz", "link.npz", "folder.npz", "no/folder.npz", "labels.csv"):
-        with pytest.raises(InputError, match="output must"):
+        with refused("output"):
             pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / name)
     assert not ledger.exists()
-    with pytest.raises(InputError, match="resume needs a draft"):
+    with refused("resume"):
         pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / "a.npz", resume=True)
     assert not ledger.exists()
 
 
 def test_room_is_taken_before_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fallocate", broken)
-    with pytest.raises(InputError, match=r"must have room .* No space left"):
+    with refused("output"):
         pv.label(VOTES, **ASKED, ledger=tmp_path / "a.ledger", output=tmp_path / "a.npz")
     assert not (tmp_path / "a.ledger").exists()
     assert not list(tmp_path.iterdir())
@@ -220,7 +221,7 @@ def test_one_part_takes_the_place_of_all(tmp_path: Path, monkeypatch: pytest.Mon
         draft.keep(b"first")
         for step in range(3):
             draft.keep(b"%d" % step, instead=True)
-            with pytest.raises(InputError, match="one run at a time"):
+            with refused("output"):
                 Draft(path, {}, resume=True)
         monkeypatch.setattr(Path, "replace", broken)  # the disk is full, or the process dies here
         with pytest.raises(ChargedError):
@@ -251,12 +252,12 @@ def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_pipe_is_no_draft(tmp_path: Path, resume: bool) -> None:
     os.mkfifo(tmp_path / "a.draft")
-    with pytest.raises(InputError, match="no regular file"):
+    with refused("output"):
         Draft(tmp_path / "a.draft", {}, resume=resume)
 
 
 def test_one_place_is_for_one_run(tmp_path: Path) -> None:
-    with Draft(tmp_path / "a.draft", {}), pytest.raises(InputError, match="one run at a time"):
+    with Draft(tmp_path / "a.draft", {}), refused("output"):
         Draft(tmp_path / "a.draft", {})
     assert not (tmp_path / "a.draft").exists()
 
@@ -268,7 +269,7 @@ def test_what_a_dead_process_left_is_used_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "whole"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
     with (
-        pytest.raises(InputError, match="output must be new"),
+        refused("output"),
         complete(tmp_path / "a.txt", force=False) as part,
     ):
         part.write_text("other")
@@ -294,7 +295,7 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     with monkeypatch.context() as patch:
         for name in ("rounds.train_student", "pate.train_neighbour_student"):
             patch.setattr(f"privote.learning.{name}", broken)
-        with pytest.raises(ChargedError, match="what was released so far is safe"):
+        with refused(None, ChargedError):
             pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
     monkeypatch.setattr(Guardian, "release", broken)
     pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3, resume=True)
@@ -336,7 +337,7 @@ def test_a_test_that_failed_leaves_no_draft(
     X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
     setting = {"mechanism": pv.BinaryVoting(sigma=25.0), "guarantee": "ptr", "queries": 2}
     pate = pv.PATEClassifier(**setting, n_teachers=50)
-    with pytest.raises(BudgetError, match="did not pass"):
+    with refused(None, BudgetError):
         pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
     assert not list(tmp_path.iterdir())
 
@@ -380,7 +381,7 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
     path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
     asked = ASKED | {"guarantee": guarantee, "mechanism": pv.BinaryVoting(sigma=30.0)}
     asked |= {"queries": 24, "seed": 1}
-    with pytest.raises(ChargedError, match="the budget is charged") as caught:
+    with refused(None, ChargedError) as caught:
         pv.label(url, **asked, output=path, ledger=ledger)
     assert "Connection reset" in str(caught.value)
     assert str(caught.value).count("charged") == 1
@@ -397,7 +398,7 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
         kept = pv.label(None, **lost, resume=True)  # the votes are lost
         np.testing.assert_array_equal(kept.labels, whole.labels[:16])
     else:
-        with pytest.raises(ChargedError, match="needs labels"):
+        with refused(None, ChargedError):
             pv.label(None, **asked, output=copy, resume=True)
     kept = pv.label(url, **asked, output=path, ledger=ledger, resume=True)
     np.testing.assert_array_equal(kept.labels[: 8 * good], whole.labels[: 8 * good])

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 #: A line that each script must print.
 EXPECTED = {
-    "first_release.py": r"epsilon: 8 \(asked for: 8\)\.\ndelta: 1e-05\.",
+    "first_release.py": r"epsilon: 8 \(unconditional; may be published\)\.\ndelta: 1e-05\.",
     "adaptive_batches.py": r"epsilon=8\.00 for all 600 queries, past and future",
     "who_pays_what.py": r"Two half batches add up to the whole: True",
     "sparse_records.py": r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27",

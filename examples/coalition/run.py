@@ -24,7 +24,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from privote.capc.certs import make, pin
 from privote.capc.models import SiteModel
 from privote.capc.site import read_terms
-from privote.datasets.scenes import load_scenes
+from privote.datasets.embedded import load_scenes
 
 HERE = Path(__file__).resolve().parent
 SITES = ("guardian", "north", "south", "west")

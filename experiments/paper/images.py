@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 import privote as pv
 from privote.datasets import load_scenes
-from privote.datasets.scenes import Landmarks
+from privote.datasets.embedded import Landmarks
 from privote.learning import cast, train
 from privote.learning.direct.linear import DPLinear
 from privote.learning.students.classifiers import LinearStudent

@@ -11,7 +11,7 @@ from experiments.comparison import Comparison
 
 import privote as pv
 from privote.datasets import load_scenes
-from privote.datasets.scenes import Landmarks
+from privote.datasets.embedded import Landmarks
 from privote.learning import cast, train
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.teachers.training import partition

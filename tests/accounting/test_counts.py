@@ -86,7 +86,7 @@ def test_the_rounded_gaussian_costs_what_its_sum_says(
     sigma: float, shift: int, order: float
 ) -> None:
     noise = RoundedGaussian(sigma)
-    with mpmath.workdps(400):
+    with mpmath.workdps(50):
         width = mpmath.sqrt(2) * mpmath.mpf(sigma)
 
         def pmf(x: int) -> mpmath.mpf:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting.filters import RenyiFilter, check_charge, pinned_order
@@ -61,7 +62,7 @@ def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
     assert whole == 3 + kept.fitting(curve, 1000)
     assert kept.epsilon() == pytest.approx(pv.epsilon(3 * curve, ORDERS, 1e-5))
     for use in (lambda: kept.fitting(other, 1), lambda: kept.add(other)):
-        with pytest.raises(pv.BudgetError, match="multiple of its first"):
+        with refused(None, pv.BudgetError):
             use()
     kept.add(2.5 * curve * (1 + 1e-12 * np.sin(ORDERS)))  # as rounding leaves it
     assert kept.epsilon() >= pv.epsilon(5.5 * curve, ORDERS, 1e-5)
@@ -90,7 +91,7 @@ def test_a_dip_of_rounding_counts_upwards() -> None:
 
 def test_orders_must_hold_the_pinned_one() -> None:
     few = np.array([2.0, 8.0])
-    with pytest.raises(pv.InputError, match="orders must hold 4"):
+    with refused("orders"):
         RenyiFilter(8.0, 1e-5, (4.0,), few).fitting(few, 3)
 
 

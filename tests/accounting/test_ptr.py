@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import ptr
 from privote.accounting.exact import shift_costs
 from privote.accounting.renyi import DEFAULT_ORDERS, divergence
-from privote.errors import BudgetError, InputError
+from privote.errors import BudgetError
 
 DELTA = 1e-5
 
@@ -297,7 +298,7 @@ def test_at_least_eight_times_the_worst_case_by_public_numbers(tmc_votes):
 def test_propose_refuses_what_cannot_fit():
     orders = np.array([2.0, 4.0])
     costs = count_costs(pv.BinaryVoting(sigma=0.5), 4, orders)
-    with pytest.raises(BudgetError, match="even if all voters agree"):
+    with refused(None, BudgetError):
         ptr.propose(costs, orders, 10**6, 5.0, DELTA)
     assert ptr.largest_queries(costs, orders, 1000, 1e-3, DELTA) == 0
     with pytest.raises(BudgetError):
@@ -318,15 +319,15 @@ def test_the_two_plans_agree(sigma, voters, budget, unsure):
 
 
 def test_bad_arguments():
-    with pytest.raises(InputError, match="order"):
+    with refused("order"):
         ptr.pass_probabilities(3, 1.0, 1.0, 1.0, DELTA)
-    with pytest.raises(InputError, match="depth"):
+    with refused("depth"):
         ptr.pass_probabilities(-2, 1.0, 1.0, 2.0, DELTA)
-    with pytest.raises(InputError, match="threshold"):
+    with refused("threshold"):
         ptr.distance([0.1, 0.2], [1, 1], 0.0)
-    with pytest.raises(InputError, match="reserve"):
+    with refused("reserve"):
         ptr.pass_probabilities(3, 1.0, 0.0, 2.0, DELTA)
-    with pytest.raises(InputError, match="delta"):
+    with refused("delta"):
         ptr.pass_probabilities(3, 1.0, 1.0, 2.0, 0.0)
-    with pytest.raises(InputError, match="orders, levels"):
+    with refused("costs"):
         ptr.propose([[0.1, 0.2]], [2.0, 3.0], 1, 1.0, DELTA)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting.renyi import best_order, check_orders, divergence, two_sided
@@ -71,16 +72,11 @@ def test_orders_without_a_finite_cost_are_left_out() -> None:
 
 
 def test_refusals() -> None:
-    for curve, match in (
-        (CURVE[:-1], "one value per order"),
-        (np.full_like(CURVE, np.nan), "no NaN"),
-        (-CURVE, "no negative"),
-        (1.0, "one value per order"),
-    ):
-        with pytest.raises(pv.InputError, match=match):
+    for curve in (CURVE[:-1], np.full_like(CURVE, np.nan), -CURVE, 1.0):
+        with refused("rdp"):
             pv.epsilon(curve, None, 1e-5)
     for delta in (0, 1, -0.1, np.nan, "x"):
-        with pytest.raises(pv.InputError, match="delta must lie"):
+        with refused("delta"):
             pv.epsilon(CURVE, None, delta)  # type: ignore[arg-type]
     assert check_orders(None) is pv.DEFAULT_ORDERS
     assert check_orders(2.0).tolist() == [2.0]  # type: ignore[arg-type]
@@ -102,5 +98,5 @@ def test_epsilon_never_falls_as_costs_are_added(sigma: float, times: int, more: 
 def test_several_curves_have_no_single_epsilon_of_2017() -> None:
     # The minimum over all of them would be the cheapest voter's.
     for convert in (pv.epsilon_2017, best_order):
-        with pytest.raises(pv.InputError, match=r"one curve \(orders,\), got shape \(2, "):
+        with refused("rdp"):
             convert(np.stack([CURVE, 9 * CURVE]), None, 1e-5)

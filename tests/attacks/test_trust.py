@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 import privote as pv
@@ -328,7 +329,7 @@ def test_a_crash_around_the_record(
         with pytest.raises(Killed):
             label(path, guarantee, output=output)
     shutil.copy(tmp_path / ".r.npz.draft", tmp_path / "copy")
-    with pytest.raises(pv.ChargedError, match="ledger must be given"):
+    with refused(None, pv.ChargedError):
         label(path, guarantee, output=output, resume=True, force=True, ledger=None, votes=None)
     with Draft(tmp_path / ".r.npz.draft", {}, resume=True) as draft:
         KeptReleases(draft).together()[0].save(output)
@@ -354,7 +355,7 @@ def test_a_draft_records_no_more_than_was_charged(path: Path, outcome: Outcome) 
         replace(release, ledger={"entry": 2, "digest": "0" * 64}, labels=1 - release.labels),
     ]
     for kept in forged:
-        with pytest.raises(DrawnError, match="no charge for these labels"):
+        with refused(None, DrawnError):
             record_kept(path, kept, 0)
         kept.save(path.with_name("r.npz"))
         through += check(path.with_name("r.npz"), path)["status"] != DIFFERS

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import ptr_smooth
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import ptr, sanitize
@@ -198,5 +199,5 @@ def test_bad_arguments():
         ptr_smooth.largest_queries(costs, [2.0, 3.0], 1, 1.0, DELTA)
     with pytest.raises(InputError, match="no test fits"):
         ptr_smooth.largest_queries(costs, [2.0], 1, 1e-3, DELTA)
-    with pytest.raises(InputError, match="beta"):
+    with refused("beta"):
         _ = SmoothProposal(order=5.0, threshold=1.0, beta=1.0, sigma_s=1.0, delta=DELTA).price

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.capc.sessions import LocalChannel
+from tests.refusals import refused
 
 from privote.capc.cheetah import runtime_config
 from privote.capc.engine import OTHER, OWN, Ended, Frame, engine, receive, send
-from privote.errors import InputError, MissingExtraError, PeerError
+from privote.errors import MissingExtraError, PeerError
 
 
 def test_frames_there_and_back() -> None:
@@ -59,7 +60,7 @@ def test_local_channel(tmp_path: Path) -> None:
     assert not peer.closed
     querier.close()
     assert peer.closed
-    with pytest.raises(PeerError, match="closed"):
+    with refused(None, PeerError):
         peer.exchange(b"", 10.0)
     peer.close()
     assert not list(tmp_path.iterdir())
@@ -67,10 +68,10 @@ def test_local_channel(tmp_path: Path) -> None:
 
 def test_exchange_within_a_deadline(tmp_path: Path) -> None:
     querier, peer = LocalChannel.pair(tmp_path)
-    with pytest.raises(PeerError, match="within"):
+    with refused(None, PeerError):
         querier.exchange(b"", 0.1)
     peer.close()
-    with pytest.raises(PeerError, match="closed"):
+    with refused(None, PeerError):
         querier.exchange(b"", 5.0)
 
 
@@ -83,7 +84,7 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_by_name() -> None:
     clear = engine("clear")
     assert (clear.name, clear.secure) == ("clear", False)
-    with pytest.raises(InputError, match="engine must be"):
+    with refused("engine"):
         engine("semi2k")
 
 

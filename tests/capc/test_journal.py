@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.capc.coalitions import Observed, identity, models_for, terms_of
+from tests.refusals import refused
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
@@ -75,12 +76,12 @@ def test_a_decision_is_entered_once(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
     disk.deciding(A, {}, {})
     for again in (A, B):
-        with pytest.raises(PeerError, match="must be charged"):
+        with refused(None, PeerError):
             disk.deciding(again, {}, {})
     with pytest.raises(PeerError, match="has version 1, not 2"):
         disk.done(A, 2)
     disk.done(A, 1)
-    with pytest.raises(PeerError, match="must be deciding"):
+    with refused(None, PeerError):
         disk.done(A, 1)
 
 
@@ -113,7 +114,7 @@ def test_a_lost_outcome_costs_all_it_could_have(disk: Disk) -> None:
 
 
 def test_a_version_that_nobody_gave_is_refused(disk: Disk) -> None:
-    with pytest.raises(PeerError, match="journals was lost"):
+    with refused(None, PeerError):
         disk.settle("q", 4)
     disk.settle("q", 4, counted=False)  # nothing is counted, so nothing can be lost
     assert disk.version("q") == 0
@@ -127,13 +128,13 @@ def test_one_batch_at_a_time(disk: Disk) -> None:
     disk.open(C, "other", "n2", 1)
     assert disk.phase(B) == CHARGED
     disk.deciding(B, {}, {})
-    with pytest.raises(PeerError, match="settle first"):
+    with refused(None, PeerError):
         disk.open("d" * 32, "q", "n4", 6)
 
 
 def test_a_failure_inside_a_step_undoes_it(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
-    with pytest.raises(LedgerError, match="cannot be written"):
+    with refused(None, LedgerError):
         disk.open(B, "q", "n1", 5)  # the same nonce
     assert disk.phase(A) == CHARGED, "what was abandoned for it is not"
     assert disk.phase(B) is None
@@ -173,13 +174,13 @@ def test_an_outcome_is_stored_once_and_only_for_the_batch_being_asked(tmp_path: 
     journal.begin(A, 2)
     journal.begin(B, 2)  # the first was given up
     for batch, version in ((A, 1), (B, 0)):
-        with pytest.raises(PeerError, match="nothing was stored"):
+        with refused(None, PeerError):
             late.store(batch, version, labels, {"p": 1}, {})
     journal.store(B, 2, labels, {"p": 1}, {})
-    with pytest.raises(PeerError, match="nothing was stored"):
+    with refused(None, PeerError):
         late.store(B, 3, labels, {"p": 2}, {})
     assert journal.half() == {"p": 1}
-    with pytest.raises(InputError, match="one that was stored"):
+    with refused("batch"):
         journal.labels(A)
 
 
@@ -191,7 +192,7 @@ def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="is a database, but not a guardian's journal"):
         GuardianJournal(tmp_path / "q.journal", "promise", "q")
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 30)
-    with pytest.raises(LedgerError, match="cannot be"):
+    with refused(None, LedgerError):
         GuardianJournal(tmp_path / "text", "promise", "q")
 
 
@@ -216,7 +217,7 @@ def test_a_journal_that_was_replaced_while_it_was_open_decides_nothing(tmp_path:
     journal.open(A, "q", "n1", 5)
     GuardianJournal(tmp_path / "other.journal", "promise", "pg").close()
     (tmp_path / "other.journal").replace(tmp_path / "pg.journal")
-    with pytest.raises(LedgerError, match="was moved or replaced while it was open"):
+    with refused(None, LedgerError):
         journal.deciding(A, {"p": 1}, {"p": 10})
     assert journal.phase(A) == CHARGED
 
@@ -298,7 +299,7 @@ def test_two_journals_do_not_share_one_charge(terms: Terms) -> None:
     first, second = (Charges(terms, ledger, journal=each.identity) for each in journals)
     first.take("q0", 1, "a" * 32)
     first.take("q0", 1, "b" * 32)
-    with pytest.raises(LedgerError, match="another journal"):
+    with refused(None, LedgerError):
         second.take("q0", 1, "c" * 32)
 
 
@@ -310,7 +311,7 @@ def test_an_allowance_other_than_the_charged_one_is_refused(
     charges.take("q0", 1, "a" * 32)
     real = Prices.allowance
     monkeypatch.setattr(Prices, "allowance", lambda *given: real(*given) + 1)
-    with pytest.raises(LedgerError, match="surprises were charged"):
+    with refused(None, LedgerError):
         charges.take("q0", 1, "b" * 32)
 
 
@@ -367,7 +368,7 @@ def test_a_charge_is_resumed_once_by_two_guardians(tmp_path: Path) -> None:
     one.open("b" * 32, "q", "n2", 5, resumed="a" * 32)
     one.deciding("b" * 32, {}, {})
     one.done("b" * 32, 1)
-    with pytest.raises(PeerError, match="not open any more"):
+    with refused(None, PeerError):
         two.open("c" * 32, "q", "n3", 5, resumed="a" * 32)
     assert two.phase("c" * 32) is None
 
@@ -378,7 +379,7 @@ def test_a_batch_that_was_being_decided_is_not_pending() -> None:
     assert journal.pending() == ("a" * 32, 5)
     journal.deciding("a" * 32, 1)
     assert journal.pending() is None
-    with pytest.raises(PeerError, match="not the one being asked"):
+    with refused(None, PeerError):
         journal.deciding("b" * 32, 2)
     journal.begin("b" * 32, 5)
     with pytest.raises(PeerError, match=r"version 1 .*was offered before"):

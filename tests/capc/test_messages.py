@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from privote.capc import messages as m
 from privote.errors import BudgetError, InputError, LedgerError, PeerError
@@ -42,7 +43,7 @@ def test_halves_of_noise_survive_the_wire() -> None:
     assert again.hidden == 64
     np.testing.assert_array_equal(again.noise, noise)
     cut = m.encode(m.Willing(BATCH, 64, noise))[:-1]
-    with pytest.raises(PeerError, match="the shape does not fit"):
+    with refused(None, PeerError):
         m.decode(cut)
 
 
@@ -169,5 +170,5 @@ def test_a_refusal_is_one_line_that_no_terminal_obeys(why: str) -> None:
     assert m.Refused.of(None, PeerError(why)).why.isprintable()
     with pytest.raises(ValueError, match="why"):
         m.Refused(None, why, "peer")
-    with pytest.raises(PeerError, match="why"):
+    with refused(None, PeerError):
         m.decode(framed({"kind": "refused", "batch": None, "why": why, "code": "peer"}))

@@ -17,6 +17,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tests.refusals import refused
 
 from privote.capc.models import LIMIT, SiteModel, _reach, quantise_model, quantise_rows
 from privote.capc.programs import BallotProgram
@@ -97,7 +98,7 @@ def test_estimators_refused(estimator: Any) -> None:
     "change", [{"activation": "tanh"}, {"hidden_layer_sizes": (4, 4)}], ids=["tanh", "two layers"]
 )
 def test_networks_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="one hidden layer"):
+    with refused("estimator"):
         SiteModel.of(network(**change).fit(X, Y))
 
 
@@ -168,7 +169,7 @@ def test_a_model_for_some_of_its_labels():
     part = model.only(("c", "a"))
     assert part.labels == ("c", "a")
     assert np.array_equal(part.votes(X), model.votes(X)[:, [2, 0]])
-    with pytest.raises(InputError, match="'z'"):
+    with refused("labels"):
         model.only(("a", "z"))
 
 
@@ -243,7 +244,7 @@ def test_labels_of_others_are_answered_with_no() -> None:
     found = ballots(inputs, quantise_rows(X, features=6, bound=BOUND, bits=12))
     assert not found[:, [0, 2]].any()
     np.testing.assert_array_equal(found[:, [3, 1]], model.votes(np.clip(X, -BOUND, BOUND)))
-    with pytest.raises(InputError, match="all labels of the model"):
+    with refused("labels"):
         quantise_model(model, bound=BOUND, bits=12, labels=("label 0",))
 
 
@@ -295,7 +296,7 @@ def test_a_bias_beyond_all_weights_decides() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_rows_must_be_finite(bad: float) -> None:
-    with pytest.raises(InputError, match="row 1, column 0"):
+    with refused("X"):
         quantise_rows([[0.0, 1.0], [bad, 0.0]], features=2, bound=1.0, bits=8)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.capc.coalitions import identity, models_for, terms_of
+from tests.refusals import refused
 
 import privote as pv
 from privote.capc import messages as m
@@ -255,7 +256,7 @@ def test_a_version_that_is_asked_with_leaves_room_for_the_next(asked: int) -> No
     at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
     (ready,) = sent(at.role.on(Tick(111.0)), m.Ready)
     assert ready.version == asked + 1
-    with pytest.raises(m.PeerError, match="version"):
+    with refused(None, m.PeerError):
         m.encode(m.Ask(Q, 2**30 + 1, NONCES[1]))
 
 
@@ -264,8 +265,8 @@ def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
     at.journal.settle("q0", 2**31, counted=False)
     batch = at.granted()
     at.masked(batch, "p0", "p1")
-    (refused,) = sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
-    assert "version" in refused.why
+    (told,) = sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
+    assert "version" in told.why
     at.granted(nonce=1)
 
 
@@ -404,12 +405,12 @@ def test_models_that_do_not_fit_are_refused() -> None:
     wide = replace(good, layers=layers)
     narrow = replace(good, layers=((good.layers[0][0][1:], good.layers[0][1]),))
     for model in (good.only(["label0"]), narrow, wide):
-        with pytest.raises(pv.InputError, match="model must"):
+        with refused("model"):
             AnsweringParty(terms, "p0", model, "clear")
-    with pytest.raises(pv.InputError, match="at most 4 hidden units"):
+    with refused("model"):
         AnsweringParty(terms_of(features=Q, hidden=4), "p0", wide, "clear")
     assert AnsweringParty(terms_of(features=Q, hidden=5), "p0", wide, "clear").hidden == 5
-    with pytest.raises(pv.InputError, match="name must be"):
+    with refused("name"):
         AnsweringParty(terms, "q0", good, "clear")
 
 
@@ -562,15 +563,15 @@ def test_rows_and_baselines_are_checked_before_anything_is_said() -> None:
     terms = terms_of(features=Q, most_queries=10)
     journal = QuerierJournal(":memory:", terms.promise(), "q0")
     for shape in ((3, Q + 1), (11, Q), (0, Q)):
-        with pytest.raises(pv.InputError, match="X must have"):
+        with refused("X"):
             batch_rows(np.ones(shape), terms)
-    with pytest.raises(pv.InputError, match="baseline goes with"):
+    with refused("baseline"):
         QueryingParty(terms, "q0", identity(2, Q), journal, "clear", baseline=np.zeros((2, 2)))
     allowed = terms_of(features=Q, guarantee="allowance")
-    for guess, why in ((np.full((2, 2), 2), "got 2"), (np.zeros((3, 2)), r"got \(3, 2\)")):
-        with pytest.raises(pv.InputError, match=f"baseline must .*{why}"):
+    for guess in (np.full((2, 2), 2), np.zeros((3, 2))):
+        with refused("baseline"):
             QueryingParty(allowed, "q0", identity(2, Q), journal, "clear", baseline=guess)
-    with pytest.raises(pv.InputError, match="name must be"):
+    with refused("name"):
         QueryingParty(terms, "p0", identity(2, Q), journal, "clear")
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
-from privote import InputError
 from privote.cli.files import claimed, read_array
 from privote.report.tables import write_label_csv
 
@@ -42,7 +42,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
             draft.write_text("mine")
             target.write_text("theirs")
 
-    with pytest.raises(InputError, match="somebody else"):
+    with refused("output"):
         race()
     assert target.read_text() == "theirs"
 
@@ -71,7 +71,7 @@ def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "query,label_0\n0,yes\n", "1,0\n1\n"])
 def test_a_baseline_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(InputError, match="baseline"):
+    with refused("baseline"):
         read_array(tmp_path / "bad.csv", "baseline")
 
 
@@ -81,7 +81,7 @@ def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "link.npz").symlink_to(votes)
     for name in ("votes.npz", "link.npz"):
         with (
-            pytest.raises(InputError, match="is what this command reads"),
+            refused("output"),
             claimed(tmp_path / name, force=True, keep=(votes,)) as draft,
         ):
             draft.write_text("labels")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from tests.contracts.outside import EXAMPLES, LaplaceQuota, RandomBallot
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 import privote as pv
@@ -55,7 +56,7 @@ def test_whole_ballots_have_none_and_are_told_so() -> None:
     release = pv.label(VOTES, mechanism=LOT, guarantee="data-dependent", queries=12, **BUDGET)
     assert release.epsilon is None
     assert release.sealed.epsilon > 0
-    with pytest.raises(pv.UnavailableError, match="count single votes"):
+    with refused(None, pv.UnavailableError):
         pv.bills(LOT, VOTES, 1e-5, accountant="pld")
 
 
@@ -96,7 +97,7 @@ def test_plans_and_tunings() -> None:
     assert names == ["binary", "binary", "tau", "tau", "powerset", "laplace-quota"]
     noises = planning.candidates("sigma", LAPLACE, 40, 3, [5.0, 9.0])
     assert [mechanism.sigma for mechanism in noises] == [5.0, 9.0]
-    with pytest.raises(pv.UnavailableError, match="no sigma"):
+    with refused(None, pv.UnavailableError):
         planning.candidates("sigma", LOT, 40, 3)
     gated = replace(LAPLACE, gate=pv.Gate(threshold=20, sigma=5))
     assert len(planning.tune(VOTES, [LOT, LAPLACE, gated], **BUDGET).trials) == 3

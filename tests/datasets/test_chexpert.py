@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from privote.datasets import PAPER_LABELS, Images, chexpert
 from privote.errors import InputError
@@ -66,7 +67,7 @@ def test_views(release: Path) -> None:
     assert lateral.ids.tolist() == ["train/patient00002/study1/view2_lateral.jpg"]
     with pytest.raises(InputError, match=r"no record has a view in \('XX',\); there are AP, L, LL"):
         chexpert(release, views=("XX",))
-    with pytest.raises(InputError, match="views must be a list out of"):
+    with refused("views"):
         chexpert(release, views="PA")
 
 
@@ -99,11 +100,11 @@ def test_a_policy_for_each_label(release: Path) -> None:
     assert column(data, "Edema") == [0, 1]
     assert column(data, "Cardiomegaly") == [0, 0]
     assert column(data, "Atelectasis") == [0, -1]
-    with pytest.raises(InputError, match=r"uncertain must name some of .*; got \['Oedema'\]"):
+    with refused("uncertain"):
         chexpert(release, uncertain={"Oedema": "positive"})
-    with pytest.raises(InputError, match="uncertain must be one of missing, negative, positive"):
+    with refused("uncertain"):
         chexpert(release, uncertain="maybe")
-    with pytest.raises(InputError, match="blank must be one of"):
+    with refused("blank"):
         chexpert(release, blank="maybe")
 
 
@@ -113,7 +114,7 @@ def test_chosen_labels_keep_their_order(release: Path) -> None:
     assert data.Y.tolist() == [[0, 0], [1, -1]]
     assert data.X is None
     for bad in (["Pleural Effusion"], [], "paper labels"):
-        with pytest.raises(InputError, match="labels must be"):
+        with refused("labels"):
             chexpert(release, labels=bad)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
+from tests.refusals import refused
 
 from privote.datasets import keyed_parts
-from privote.errors import InputError
 
 IDS = st.lists(st.integers() | st.text() | st.binary(), max_size=30)
 
@@ -90,24 +90,24 @@ def test_equal_shares_are_equal_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument"),
     [
-        ({"parts": 0}, "parts must be at least 1, got 0"),
-        ({"parts": True}, "parts must be a whole number or a list of shares"),
-        ({"parts": []}, "parts must be a whole number or a list of shares"),
-        ({"parts": [0.5, 0.6]}, "must add up to 1"),
-        ({"parts": [1.0, 0.0]}, "shares between 0 and 1"),
-        ({"key": b""}, "key must be 1 to 64 bytes, got 0 bytes"),
-        ({"key": "text"}, "key must be 1 to 64 bytes, got str"),
-        ({"purpose": "p" * 17}, "purpose must be at most 16 bytes"),
-        ({"ids": "abc"}, "ids must be a list of ids, got one str"),
-        ({"ids": [1, 2.0]}, r"ids\[1\] must be a whole number, a text or bytes, got 2.0"),
-        ({"ids": [True]}, r"ids\[0\] must be"),
-        ({"ids": np.zeros((2, 2), dtype=int)}, r"ids must have the shape \(records,\)"),
-        ({"ids": np.array(["2020-01-01"], dtype="datetime64[ns]")}, "got datetime64"),
+        ({"parts": 0}, "parts"),
+        ({"parts": True}, "parts"),
+        ({"parts": []}, "parts"),
+        ({"parts": [0.5, 0.6]}, None),
+        ({"parts": [1.0, 0.0]}, "parts"),
+        ({"key": b""}, "key"),
+        ({"key": "text"}, "key"),
+        ({"purpose": "p" * 17}, "purpose"),
+        ({"ids": "abc"}, "ids"),
+        ({"ids": [1, 2.0]}, None),
+        ({"ids": [True]}, None),
+        ({"ids": np.zeros((2, 2), dtype=int)}, "ids"),
+        ({"ids": np.array(["2020-01-01"], dtype="datetime64[ns]")}, "ids"),
     ],
 )
-def test_bad_input_is_named(arguments: dict[str, Any], message: str) -> None:
+def test_bad_input_is_named(arguments: dict[str, Any], argument: str | None) -> None:
     good: dict[str, Any] = {"ids": [1, 2], "parts": 2, "key": b"key"}
-    with pytest.raises(InputError, match=message):
+    with refused(argument):
         keyed_parts(**(good | arguments))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from privote.datasets import Images
 from privote.errors import InputError, MissingExtraError
@@ -130,15 +131,15 @@ def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument"),
     [
-        ({"size": 0}, "size must be one or two whole numbers >= 1, got 0"),
-        ({"size": (1, 2, 3)}, "size must be"),
-        ({"size": 2.5}, "size must be"),
-        ({"channels": 2}, "channels must be 1 or 3, got 2"),
-        ({"fit": "pad"}, "fit must be one of stretch, crop, got 'pad'"),
+        ({"size": 0}, "size"),
+        ({"size": (1, 2, 3)}, "size"),
+        ({"size": 2.5}, "size"),
+        ({"channels": 2}, "channels"),
+        ({"fit": "pad"}, "fit"),
     ],
 )
-def test_bad_input_is_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_input_is_named(arguments: dict[str, Any], argument: str) -> None:
+    with refused(argument):
         Images(paths=["a.png"], **arguments)

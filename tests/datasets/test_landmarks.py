@@ -4,7 +4,7 @@ import numpy as np
 from tests.refusals import refused
 
 from privote.datasets import load_scenes
-from privote.datasets.scenes import Landmarks
+from privote.datasets.embedded import Landmarks
 
 SCENES = load_scenes(private=30, public=40, test=5)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from tests.refusals import refused
 
 from privote.datasets import Images, MultiLabelData, Split, keyed_parts, union
 from privote.errors import InputError
@@ -117,29 +118,29 @@ def test_union_brings_labels_together() -> None:
     assert second.Y[0].tolist() == [-1, 0, -1, 1]
     chosen = union(one, two, names=["w", "x"])
     assert [part.Y[0].tolist() for part in chosen] == [[-1, 0], [1, -1]]
-    with pytest.raises(InputError, match=r"got \['q'\]"):
+    with refused("names"):
         union(one, two, names=["q"])
     with pytest.raises(InputError, match="at least one data set"):
         union()
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "argument"),
     [
-        ({"Y": np.full((600, 3), 2)}, r"Y\[0, 0\] must be 0, 1 or -1$"),
-        ({"Y": np.full((600, 3), np.nan)}, r"Y\[0, 0\] must be 0, 1 or -1$"),
-        ({"Y": np.zeros((600, 2))}, r"Y must have the shape \(records, 3\), got \(600, 2\)"),
-        ({"X": np.zeros((599, 2))}, "X must have 600 records as Y has, got 599"),
-        ({"feature_names": ("x",)}, "feature_names must have 2 names as X has columns, got 1"),
-        ({"groups": np.zeros(3)}, "groups must have 600 records"),
-        ({"columns": {"age": np.zeros(3)}}, "age must have 600 records"),
-        ({"ids": np.zeros(600, dtype=int)}, "ids must differ"),
-        ({"label_names": ("a", "b", "a")}, "label_names must differ"),
-        ({"sides": np.repeat("nowhere", 600)}, "sides must be some of private, public, test"),
+        ({"Y": np.full((600, 3), 2)}, None),
+        ({"Y": np.full((600, 3), np.nan)}, None),
+        ({"Y": np.zeros((600, 2))}, "Y"),
+        ({"X": np.zeros((599, 2))}, None),
+        ({"feature_names": ("x",)}, "feature_names"),
+        ({"groups": np.zeros(3)}, None),
+        ({"columns": {"age": np.zeros(3)}}, None),
+        ({"ids": np.zeros(600, dtype=int)}, "ids"),
+        ({"label_names": ("a", "b", "a")}, "label_names"),
+        ({"sides": np.repeat("nowhere", 600)}, "sides"),
     ],
 )
-def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_what_does_not_fit_is_named(changes: dict[str, Any], argument: str | None) -> None:
+    with refused(argument):
         data(**changes)
 
 

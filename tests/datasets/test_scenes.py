@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from tests.refusals import refused
 
 from privote.datasets import Scenes, load_scenes
-from privote.datasets.scenes import EMPTY, digit_pools
+from privote.datasets.embedded import EMPTY, digit_pools
 
 KINDS = ("private", "public", "test")
 

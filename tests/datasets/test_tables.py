@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from tests.refusals import refused
 
 from privote.datasets import MultiLabelData, RawTable, load_patients
 from privote.datasets.tables import raw_table, table, write_table
@@ -56,39 +57,39 @@ def test_npz(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "words"),
+    ("text", "options", "argument"),
     [
-        (CSV, {"labels": ["sick"]}, "no column 'sick'"),
+        (CSV, {"labels": ["sick"]}, None),
         (
             CSV,
             {"labels": ["ill"], "features": ["who"]},
-            "bad.csv, line 2, column 'who' must be a number, as every feature",
+            "bad.csv, line 2, column 'who'",
         ),
         (
             CSV.replace("-1", "2"),
             {"labels": ["ill"], "features": ["age"]},
-            "line 4, column 'ill' must be a label: 1, 0, yes, no",
+            "bad.csv, line 4, column 'ill'",
         ),
         (
             CSV.replace("2.5", "nan"),
             {"features": ["size"]},
-            "line 2, column 'size' must be a finite number$",
+            "bad.csv, line 2, column 'size'",
         ),
-        ("a,b\n1\n", {}, "line 2: 1 values"),
-        ("a,a\n1,2\n", {}, "line 1: columns 1 and 2 are both called 'a'"),
-        ("", {}, "line 1: must be a header"),
-        ("a\n", {}, "must have rows"),
+        ("a,b\n1\n", {}, None),
+        ("a,a\n1,2\n", {}, None),
+        ("", {}, None),
+        ("a\n", {}, None),
     ],
 )
-def test_bad_tables_are_refused_by_place(tmp_path, text, options, words):
+def test_bad_tables_are_refused_by_place(tmp_path, text, options, argument):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=words):
+    with refused(argument):
         table(path, **options)
 
 
 def test_no_file_and_no_such_format(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
+    with refused("table"):
         table(tmp_path / "a.csv")
     (tmp_path / "a.xls").write_text("")
     with pytest.raises(InputError, match="must end in"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from privote.datasets import Images, voc2012
 from privote.datasets.voc import VOC_LABELS
@@ -109,7 +110,7 @@ def test_lists_that_disagree(devkit: Path, write: Write) -> None:
     write(f"{HOME}/ImageSets/Main/sofa_train.txt", f"{NAMES[0]} 2")
     with pytest.raises(InputError, match="a line must be a name and one of -1, 0, 1"):
         voc2012(devkit, "train")
-    with pytest.raises(InputError, match="part must be one of train, val, trainval, got 'test'"):
+    with refused("part"):
         voc2012(devkit, "test")
-    with pytest.raises(InputError, match="difficult must be one of"):
+    with refused("difficult"):
         voc2012(devkit, "train", difficult="easy")

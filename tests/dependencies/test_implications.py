@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.refusals import refused
 
 import privote as pv
 from privote.dependencies import Implications, consistent
-from privote.errors import InputError
 
 CHEST = [("Pneumonia", "Consolidation"), ("Consolidation", "Opacity"), ("Edema", "Opacity")]
 NAMES = ("Opacity", "Consolidation", "Pneumonia", "Edema")
@@ -56,28 +56,29 @@ def test_files(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("", "must have the columns child and parent"),
-        ("a,b\nc,d\n", "must have the columns child and parent"),
-        ("child,parent\na,b\nc\n", "must have one pair in line 3"),
-        ("child,parent\na,\n", "must have one pair in line 2"),
-        ("a -> b\n# x\nb -> c -> d\n", "must have one pair in line 3"),
-        ("a -> b\nb, c\n", "must have one pair in line 2"),
-        ("child,parent\n", "must hold at least one pair"),
+        ("", ""),
+        ("a,b\nc,d\n", ""),
+        ("child,parent\na,b\nc\n", "line 3"),
+        ("child,parent\na,\n", "line 2"),
+        ("a -> b\n# x\nb -> c -> d\n", "line 3"),
+        ("a -> b\nb, c\n", "line 2"),
+        ("child,parent\n", ""),
     ],
 )
-def test_odd_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_odd_files_are_refused(tmp_path: Path, text: str, place: str) -> None:
     file = tmp_path / "implies.csv"
     file.write_text(text)
-    with pytest.raises(InputError, match=message):
+    with refused("implies") as error:
         Implications.of(file)
+    assert place in str(error.value)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00 -> \x81")
     for path in (tmp_path / "absent", tmp_path, tmp_path / "bytes"):
-        with pytest.raises(InputError, match="implies"):
+        with refused("implies"):
             Implications.of(path)
 
 
@@ -85,24 +86,24 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     "bad", [3, [], {}, ["ab"], [("a",)], [("a", "")], [("a", -1)], [("a", True)]]
 )
 def test_odd_sources_are_refused(bad: Any) -> None:
-    with pytest.raises(InputError, match="implies"):
+    with refused("implies"):
         Implications.of(bad)
 
 
 def test_a_cycle_is_shown() -> None:
-    with pytest.raises(InputError, match="must not lead back to where it began") as refused:
+    with refused("implies") as caught:
         Implications.of([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])
-    cycle = str(refused.value).rpartition(": ")[2].split(" -> ")
+    cycle = str(caught.value).rpartition(": ")[2].split(" -> ")
     assert len(cycle) == 4
     assert cycle[0] == cycle[-1]
     assert {*itertools.pairwise(cycle)} == {("a", "b"), ("b", "c"), ("c", "a")}
-    with pytest.raises(InputError, match="a -> a"):
+    with refused("implies"):
         Implications.of([("a", "a")])
 
 
 def test_a_cycle_between_a_name_and_its_place() -> None:
     mixed = Implications.of([("a", "b"), (1, 0)])
-    with pytest.raises(InputError, match="must not lead back"):
+    with refused("implies"):
         mixed.places(2, ("a", "b"))
 
 
@@ -110,11 +111,11 @@ def test_labels_are_found_by_name_or_place() -> None:
     stated = Implications.of(CHEST)
     assert set(stated.places(4, NAMES)) == {(2, 1), (1, 0), (3, 0)}
     assert Implications.of([("2", "0")]).places(3) == [(2, 0)]
-    with pytest.raises(InputError, match="'Edema' is none"):
+    with refused("implies"):
         stated.places(3, NAMES[:3])
-    with pytest.raises(InputError, match="these labels have no names"):
+    with refused("implies"):
         stated.places(4)
-    with pytest.raises(InputError, match="must name labels 0 to 2, got 3"):
+    with refused("implies", value=3):
         Implications.of([(3, 0)]).places(3)
 
 
@@ -166,11 +167,11 @@ def test_probabilities(scores: np.ndarray, pairs: list[tuple[int, int]], rule: s
 
 
 def test_bad_labels_and_rules() -> None:
-    with pytest.raises(InputError, match="rule must be one of up, down, got 'sideways'"):
+    with refused("rule", value="sideways"):
         consistent([[1, 0]], [(0, 1)], "sideways")
-    with pytest.raises(InputError, match="labels must be probabilities from 0 to 1"):
+    with refused("labels"):
         consistent(np.array([[0.2, -1.0]]), [(0, 1)])
-    with pytest.raises(InputError, match="labels must be a table"):
+    with refused("labels"):
         consistent([[1, 2]], [(0, 1)])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.errors import MissingExtraError
@@ -85,9 +86,9 @@ def test_absent_counts_as_the_baseline(ledger: pv.Ledger) -> None:
 def test_strangers_are_refused_and_charged_nothing(ledger: pv.Ledger) -> None:
     label(ledger, cube(1, 1, 1, 1))
     before = ledger.published()
-    with pytest.raises(pv.InputError, match="somebody who is not registered with the others"):
+    with refused("voter_ids"):
         label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "centre"])
-    with pytest.raises(pv.InputError, match="voters 0 and 3 have one"):
+    with refused("voter_ids"):
         label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "north"])
     assert ledger.published() == before
 
@@ -99,9 +100,9 @@ def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> 
     assert [e["kind"] for e in ledger.published()].count("charge") == 1
     before = ledger.published()
     for name in ("north ", "NORTH", "no\u200brth", "\uff4eorth"):
-        with pytest.raises(pv.InputError) as refused:
+        with pytest.raises(pv.InputError) as caught:
             label(ledger, cube(1, 1, 1, 1), ["north", name, "south", "west"])
-        assert refused.value.argument == "voter_ids"
+        assert caught.value.argument == "voter_ids"
     assert ledger.published() == before
 
 
@@ -128,7 +129,7 @@ def test_other_voters_are_another_electorate_and_another_charge(ledger: pv.Ledge
     assert others.release(cube(3, 1)).sealed.spent.tolist() == [0, 1]
     charges = [e for e in ledger.published() if e["kind"] == "charge"]
     assert len({charge["account"] for charge in charges}) == 2
-    with pytest.raises(pv.InputError, match="not registered with the others"):
+    with refused("voter_ids"):
         guardian(ledger, voter_ids=["up", "north"]).release(cube(1, 1))
 
 
@@ -153,7 +154,7 @@ def test_an_electorate_is_resumed_as_a_whole(ledger: pv.Ledger) -> None:
     assert again.sealed.spent.tolist() == [3, 0, 0, 0]
     assert again.allowance == (6, 7, 8, 9)
     # With fewer voters its own epsilon would be worked out for too small an electorate.
-    with pytest.raises(pv.InputError, match="all 4 who were registered together, got 2"):
+    with refused("voters"):
         pv.Electorate(voters=2, voter_ids=NAMES[:2], **arguments)
 
 
@@ -161,9 +162,9 @@ def test_an_allowance_stays(ledger: pv.Ledger) -> None:
     guardian(ledger, allowance=[3, 4, 5, 6]).release(cube(1, 1, 1, 1))
     guardian(ledger, allowance=[6, 3], voter_ids=["west", "north"]).release(cube(1, 1))
     for other in (3, [3, 4, 5, 7]):
-        with pytest.raises(pv.BudgetError, match="has an allowance already"):
+        with refused(None, pv.BudgetError):
             guardian(ledger, allowance=other).release(cube(1, 1, 1, 1))
-    with pytest.raises(pv.InputError, match=r"one per voter \(4\)"):
+    with refused("allowance"):
         guardian(ledger, allowance=[3, 4]).release(cube(1, 1, 1, 1))
 
 
@@ -305,14 +306,14 @@ def test_a_data_set_keeps_to_who_is_protected(ledger: pv.Ledger) -> None:
     """Costs of releases that protect a person, and of others that protect a record, do not add."""
     label(ledger, cube(3, 0, 1, 0))
     entries = ledger.last_entry()
-    with pytest.raises(pv.BudgetError, match=r"keeps a promise to a voter: .* protects a record"):
+    with refused(None, pv.BudgetError):
         guardian(ledger, protects="a record").release(cube(2, 0, 0, 0))
     assert ledger.last_entry() == entries
 
 
 @pytest.mark.parametrize("value", ["", "  ", "two\nlines", None, 3])
 def test_whom_it_protects_is_one_line(ledger: pv.Ledger, value: Any) -> None:
-    with pytest.raises(pv.InputError, match="protects must be one line of text"):
+    with refused("protects"):
         guardian(ledger, protects=value)
     assert ledger.published() == []
 
@@ -346,7 +347,7 @@ def test_whatever_keeps_votes_from_being_read_after_the_charge_says_that_it_is_c
         return cube(1, 1, 0, 0, queries=2)[start:stop]
 
     ballots = pv.Ballots((2, 4, 3), rows, missing=False)
-    with pytest.raises(pv.ChargedError, match=r"the budget is charged, but .*: ") as caught:
+    with refused(None, pv.ChargedError) as caught:
         label(ledger, ballots, None, guarantee=guarantee, queries=2)  # type: ignore[arg-type]
     assert caught.value.__cause__ is error
     assert str(error) in str(caught.value)

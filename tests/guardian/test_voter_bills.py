@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import pld
@@ -106,7 +107,7 @@ def test_other_mechanisms_have_the_curve_only(mechanism: pv.Mechanism, votes: np
     assert pv.bills(mechanism, votes[:9], DELTA, accountant="smaller") == pytest.approx(
         pv.bills(mechanism, votes[:9], DELTA)
     )
-    with pytest.raises(pv.UnavailableError, match="for mechanisms that count single votes"):
+    with refused(None, pv.UnavailableError):
         pv.bills(mechanism, votes, DELTA, accountant="pld")
 
 
@@ -139,7 +140,7 @@ def test_too_many_voters_have_the_curve_only() -> None:
     assert voters.voter_moves(mechanism, ballots) is None
     found = voters.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
     assert found is not None
-    with pytest.raises(pv.UnavailableError, match="a few thousand voters"):
+    with refused(None, pv.UnavailableError):
         pv.bills(mechanism, ballots, DELTA, accountant="pld")
 
 
@@ -155,5 +156,5 @@ def test_what_is_sealed_and_not_yet_worked_out_stays_here() -> None:
 
 
 def test_bad_accountant(votes: np.ndarray) -> None:
-    with pytest.raises(pv.InputError, match="accountant must be one of rdp, pld, smaller"):
+    with refused("accountant"):
         pv.bills(pv.BinaryVoting(sigma=4.0), votes, DELTA, accountant="gdp")

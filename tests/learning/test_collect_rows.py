@@ -144,23 +144,23 @@ def test_a_digest_is_of_every_byte(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "argument"),
     [
-        ("r.csv", "a,b\n1\n", r"r.csv, line 2: 1 values under a header of 2"),
-        ("r.csv", "a,a\n1,2\n", r"r.csv, line 1: columns 1 and 2 are both called"),
+        ("r.csv", "a,b\n1\n", None),
+        ("r.csv", "a,a\n1,2\n", None),
         ("r.csv", "a,b\n", "rows"),
-        ("r.csv", "", r"r.csv, line 1: must be a header"),
-        ("r.csv", 'a,b\n"1,2\n', r"r.csv, line 2: cannot be read"),
-        ("r.npy", "x", r"r.npy is not a readable .npy file"),
-        ("r.parquet", "x", r"r.parquet cannot be read"),
+        ("r.csv", "", None),
+        ("r.csv", 'a,b\n"1,2\n', None),
+        ("r.npy", "x", None),
+        ("r.parquet", "x", None),
         ("r.txt", "x", "rows"),
-        (None, "", "does not exist"),
+        (None, "", "rows"),
     ],
 )
-def test_refused(name: str | None, text: str, message: str, tmp_path: Path) -> None:
+def test_refused(name: str | None, text: str, argument: str | None, tmp_path: Path) -> None:
     if name is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=message):
+    with refused(argument):
         open_rows(tmp_path / (name or "none.npy"))
 
 

@@ -227,13 +227,13 @@ def test_a_statement_says_which_change_is_covered():
 
 def test_what_is_released_has_a_shape_that_is_public():
     y = np.where(X[:, 0] > 0, "flu", "healthy")
-    with pytest.raises(pv.InputError, match="classes must be given"):
+    with refused("classes"):
         pate().fit(X, y, X_PUBLIC)
     model = pate(queries=5).fit(X, y, X_PUBLIC, classes=["flu", "healthy", "rare"], seed=0)
     assert model.release_.labels.shape == (5, 3)
     assert model.classes_.tolist() == ["flu", "healthy", "rare"]
     y[3] = "secret"
-    with pytest.raises(pv.InputError, match="row 3") as refusal:
+    with refused("y") as refusal:
         pate().fit(X, y, X_PUBLIC, classes=["flu", "healthy", "rare"])
     assert "secret" not in str(refusal.value)
 
@@ -334,21 +334,21 @@ def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "argument"),
     [
-        ({"voters": "crowd"}, "voters must be one of"),
+        ({"voters": "crowd"}, "voters"),
         ({"epsilon": -1}, "epsilon"),
         ({"rounds": 0}, "rounds"),
         ({"threshold": "high"}, "threshold"),
         ({"n_teachers": 0}, "n_teachers"),
-        ({"n_teachers": N + 1}, "at most the records"),
-        ({"guarantee": "maybe"}, "guarantee must be one of"),
-        ({"mechanism": "binary"}, "mechanism must be"),
-        ({"guarantee": "ptr"}, "guarantee must be"),
-        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, "queries must be given"),
+        ({"n_teachers": N + 1}, "n_teachers"),
+        ({"guarantee": "maybe"}, "guarantee"),
+        ({"mechanism": "binary"}, "mechanism"),
+        ({"guarantee": "ptr"}, "guarantee"),
+        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, "queries"),
     ],
 )
-def test_bad_settings_are_refused_when_fitting(tmp_path, settings, words):
+def test_bad_settings_are_refused_when_fitting(tmp_path, settings, argument):
     path = tmp_path / "c.ledger"
-    with pytest.raises(pv.PrivoteError, match=words):
+    with refused(argument, pv.PrivoteError):
         pate(**settings).fit(X, Y, X_PUBLIC, ledger=path)

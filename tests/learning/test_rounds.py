@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.entropy import Entropy
@@ -161,15 +162,15 @@ def test_a_baseline_keeps_to_what_the_mechanism_can_release():
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "schedule", "words"),
+    ("guarantee", "schedule", "argument"),
     [
-        ("ptr", {"rounds": 2, "queries": 10}, "rounds must be 1"),
-        ("data-dependent", {}, "queries must be given"),
-        ("allowance", {"queries": ROWS + 1}, "queries must lie in"),
+        ("ptr", {"rounds": 2, "queries": 10}, "rounds"),
+        ("data-dependent", {}, "queries"),
+        ("allowance", {"queries": ROWS + 1}, "queries"),
     ],
 )
-def test_what_cannot_be_promised_is_refused(guarantee, schedule, words):
-    with pytest.raises(pv.InputError, match=words):
+def test_what_cannot_be_promised_is_refused(guarantee, schedule, argument):
+    with refused(argument):
         run(guarantee, **schedule)
 
 

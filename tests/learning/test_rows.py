@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning.rows import (
     check_groups,
     count_rows,
@@ -72,22 +72,22 @@ def test_rows_on_disk_are_read_only_to_be_asked() -> None:
 
 
 def test_what_has_no_rows_is_refused() -> None:
-    with pytest.raises(InputError, match="X must have rows"):
+    with refused("X"):
         count_rows(np.float64(3.0))
-    with pytest.raises(InputError, match="X must have rows, got int"):
+    with refused("X"):
         count_rows(3)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", None, True, np.nan])
 def test_a_fraction_lies_from_0_to_1(value: Any) -> None:
-    with pytest.raises(InputError, match="share must"):
+    with refused("share"):
         fraction("share", value)
 
 
 def test_brackets_say_whether_the_ends_are_fractions() -> None:
     assert (fraction("share", 0), fraction("share", np.float32(1))) == (0.0, 1.0)
     for ends, value in (("(]", 0.0), ("[)", 1.0), ("()", 0), ("()", 1)):
-        with pytest.raises(InputError, match=r"share must lie in .0, 1."):
+        with refused("share"):
             fraction("share", value, ends)
 
 
@@ -102,9 +102,9 @@ def test_deviations_of_dense_and_sparse_rows_agree_and_constants_have_none() -> 
 def test_names_must_be_there_for_every_row() -> None:
     names, place = check_groups(["b", "a", "b"], 3)
     assert (list(names), list(place)) == (["a", "b"], [1, 0, 1])
-    with pytest.raises(InputError, match="ids must name 3 records"):
+    with refused("ids"):
         check_groups([1, 2], 3, "ids")
-    with pytest.raises(InputError, match="ids must be texts or integers"):
+    with refused("ids"):
         check_groups([1.5, 2.5], 2, "ids")
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import joblib
 import pytest
 from joblib.parallel import get_active_backend
+from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning.workers import WorkerLostError, each, on_workers, one_thread
 from privote.votes.cube import keep_memory
 
@@ -133,16 +133,16 @@ def test_dask_does_the_work_of_a_dead_worker_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "argument"),
     [
-        (("spark", None, None), "backend must be one of loky, dask, ray, got 'spark'"),
-        (("loky", None, "tcp://x:1"), "address is of a cluster: it goes with backend=dask or"),
-        ((None, None, "tcp://x:1"), "address is of a cluster"),
-        (("loky", 0, None), "workers must be an integer of at least 1, got 0"),
+        (("spark", None, None), "backend"),
+        (("loky", None, "tcp://x:1"), "address"),
+        ((None, None, "tcp://x:1"), "address"),
+        (("loky", 0, None), "workers"),
     ],
 )
-def test_refused(given: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message), on_workers(*given):
+def test_refused(given: tuple[Any, ...], argument: str) -> None:
+    with refused(argument), on_workers(*given):
         pass
 
 
@@ -150,7 +150,7 @@ def test_an_address_that_leads_nowhere_is_said() -> None:
     dask = pytest.importorskip("dask")
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(InputError, match="address leads to no scheduler of Dask"),
+        refused("address"),
         on_workers("dask", None, "tcp://127.0.0.1:9"),
     ):
         pass

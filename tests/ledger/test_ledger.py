@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.ledger.chain import against_anchor
@@ -111,7 +112,7 @@ def test_consumer_has_a_budget_of_its_own(path: Path) -> None:
 
 def test_kinds_of_guarantee_do_not_mix_on_one_data_set(path: Path) -> None:
     label(path, guarantee="worst-case", queries=1)
-    with pytest.raises(pv.BudgetError, match="unconditional releases only"):
+    with refused(None, pv.BudgetError):
         label(path, guarantee="data-dependent", queries=5)
     label(path, guarantee="data-dependent", queries=5, dataset="study")
 
@@ -181,7 +182,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
     label(path)
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version={FORMAT.number + 1}")
-    with pytest.raises(pv.LedgerError, match="use a newer privote"):
+    with refused(None, pv.LedgerError):
         pv.Ledger.open(path)
 
 
@@ -197,7 +198,7 @@ def test_ledger_that_cannot_be_written_releases_nothing(path: Path) -> None:
             return super().draw(tally, entropy)
 
     for guarantee in ("allowance", "worst-case"):
-        with pytest.raises(pv.LedgerError, match="cannot be written"):
+        with refused(None, pv.LedgerError):
             pv.label(
                 VOTES,
                 mechanism=Watched(sigma=5.0),
@@ -382,7 +383,7 @@ def test_orders_belong_to_a_data_set() -> None:
     other.release(np.zeros((2, 20, 3), bool), queries=2)
     assert ledger.standing()[0]["used"] == pytest.approx(used)
     again = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=far)
-    with pytest.raises(pv.InputError, match="orders must be those"):
+    with refused("orders"):
         again.release(VOTES[:1])
 
 
@@ -433,7 +434,7 @@ def test_a_secret_follows_from_the_key_alone_and_is_never_written(tmp_path: Path
     assert {at: again.secret(*at) for at in found} == found
     assert again.published() == []
     assert pv.Ledger.in_memory().secret("partition", "a") != found["partition", "a"]
-    with pytest.raises(pv.InputError, match="dataset"):
+    with refused("dataset"):
         again.secret("partition", " ")
     again.close()
     for file in tmp_path.iterdir():

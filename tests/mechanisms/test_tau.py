@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.accounting.renyi import two_sided
@@ -88,9 +89,9 @@ def test_many_labels_round_up_and_never_down() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(pv.InputError, match="norm must be 1 or 2, got 3"):
+    with refused("norm", value=3):
         pv.TauVoting(sigma=1.0, tau=1.0, norm=3)
-    with pytest.raises(pv.InputError, match="tau must be"):
+    with refused("tau"):
         pv.TauVoting(sigma=1.0, tau=0.0)
 
 
@@ -131,17 +132,22 @@ def test_a_coarse_grid_costs_no_more() -> None:
 
 def test_grids_that_make_no_sense_are_refused() -> None:
     for bad in (0, 2.5, True):
-        with pytest.raises(pv.InputError, match="grid must be"):
+        with refused("grid"):
             pv.TauVoting(sigma=1.0, tau=1.0, grid=bad)  # type: ignore[arg-type]
-    with pytest.raises(pv.InputError, match="fine enough"):
+    with refused("grid"):
         pv.TauVoting(sigma=1.0, tau=1.0, grid=1).weights(2)
-    with pytest.raises(pv.InputError, match="got None"):
+    with refused("grid"):
         pv.TauVoting(sigma=1.0, tau=1.0).grid_weights(2)
 
 
-@pytest.mark.parametrize("piece", [40, 1 << 19])
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (5, 7, 3), (3, 2, 40), (4, 0, 3), (3, 300, 5), (2, 9, 100), (2, 600, 700)]
+    ("shape", "piece"),
+    [
+        *itertools.product(
+            [(1, 1, 1), (5, 7, 3), (3, 2, 40), (4, 0, 3), (3, 300, 5), (2, 9, 100)], [40, 1 << 19]
+        ),
+        ((2, 600, 700), 1 << 19),
+    ],
 )
 def test_a_ballot_counts_by_its_size_whatever_the_order(
     shape: tuple[int, int, int], piece: int, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
 from privote import planning
@@ -60,15 +61,11 @@ def test_queries_until_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "surprises", "message"),
-    [
-        (binary(7.0), 11, "at most 10 for binary, which counts single votes; got 11"),
-        (pv.TauVoting(sigma=7.0, tau=1.0), 2, "at most 1 for tau, which counts whole ballots"),
-        (binary(7.0), 0, "surprises_per_query must be finite and positive, got 0"),
-    ],
+    ("mechanism", "surprises"),
+    [(binary(7.0), 11), (pv.TauVoting(sigma=7.0, tau=1.0), 2), (binary(7.0), 0)],
 )
-def test_impossible_surprises(mechanism: pv.Mechanism, surprises: float, message: str) -> None:
-    with pytest.raises(pv.InputError, match=message):
+def test_impossible_surprises(mechanism: pv.Mechanism, surprises: float) -> None:
+    with refused("surprises_per_query"):
         planning.queries_until_out(mechanism, 10, 46, surprises)
 
 
@@ -116,5 +113,5 @@ def test_a_shared_budget_is_counted_as_a_ledger_counts_it(
     allowed = pv.label(votes, guarantee="allowance", ledger=tmp_path / "allowance.db", **run)
     assert planning.queries_for(mechanism, **size, rule="shared") == worst.answered
     assert planning.allowance_for(mechanism, **size, rule="shared") == allowed.allowance
-    with pytest.raises(pv.InputError, match="rule must be one of"):
+    with refused("rule"):
         planning.queries_for(mechanism, **size, rule="fair")

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
 from privote import planning
-from privote.errors import InputError
 from privote.planning.tuning import check_truth
 from privote.votes.cube import Ballots, SparseBallots
 
@@ -212,13 +212,7 @@ def test_another_noise_is_the_same_mechanism_otherwise(mechanism: pv.Mechanism) 
     assert quiet > mechanism.with_noise(4.0).worst_case_rdp(20, 3, [2.0])
 
 
-@pytest.mark.parametrize(
-    ("truth", "message"),
-    [
-        (np.zeros((30, 4), bool), r"truth must have the shape .*\(30, 3\) as the votes"),
-        (np.full((30, 3), 2), "truth must hold 1, 0 and -1"),
-    ],
-)
-def test_bad_truth(truth: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("truth", [np.zeros((30, 4), bool), np.full((30, 3), 2)])
+def test_bad_truth(truth: Any) -> None:
+    with refused("truth"):
         check_truth(truth, 30, 3)

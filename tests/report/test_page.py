@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.release import OWNER_ONLY, UNCONDITIONAL
 from privote.report import (
     Column,
@@ -264,24 +263,24 @@ def test_alt_replaces_the_label_and_is_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drawing", "message"),
+    ("drawing", "argument"),
     [
-        ("<svg", "well-formed XML"),
-        ("<p/>", "must be an <svg> element, got <p>"),
-        ("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", "document type or entities"),
-        (svg("<g/>", attributes=""), "alt must be given"),
-        (svg("<script>alert(1)</script>"), "the element <script>"),
-        (svg("<foreignObject/>"), "the element <foreignObject>"),
-        (svg('<image href="x.png"/>'), "the element <image>"),
-        (svg('<a href="#x"/>'), "the element <a>"),
-        (svg('<g onclick="alert(1)"/>'), "the attribute 'onclick'"),
-        (svg('<use xlink:href="https://example.org/#x"/>'), "its own parts only"),
-        (svg('<use href=" javascript:alert(1)"/>'), "the attribute 'href'"),
-        (svg('<g style="fill: url(https://example.org/)"/>'), "the attribute 'style'"),
-        (svg("<style>@import 'x.css';</style>"), "load anything from its style"),
-        (svg("<style>&lt;/style&gt;&lt;script&gt;</style>"), "load anything from its style"),
+        ("<svg", "svg"),
+        ("<p/>", "svg"),
+        ("<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", "svg"),
+        (svg("<g/>", attributes=""), "alt"),
+        (svg("<script>alert(1)</script>"), None),
+        (svg("<foreignObject/>"), None),
+        (svg('<image href="x.png"/>'), None),
+        (svg('<a href="#x"/>'), None),
+        (svg('<g onclick="alert(1)"/>'), None),
+        (svg('<use xlink:href="https://example.org/#x"/>'), None),
+        (svg('<use href=" javascript:alert(1)"/>'), None),
+        (svg('<g style="fill: url(https://example.org/)"/>'), None),
+        (svg("<style>@import 'x.css';</style>"), None),
+        (svg("<style>&lt;/style&gt;&lt;script&gt;</style>"), None),
     ],
 )
-def test_what_could_run_or_load_is_refused(drawing: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_what_could_run_or_load_is_refused(drawing: str, argument: str | None) -> None:
+    with refused(argument):
         inline_svg(drawing, prefix="f-")

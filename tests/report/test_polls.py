@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
 import privote as pv
-from privote.errors import InputError
 from privote.planning.polls import poll_plans
 from privote.polls.result import UNCOUNTED
 from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
@@ -89,10 +89,10 @@ def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path
     write_pages(files, result)
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}
     assert json.loads((place / "poll.json").read_text()) == json.loads(json.dumps(result.facts()))
-    with pytest.raises(InputError, match="must be new"):
+    with refused("output"):
         pages(place)
     (place / "poll.html").write_text("mine")  # made meanwhile
-    with pytest.raises(InputError, match="must be new"):
+    with refused("output"):
         write_pages(files, result)
     write_pages(pages(place, owner=True, force=True), result, force=True)
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0

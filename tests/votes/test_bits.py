@@ -49,10 +49,6 @@ def test_votes_are_dropped_as_asked(
         before[end:, voter] = False
     assert here.until(ends).votes().tolist() == before.tolist()
     assert here.votes().tolist() == votes.tolist()  # nothing is dropped in place
-    cut = data.draw(st.integers(0, queries))
-    end = data.draw(st.integers(cut, queries))
-    assert here.part(cut, end).votes().tolist() == votes[cut:end].tolist()
-    assert here.part(cut, end).yes().tolist() == votes[cut:end].sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize("shape", [(3, 255, 3), (3, 256, 3), (5, 700, 1), (9, 2100, 8)])

@@ -117,7 +117,7 @@ def test_a_threshold_makes_votes_of_them(tmp_path, name, write):
 @EVERY
 def test_a_mechanism_that_counts_whole_votes_refuses_them(tmp_path, name, write):
     write(tmp_path / name, CHANCES)
-    with pytest.raises(pv.BallotError, match="threshold"):
+    with refused("votes[query 0, voter 0, label 1]", pv.BallotError):
         pv.label(tmp_path / name, mechanism=pv.BinaryVoting(sigma=9.0), **BUDGET)
 
 
@@ -145,7 +145,7 @@ def _csv(path, decimals=3):
 
 def test_a_table_takes_a_threshold_or_a_word(tmp_path):
     path = _csv(tmp_path / "votes.csv")
-    with pytest.raises(pv.BallotError, match="threshold") as error:
+    with refused("votes.csv, line 2, column 'a'", pv.BallotError) as error:
         pv.label(path, **BUDGET, ledger=tmp_path / "ledger.db")
     assert ".npy" in str(error.value)
     assert not (tmp_path / "ledger.db").exists()
@@ -160,7 +160,7 @@ def test_a_table_takes_a_threshold_or_a_word(tmp_path):
 def test_frames_are_tables(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(_csv(tmp_path / "votes.csv"))
-    with pytest.raises(pv.BallotError, match="threshold"):
+    with refused("votes, row 2, column 'a'", pv.BallotError):
         ballots_of(frame, "auto")
     assert ballots_of(frame, pv.TallyVoting(sigma=9.0, grid=100)).steps == 100
 

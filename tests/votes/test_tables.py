@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote.datasets.tables import raw_table
@@ -62,9 +63,9 @@ def test_sources_are_alike() -> None:
         places, (a, b) = whole(sheet)
         assert (places, a, b[0]) == ([0, 1], [1, 2], "x")
         assert is_gap(b[1])
-    with pytest.raises(InputError, match=r"it must have columns of one length, got \[1, 2\]"):
+    with refused("it"):
         open_sheet({"a": [1], "b": [1, 2]}, "it")
-    with pytest.raises(InputError, match=r"it must be a CSV file, a data frame.*got int"):
+    with refused("it"):
         open_sheet(5, "it")
     with pytest.raises(InputError, match="two columns are called '1'"):
         open_sheet(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
@@ -78,12 +79,12 @@ def test_a_header_with_other_separators_says_which_there_are() -> None:
 @pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(pv.InputError) as refused:
+    with pytest.raises(pv.InputError) as caught:
         pv.Ballots.of(tmp_path / name)
-    assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
-    with pytest.raises(pv.InputError) as refused:
+    assert ("save the sheet as CSV first" in str(caught.value)) is (name != "votes.txt")
+    with pytest.raises(pv.InputError) as caught:
         raw_table(tmp_path / name)
-    assert ("save the sheet as CSV first" in str(refused.value)) is (name != "votes.txt")
+    assert ("save the sheet as CSV first" in str(caught.value)) is (name != "votes.txt")
 
 
 def test_what_a_cell_says() -> None:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 import tomli_w
 
 from .._version import written
-from ..datasets.scenes import load_scenes
+from ..datasets.embedded import load_scenes
 from ..entropy import Entropy
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
 from ..ledger import Ledger

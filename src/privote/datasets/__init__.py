@@ -15,12 +15,19 @@ from typing import Any
 from privote.errors import InputError
 
 from .chest import PAPER_LABELS, chexpert, mimic, nih, padchest
+from .embedded import (
+    PATIENT_LABELS,
+    TEACHER_VOTES,
+    Scenes,
+    TeacherVotes,
+    load_patients,
+    load_scenes,
+    load_teacher_votes,
+    scene_data,
+)
 from .images import Images
 from .mulan import mulan
-from .patients import PATIENT_LABELS, load_patients
 from .records import MultiLabelData, RawTable, Split, keyed_parts, union
-from .scenes import Scenes, load_scenes, scene_data
-from .teacher_votes import TEACHER_VOTES, TeacherVotes, load_teacher_votes
 from .voc import voc2012
 
 # Not `open`, which `import *` would put in place of Python's own.

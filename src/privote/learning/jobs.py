@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, tables
 from ..datasets import open as open_data
-from ..datasets.scenes import Landmarks
+from ..datasets.embedded import Landmarks
 from ..errors import InputError
 from ..files import Draft, Promise
 from ..release import Release

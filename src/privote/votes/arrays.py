@@ -57,7 +57,7 @@ from .cube import (
     check_threshold,
 )
 from .names import Listed, Names, listed
-from .tables import SUFFIXES, as_csv, cube_of, of_sheet, open_csv
+from .tables import as_csv, of_sheet, open_csv
 
 _FORMAT = 1  # of packed bits
 _ZARR = "Zarr array"
@@ -149,21 +149,6 @@ def read(
         if error.argument in ("threshold", _FILE):
             raise
         raise BallotError(str(error)) from None
-
-
-def read_probabilities(path: str | os.PathLike[str]) -> tuple[Cells, Listed]:
-    """Read a votes file that holds probabilities: (queries, voters, labels), and query names."""
-    check_here(_FILE, _place(path))
-    file = check_file(_place(path), _FILE)
-    if file.suffix in SUFFIXES:
-        cube, names = cube_of(open_csv(file), soft=True)
-        return cube, names.queries
-    if file.suffix not in (".npy", ".npz"):
-        known = ", ".join((*SUFFIXES, ".npy", ".npz"))
-        raise InputError(f"probabilities must be in a file that ends in {known}, got {file.name!r}")
-    array = open_npy(file) if file.suffix == ".npy" else _votes_of(file, ArrayFile(file))
-    check_shape(array.shape)
-    return array, None
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:

@@ -123,10 +123,6 @@ class Bits:
     def _period(self) -> Period:
         return period_of(self.labels)
 
-    def part(self, start: int, stop: int) -> Bits:
-        """Return the queries from ``start`` to before ``stop``."""
-        return Bits.of_rows(self._flat[:, start:stop].T, self.voters, self.labels)
-
     def against(self, baseline: npt.NDArray[np.bool_]) -> Bits:
         """Return where votes depart from a baseline (queries, labels): 1 there, 0 elsewhere."""
         if not baseline.any():

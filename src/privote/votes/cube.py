@@ -16,7 +16,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -248,13 +248,12 @@ class Ballots:
         """Yield the cube in blocks of consecutive queries."""
         step = block_queries(self.voters, self.labels)
         for start in range(0, self.queries, step):
-            yield self.part(start, min(start + step, self.queries))
-
-    def part(self, start: int, stop: int) -> DenseBlock:
-        """Return the queries from ``start`` to before ``stop``."""
-        if self._packed is None:
-            return DenseBlock(self._rows(start, stop), self.missing, start)
-        return PackedBlock(Bits.of_rows(self._packed(start, stop), self.voters, self.labels), start)
+            stop = min(start + step, self.queries)
+            if self._packed is None:
+                yield DenseBlock(self._rows(start, stop), self.missing, start)
+            else:
+                rows = self._packed(start, stop)
+                yield PackedBlock(Bits.of_rows(rows, self.voters, self.labels), start)
 
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
@@ -553,9 +552,6 @@ class Block(Protocol):
     def missing(self) -> bool:
         """Whether a vote may be missing."""
 
-    def part(self, start: int, stop: int) -> Block:
-        """Return its queries from ``start`` to before ``stop``."""
-
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
 
@@ -588,10 +584,6 @@ class DenseBlock:
     def labels(self) -> int:
         """Labels of every ballot."""
         return self.votes.shape[2]
-
-    def part(self, start: int, stop: int) -> DenseBlock:
-        """Return its queries from ``start`` to before ``stop``."""
-        return DenseBlock(self.votes[start:stop], self.missing, self.start + start)
 
     @property
     def large(self) -> bool:
@@ -662,10 +654,6 @@ class PackedBlock(DenseBlock):
         """Labels of every ballot."""
         return self.held.labels
 
-    def part(self, start: int, stop: int) -> PackedBlock:
-        """Return its queries from ``start`` to before ``stop``."""
-        return PackedBlock(self.held.part(start, stop), self.start + start)
-
     def bits(self) -> Bits:
         """Return the votes as they are held."""
         return self.held
@@ -694,18 +682,6 @@ class SparseBlock:
     def labels(self) -> int:
         """Labels of every ballot."""
         return self.votes.shape[1]
-
-    def part(self, start: int, stop: int) -> SparseBlock:
-        """Return its queries from ``start`` to before ``stop``."""
-        here = (self.query >= start) & (self.query < stop)
-        return replace(
-            self,
-            query=self.query[here] - start,
-            voter=self.voter[here],
-            votes=self.votes[here],
-            queries=stop - start,
-            start=self.start + start,
-        )
 
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return 2 yes - voters (queries, labels): who is silent has not said yes."""

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from tests.refusals import refused
 
 import privote as pv
-from privote.errors import BudgetError, InputError
+from privote.errors import BudgetError
 from privote.learning.direct.dpsgd import DPSGDClassifier
 from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.direct.noise import Noise, TrainingPlan
@@ -56,7 +56,7 @@ def test_a_curve_never_promises_more_than_the_losses_do(rate):
 
 
 def test_a_curve_is_for_records_replaced_only():
-    with pytest.raises(InputError, match="adjacency must be 'replace'"):
+    with refused("adjacency"):
         TrainingPlan(steps=1, adjacency="add-remove").rdp(1.0, pv.DEFAULT_ORDERS)
 
 

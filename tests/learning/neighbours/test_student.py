@@ -12,6 +12,7 @@ from scipy.optimize import check_grad
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from tests.refusals import refused
 
 import privote as pv
 from privote.learning.neighbours.ballots import NeighbourBallots
@@ -120,11 +121,11 @@ def test_bad_input() -> None:
     circles, released = votes.circles(), np.zeros((POOL, LABELS), np.int8)
     with pytest.raises(pv.InputError, match=r"labels of a batch must be \(300, 3\)"):
         NeighbourStudent(MECHANISM).fit(public, [(circles, released[:5])])
-    with pytest.raises(pv.InputError, match="of the 5 rows of X"):
+    with refused("batches"):
         NeighbourStudent(MECHANISM).fit(public[:5], [(circles, released)])
-    with pytest.raises(pv.InputError, match="one or more"):
+    with refused("batches"):
         NeighbourStudent(MECHANISM).fit(public, [])
     with pytest.raises(pv.InputError, match="BinaryVoting with a sigma"):
         NeighbourStudent(pv.TauVoting(sigma=1.0, tau=1.0)).fit(public, [(circles, released)])
-    with pytest.raises(pv.InputError, match="C must be finite and positive"):
+    with refused("C"):
         NeighbourStudent(MECHANISM, C=0.0).fit(public, [(circles, released)])

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
+from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import InputError, MissingExtraError, UnavailableError
@@ -112,7 +113,7 @@ def test_labels_of_one_class_are_fine():
 
 
 def test_only_unknown_labels_are_refused():
-    with pytest.raises(InputError, match="at least one label"):
+    with refused("y"):
         MixMatchClassifier(**QUICK).fit(X, np.full_like(Y, -1), POOL)
 
 
@@ -164,7 +165,7 @@ def test_a_student_of_images():
     student = MixMatchClassifier("smallcnn", steps=3, shift=1, random_state=0)
     student.fit(images[:30], scenes.Y_public[:30], X_unlabelled=images[30:])
     assert student.predict_proba(test).shape == (20, 10)
-    with pytest.raises(InputError, match="shape"):
+    with refused("X"):
         student.predict_proba(test[:, :, :8])
 
 
@@ -204,21 +205,21 @@ def test_it_is_saved_without_code(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "argument"),
     [
-        ({"config": None}, "config"),
-        ({"config": np.array("{}")}, "saved network"),
-        ({"config": np.array('{"network": "mlp", "hidden": 1e12')}, "saved network"),
+        ({"config": None}, "arrays"),
+        ({"config": np.array("{}")}, "arrays"),
+        ({"config": np.array('{"network": "mlp", "hidden": 1e12')}, "arrays"),
         ({"thresholds": np.zeros(3)}, "thresholds"),
-        ({"weights/1.weight": np.zeros((16, 3))}, "weights"),
-        ({"weights/1.bias": None}, "weights"),
-        ({"weights/9.bias": np.zeros(3)}, "weights"),
+        ({"weights/1.weight": np.zeros((16, 3))}, None),
+        ({"weights/1.bias": None}, None),
+        ({"weights/9.bias": np.zeros(3)}, None),
     ],
 )
-def test_broken_files_are_refused(change, says):
+def test_broken_files_are_refused(change, argument):
     arrays = MixMatchClassifier(**QUICK).fit(X, Y, POOL).to_arrays() | change
     arrays = {name: value for name, value in arrays.items() if value is not None}
-    with pytest.raises(InputError, match=says):
+    with refused(argument):
         MixMatchClassifier.from_arrays(arrays)
 
 
@@ -240,7 +241,7 @@ def test_it_clones_pickles_and_reports():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "argument"),
     [
         ({"network": "vgg"}, "network"),
         ({"steps": 0}, "steps"),
@@ -256,13 +257,13 @@ def test_it_clones_pickles_and_reports():
         ({"feature_dropout": 1.0}, "feature_dropout"),
     ],
 )
-def test_bad_settings_are_refused(wrong, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_settings_are_refused(wrong, argument):
+    with refused(argument):
         MixMatchClassifier(**{**QUICK, **wrong}).fit(X, Y, POOL)
 
 
 def test_rows_of_another_kind_are_refused():
-    with pytest.raises(InputError, match="X_unlabelled"):
+    with refused("X_unlabelled"):
         MixMatchClassifier(**QUICK).fit(X, Y, POOL[:, :5])
 
 

@@ -18,8 +18,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning import LinearTeachers, Teachers, cast, train
 from privote.learning.teachers.training import partition
 
@@ -265,24 +265,24 @@ def test_on_ray() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "argument"),
     [
-        ({"part": np.zeros(5, int)}, "part must be 260 whole numbers"),
-        ({"part": np.zeros(260)}, "part must be 260 whole numbers"),
-        ({"part": np.full(260, 7)}, r"part must lie in 0..6, got 7 to 7"),
-        ({"n_teachers": 0}, "n_teachers must be an integer of at least 1"),
-        ({"n_teachers": 7.0}, "n_teachers must be an integer"),
+        ({"part": np.zeros(5, int)}, "part"),
+        ({"part": np.zeros(260)}, "part"),
+        ({"part": np.full(260, 7)}, "part"),
+        ({"n_teachers": 0}, "n_teachers"),
+        ({"n_teachers": 7.0}, "n_teachers"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": None}, "random_state"),
-        ({"tune": "AUC"}, "tune must be None or one of F1, BAC, got 'AUC'"),
-        ({"teacher": 3}, "teacher must be a classifier"),
-        ({"teacher": LinearTeachers(C=-1)}, "C must be finite and positive"),
-        ({"teacher": LogisticRegression()}, "classifier for many labels; LogisticRegression"),
-        ({"Y": np.zeros((260, 4)) + 0.5}, "Y must hold 1, 0 and -1"),
-        ({"Y": np.zeros((5, 4))}, r"Y must have the shape \(260, labels\)"),
+        ({"tune": "AUC"}, "tune"),
+        ({"teacher": 3}, "teacher"),
+        ({"teacher": LinearTeachers(C=-1)}, "C"),
+        ({"teacher": LogisticRegression()}, "teacher"),
+        ({"Y": np.zeros((260, 4)) + 0.5}, "Y"),
+        ({"Y": np.zeros((5, 4))}, "Y"),
     ],
 )
-def test_train_refuses(changed: dict[str, Any], message: str) -> None:
+def test_train_refuses(changed: dict[str, Any], argument: str) -> None:
     X, Y = data()
     arguments: dict[str, Any] = {
         "teacher": None,
@@ -291,16 +291,16 @@ def test_train_refuses(changed: dict[str, Any], message: str) -> None:
         "part": partition(len(X), TEACHERS, key=0),
         "n_teachers": TEACHERS,
     }
-    with pytest.raises(InputError, match=message):
+    with refused(argument):
         train(**(arguments | changed))
 
 
 def test_asking_refuses() -> None:
     X, Y = data()
     teachers = train(None, X, Y, partition(len(X), TEACHERS, key=0), TEACHERS)
-    with pytest.raises(InputError, match="12 features, got 3"):
+    with refused("X"):
         list(teachers.predict_proba(POOL[:, :3]))
-    with pytest.raises(InputError, match="block"):
+    with refused("block"):
         list(teachers.predict_proba(POOL, block=0))
-    with pytest.raises(InputError, match="float32 can hold"):
+    with refused("X"):
         list(teachers.predict_proba(POOL.astype(np.float64) * 1e200))

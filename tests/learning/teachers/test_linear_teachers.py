@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.learning import LinearTeachers
 
 
@@ -74,29 +74,29 @@ def test_predict_is_a_half_and_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "argument"),
     [
-        ({"C": 0.0}, "C must be finite and positive, got 0.0"),
+        ({"C": 0.0}, "C"),
         ({"tol": -1.0}, "tol"),
-        ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
+        ({"max_iter": 0}, "max_iter"),
     ],
 )
-def test_parameters_that_are_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_parameters_that_are_refused(parameters: dict[str, Any], argument: str) -> None:
+    with refused(argument):
         LinearTeachers(**parameters).fit(*data())
 
 
 def test_data_that_is_refused() -> None:
     X, Y = data()
-    with pytest.raises(InputError, match="X must be a finite matrix"):
+    with refused("X"):
         LinearTeachers().fit(np.where(X == X[0, 0], np.nan, X), Y)
-    with pytest.raises(InputError, match=r"y must have the shape \(80, labels\), got \(79, 3\)"):
+    with refused("y"):
         LinearTeachers().fit(X, Y[1:])
-    with pytest.raises(InputError, match="not what is at row 5, label 1"):
+    with refused("y"):
         LinearTeachers().fit(X, np.where(np.arange(240).reshape(80, 3) == 16, 2, Y))
-    with pytest.raises(InputError, match="y must hold 1, 0 and -1"):
+    with refused("y"):
         LinearTeachers().fit(X, Y.astype(str))
-    with pytest.raises(InputError, match="6 features, got 5"):
+    with refused("X"):
         LinearTeachers().fit(X, Y).predict_proba(X[:, :5])
 
 

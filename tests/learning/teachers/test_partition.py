@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import privote as pv
-from privote.errors import InputError
 from privote.learning.teachers.training import partition, partition_key
 
 KEY = b"a secret of the hospital"
@@ -96,19 +96,19 @@ def test_a_row_that_is_put_in_leaves_the_others_apart_by_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "argument"),
     [
         ({"n_records": 0}, "n_records"),
         ({"n_teachers": 0}, "n_teachers"),
         ({"n_teachers": 2.0}, "n_teachers"),
         ({"n_teachers": True}, "n_teachers"),
-        ({"ids": ["a", "b"]}, r"ids must name every record \(3\), got 2"),
-        ({"ids": "abc"}, "ids must be a list of names, got one str"),
-        ({"ids": ["a", None, "b"]}, r"ids\[1\].*got None"),
-        ({"groups": [1.0, 2.0, float("nan")]}, r"groups\[0\].*got float"),
+        ({"ids": ["a", "b"]}, "ids"),
+        ({"ids": "abc"}, "ids"),
+        ({"ids": ["a", None, "b"]}, None),
+        ({"groups": [1.0, 2.0, float("nan")]}, None),
         (
             {"ids": ["a", "b", "a"], "groups": [1, 2, 3]},
-            "must give all records of one id the same group",
+            "groups",
         ),
         ({"key": b""}, "key"),
         ({"key": -1}, "key"),
@@ -116,7 +116,7 @@ def test_a_row_that_is_put_in_leaves_the_others_apart_by_chance() -> None:
         ({"key": True}, "key"),
     ],
 )
-def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_what_is_refused(changed: dict[str, Any], argument: str | None) -> None:
     arguments: dict[str, Any] = {"n_records": 3, "n_teachers": 2, "key": KEY} | changed
-    with pytest.raises(InputError, match=message):
+    with refused(argument):
         partition(arguments.pop("n_records"), arguments.pop("n_teachers"), **arguments)

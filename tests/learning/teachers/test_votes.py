@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score
+from tests.refusals import refused
 
 from privote.errors import InputError
 from privote.learning import Teachers, cast, train
@@ -112,19 +113,19 @@ def test_a_threshold_lies_half_way_and_as_high_as_it_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "message"),
+    ("rule", "argument"),
     [
-        ("best", "prevalence, tuned, or numbers, got 'best'"),
-        (1.5, r"threshold must lie in \[0, 1\]"),
-        ([0.5, np.nan, 0.5], r"threshold must lie in \[0, 1\]"),
-        ([0.5, 0.5], r"one per label \(3\).*got shape \(2,\)"),
-        (np.zeros((5, 3)), r"one per label \(3\).*got shape \(5, 3\)"),
-        (["a", "b", "c"], "threshold must be a number or one per label"),
+        ("best", "threshold"),
+        (1.5, "threshold"),
+        ([0.5, np.nan, 0.5], "threshold"),
+        ([0.5, 0.5], "threshold"),
+        (np.zeros((3, 5)), "threshold"),
+        (["a", "b", "c"], "threshold"),
         (None, "threshold"),
     ],
 )
-def test_rules_that_are_refused(teachers: Teachers, rule: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_rules_that_are_refused(teachers: Teachers, rule: Any, argument: str) -> None:
+    with refused(argument):
         cast(teachers, POOL, rule)
 
 
@@ -133,7 +134,7 @@ def test_what_else_is_refused(teachers: Teachers) -> None:
     plain = train(None, X, Y, partition(400, 5, key=0), 5)
     with pytest.raises(InputError, match="trained with tune='F1' or 'BAC'"):
         cast(plain, POOL, "tuned")
-    with pytest.raises(InputError, match="X_public must have at least one row"):
+    with refused("X_public"):
         cast(plain, POOL[:0])
-    with pytest.raises(InputError, match="metric must be one of F1, BAC"):
+    with refused("metric"):
         best_thresholds(np.zeros((1, 1)), np.zeros((1, 1), np.int8), "ACC")

@@ -1,8 +1,9 @@
-"""Scenes: small images with several handwritten digits, made from what scikit-learn ships.
+"""Data that comes with privote: scenes of handwritten digits, made-up patients, teachers' votes.
 
-The digits are the 1,797 real 8x8 images of ``sklearn.datasets.load_digits``. A scene is a grid of
-slots, 2x2 unless told otherwise; one to four slots hold a digit, the others are empty, and every
-pixel gets a little noise. The label vector says which of the ten digits are present.
+Scenes are small images with several handwritten digits, made from what scikit-learn ships: the
+1,797 real 8x8 images of ``sklearn.datasets.load_digits``. A scene is a grid of slots, 2x2 unless
+told otherwise; one to four slots hold a digit, the others are empty, and every pixel gets a little
+noise. The label vector says which of the ten digits are present.
 
 Every digit belongs to exactly one of three pools: private, public or test. The pools depend on
 nothing, not even on the seed, so a digit seen in a public scene is never in a private one.
@@ -13,6 +14,14 @@ several of them: a guarantee for scenes is not one for the people who wrote the 
 Pixels of a scene add up badly: a digit may stand in any slot. :class:`Landmarks` is a public
 embedding: each slot is compared with a few hundred *landmarks*, slots of public scenes, and the
 similarities are added up over the slots.
+
+Patients who never lived are a table as a hospital has it, with words, dates, gaps and texts. They
+are made up from a seed, to try training on: no record is anybody's. What is ill shows in the
+numbers, in the words of the notes and in the season, with noise, so a model can learn it but not
+fully.
+
+Real votes are of logistic regressions that were each trained on a part of a data set.
+``experiments/make_teacher_votes.py`` makes votes like the first from the public Mulan file.
 """
 
 from __future__ import annotations
@@ -20,6 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +37,7 @@ import numpy.typing as npt
 
 from privote.errors import InputError, whole
 
-from .records import SIDES, MultiLabelData
+from .records import MISSING, SIDES, MultiLabelData, RawTable
 
 Pixels = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int8]
@@ -263,3 +273,145 @@ class Landmarks:
             rule = f"must have {pixels} pixels for grid {self.grid}, got shape {scenes.shape}"
             raise InputError("X", rule)
         return _slots(scenes, self.grid)
+
+
+# -- patients --------------------------------------------------------------------------------------
+
+PATIENT_LABELS = (
+    "flu", "asthma", "diabetes", "hypertension", "fracture", "allergy", "migraine", "anaemia",
+)  # fmt: skip
+# What notes may say of each, and what they say anyway.
+_SIGNS = (
+    ("fever", "aching limbs", "sudden onset", "chills"),
+    ("wheezing", "short of breath", "inhaler", "tight chest"),
+    ("thirsty", "blood sugar", "blurred vision", "metformin"),
+    ("blood pressure", "dizzy", "ramipril", "palpitations"),
+    ("fell", "swelling", "x-ray", "plaster"),
+    ("itching", "hives", "sneezing", "antihistamine"),
+    ("one-sided headache", "sensitive to light", "aura", "triptan"),
+    ("pale", "tired", "iron", "brittle nails"),
+)
+_ANYWAY = ("sleeps badly", "lives alone", "retired", "no fever", "good appetite", "tired", "cough",
+           "follow-up in two weeks", "came with a relative", "no known allergies")  # fmt: skip
+_WARDS = np.array(["internal", "surgery", "emergency", "outpatient", "geriatrics", "dermatology"])
+
+
+def load_patients(n: int = 3000, seed: int = 0) -> MultiLabelData:
+    """Return ``n`` visits of made-up patients, each of whom comes once to four times.
+
+    ``X`` is a :class:`RawTable` with the columns age, sex, smoker, admitted, ward, temperature,
+    pressure and notes; ``groups`` name the patients. About one label in fifty is unknown.
+    """
+    rng = np.random.default_rng([whole("seed", seed, 0), 20])
+    n = whole("n", n)
+    person = np.repeat(np.arange(n), rng.choice(4, n, p=[0.5, 0.3, 0.15, 0.05]) + 1)[:n]
+    age = rng.integers(1, 96, n)[person]
+    sex = rng.choice(["female", "male", "diverse"], n, p=[0.5, 0.48, 0.02])[person]
+    smoker = (rng.random(n) < 0.25)[person]
+    day = rng.integers(0, 5 * 365, n)
+    winter = np.cos(2 * np.pi * day / 365.25)
+    old = (age - 45) / 25.0
+    lean = np.stack([
+        1.8 * winter - 1.4, 1.2 * smoker - 0.6 * old - 1.9, 1.1 * old - 1.9, 1.4 * old - 1.5,
+        0.5 * np.abs(old) - 2.0, -1.4 * winter - 0.3 * old - 1.7, -0.7 * old - 1.9,
+        0.5 * old + 0.6 * (sex == "female") - 2.2,
+    ], axis=1)  # fmt: skip
+    Y = (rng.random(lean.shape) < 1 / (1 + np.exp(-lean))).astype(np.int8)
+    temperature = 36.7 + 0.8 * Y[:, 0] + rng.normal(0, 0.5, n)
+    pressure = 118 + 16.0 * Y[:, 3] + 4 * old + rng.normal(0, 9, n)
+    home = np.where(Y[:, 4] == 1, 1, np.where(Y[:, 5] == 1, 5, np.where(age > 75, 4, 0)))
+    ward = _WARDS[np.where(rng.random(n) < 0.6, home, rng.integers(0, len(_WARDS), n))]
+    columns = {
+        "age": _gaps(rng, age.astype(str), 0.04),
+        "sex": _gaps(rng, sex, 0.02),
+        "smoker": _gaps(rng, np.where(smoker, "yes", "no"), 0.15),
+        "admitted": _gaps(rng, (np.datetime64("2019-01-01") + day).astype(str), 0.01),
+        "ward": _gaps(rng, ward, 0.03),
+        "temperature": _gaps(rng, np.char.mod("%.1f", temperature), 0.2),
+        "pressure": _gaps(rng, np.char.mod("%.0f", pressure), 0.1),
+        "notes": _gaps(rng, _notes(rng, Y), 0.05),
+    }
+    Y[rng.random(Y.shape) < 0.02] = MISSING
+    return MultiLabelData(
+        X=RawTable("patients", columns, np.arange(n), "row"),
+        Y=Y,
+        label_names=PATIENT_LABELS,
+        ids=np.array([f"visit-{row:06d}" for row in range(n)]),
+        groups=np.array([f"patient-{one:06d}" for one in person]),
+        feature_names=tuple(columns),
+        name="patients",
+    )
+
+
+def _gaps(rng: np.random.Generator, cells: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
+    """Return cells as texts, a share of them empty."""
+    made = cells.astype(object)
+    made[rng.random(len(cells)) < share] = ""
+    return made
+
+
+def _notes(rng: np.random.Generator, Y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    notes = []
+    for row in Y:
+        chance = np.where(row == 1, 0.3, 0.05)  # a sign may be left out, and may mean nothing
+        drawn = rng.random((len(_SIGNS), 4)) < chance[:, None]
+        said = [_SIGNS[ill][sign] for ill, sign in np.argwhere(drawn).tolist()]
+        said += rng.choice(_ANYWAY, 2, replace=False).tolist()
+        notes.append(", ".join(rng.permutation(said).tolist()))
+    return np.array(notes)
+
+
+# -- votes of real teachers -----------------------------------------------------------------------
+
+#: The files, as ``privote label`` reads them: packed bits, their shape, and the truth. Aviation
+#: safety reports (tmc2007-500, Mulan repository) by 50 and by 250 teachers, and pictures of
+#: Pascal VOC 2012 by 50.
+TEACHER_VOTES = {
+    "tmc2007": Path(__file__).with_name("tmc2007_votes.npz"),
+    "tmc2007-250": Path(__file__).with_name("tmc2007_250_votes.npz"),
+    "voc2012": Path(__file__).with_name("voc2012_votes.npz"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TeacherVotes:
+    """Votes of real teachers, and what they should have said.
+
+    Attributes
+    ----------
+    votes
+        (queries, voters, labels) bool: (4000, 50, 22), (1000, 250, 22) or (5823, 50, 20).
+    truth
+        (queries, labels) bool: the labels that the reports and pictures come with.
+    label_names, query_names
+        What they are called; None for the reports.
+    """
+
+    votes: npt.NDArray[np.bool_]
+    truth: npt.NDArray[np.bool_]
+    label_names: tuple[str, ...] | None = None
+    query_names: tuple[str, ...] | None = None
+
+
+def load_teacher_votes(name: str = "tmc2007") -> TeacherVotes:
+    """Return embedded votes, read-only: ``"tmc2007"``, ``"tmc2007-250"`` or ``"voc2012"``."""
+    if name not in TEACHER_VOTES:
+        raise InputError("name", f"must be one of {', '.join(TEACHER_VOTES)}", name)
+    with np.load(TEACHER_VOTES[name]) as file:
+        queries, voters, labels = (int(size) for size in file["shape"])
+        names = {
+            axis: tuple(file[axis].tolist()) if axis in file else None
+            for axis in ("label_names", "query_names")
+        }
+        return TeacherVotes(
+            votes=_unpacked(file["votes"], (queries, voters, labels)),
+            truth=_unpacked(file["truth"], (queries, labels)),
+            **names,
+        )
+
+
+def _unpacked(packed: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    bits = np.unpackbits(packed.reshape(-1), count=int(np.prod(shape)))
+    cube = bits.astype(np.bool_).reshape(shape)
+    cube.setflags(write=False)
+    return cube
