@@ -49,13 +49,6 @@ def test_standardised_components_know_no_units():
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
 
 
-def test_a_fitted_map_can_be_kept():
-    mapping = fit_embedding("pca:3", POOL)
-    assert isinstance(mapping, Embedding)
-    again = pickle.loads(pickle.dumps(mapping))
-    np.testing.assert_array_equal(embed(again, POOL), embed(mapping, POOL))
-
-
 def test_unknown_names_are_refused():
     with refused("embedding"):
         fit_embedding("std:30", POOL)

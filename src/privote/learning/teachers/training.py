@@ -107,7 +107,7 @@ def train(
         itself says so by a true attribute ``accepts_missing``; any other is fitted label by label
         on the known ones where a part has unknown labels.
     part
-        (records,) from :func:`privote.learning.teachers.partition.partition`.
+        (records,) from :func:`partition`.
     n_teachers
         How many parts; some may have no records.
     n_jobs
