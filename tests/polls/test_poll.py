@@ -10,7 +10,7 @@ import pytest
 
 import privote as pv
 from privote.errors import BudgetError, InputError, LedgerError
-from privote.polls.result import UNCOUNTED
+from privote.polls.poll import UNCOUNTED
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 

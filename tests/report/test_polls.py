@@ -10,7 +10,7 @@ import pytest
 import privote as pv
 from privote.errors import InputError
 from privote.planning.polls import poll_plans
-from privote.polls.result import UNCOUNTED
+from privote.polls.poll import UNCOUNTED
 from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
