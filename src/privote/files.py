@@ -31,7 +31,7 @@ import shutil
 import stat
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -353,6 +353,46 @@ def drafted(
 
 
 # -- files that are complete or absent ------------------------------------------------------------
+
+
+def check_new(
+    argument: str,
+    path: Any,
+    suffixes: Sequence[str] = (),
+    *,
+    force: bool,
+    keep: Iterable[Path] = (),
+) -> Path:
+    """Refuse a place to write to, before the work: the one rule of whatever writes.
+
+    A file is replaced with ``force`` only, and one of ``keep``, which is being read, never.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(argument, "must name a file", path)
+    check_here(argument, path)
+    file = Path(path)
+    if suffixes and file.suffix not in suffixes:
+        raise InputError(argument, f"must end in {' or '.join(suffixes)}", file.name)
+    try:
+        file.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a loop of links, a name too long
+        why = getattr(error, "strerror", None) or error
+        raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
+    if file.is_dir():
+        raise InputError(argument, f"must be a file, and {str(path)!r} is a folder")
+    if not file.parent.is_dir():
+        raise InputError(
+            argument, f"{str(path)!r} cannot be written: there is no folder {str(file.parent)!r}"
+        )
+    if os.path.realpath(file) in {os.path.realpath(other) for other in keep}:
+        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
+    if file.is_symlink() and not file.exists():
+        raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
+    if file.exists() and not force:
+        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to replace it")
+    return file
 
 
 @contextmanager

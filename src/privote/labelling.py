@@ -23,7 +23,7 @@ import numpy.typing as npt
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import InputError, PrivoteWarning
-from .files import Draft, beside, check_here, complete, drafted
+from .files import Draft, beside, check_new, complete, drafted
 from .forecast import Forecast, forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
@@ -150,7 +150,7 @@ def label(
     Bad input raises before anything is charged or drawn.
     """
     if output is not None and not isinstance(output, Output):
-        path = check_output(output, ".npz", replaced=force or resume)
+        path = check_new("output", output, (".npz",), force=force or resume)
         output = Output(path, partial(_save, path, force=force))
     _check(mechanism, guarantee)
     if plan_for is not None and ledger is None:
@@ -468,21 +468,6 @@ def _part(data: bytes) -> tuple[Release, Rows]:
 def room(queries: int, labels: int, names: int = 0) -> int:
     """Return how many bytes labels need in a draft at most, with so many bytes of names."""
     return queries * (labels * _CELL + _QUERY) + names + _MORE
-
-
-def check_output(output: Any, suffix: str, *, replaced: bool) -> Path:
-    """Refuse a place to write to before anything is charged."""
-    check_here("output", output)
-    if not isinstance(output, str | os.PathLike) or Path(output).suffix != suffix:
-        raise InputError("output", f"must be a file that ends in {suffix}", output)
-    path = Path(output)
-    if path.is_dir() or (path.is_symlink() and not path.exists()):
-        raise InputError(
-            "output", f"must be a file, and {str(path)!r} is a folder or leads nowhere"
-        )
-    if path.exists() and not replaced:
-        raise InputError("output", f"must be new, and {str(path)!r} exists; or give `force=True`")
-    return path
 
 
 # -- an electorate ---------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def test_a_crash_while_it_was_made_is_finished_by_the_next(path: Path, anchored:
 def test_an_anchor_that_knows_of_entries_forbids_a_new_key(path: Path) -> None:
     pv.Ledger.open(path).close()
     beside(path, ".key").unlink()
-    Anchor(beside(path, ".head"), Chain.new()).write((0, START), (3, "c" * 64))
+    Anchor(beside(path, ".head"), Chain()).write((0, START), (3, "c" * 64))
     with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
         pv.Ledger.open(path)
 
@@ -305,7 +305,7 @@ def test_looking_at_an_empty_database_makes_no_table(database: str, tmp_path: Pa
 
     with refused(None, pv.LedgerError):
         pv.Ledger.open(database, beside=tmp_path / "site", create=False)
-    chain = Chain.new()
+    chain = Chain()
     Anchor(tmp_path / "site.head", chain).write((0, START))
     chain.keep(tmp_path / "site.key")
     with refused(None, pv.LedgerError):

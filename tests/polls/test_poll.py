@@ -11,7 +11,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.errors import BudgetError, InputError, LedgerError
-from privote.polls.result import UNCOUNTED
+from privote.polls.poll import UNCOUNTED
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 

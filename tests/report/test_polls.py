@@ -9,7 +9,7 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.polls.result import UNCOUNTED
+from privote.polls.poll import UNCOUNTED
 from privote.report.polls import owner_view, pages, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}

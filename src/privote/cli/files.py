@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.files import check_file, check_here, complete
+from privote.files import check_file, check_new, complete
 from privote.ledger.records import digest_of
 from privote.release import (
     Release,
@@ -37,42 +36,6 @@ _ARRAY_FILES = (".npy", ".npz", ".csv")
 # Of whoever wrote a statement, and not of what is stated.
 _SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
 DRAFT = ".draft"  # of what is written into a folder
-
-
-def check_new(
-    argument: str,
-    path: Path,
-    suffixes: tuple[str, ...] = (),
-    *,
-    force: bool,
-    keep: Iterable[Path] = (),
-) -> None:
-    """Refuse a place to write to, before the work: the one rule of every verb that writes.
-
-    A file is replaced with ``--force`` only, and one of ``keep``, which the verb reads, never.
-    """
-    check_here(argument, path)
-    if suffixes and path.suffix not in suffixes:
-        raise InputError(argument, f"must end in {' or '.join(suffixes)}", path.name)
-    try:
-        path.stat()
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:  # a loop of links, a name too long
-        why = getattr(error, "strerror", None) or error
-        raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
-    if path.is_dir():
-        raise InputError(argument, f"must be a file, and {str(path)!r} is a folder")
-    if not path.parent.is_dir():
-        raise InputError(
-            argument, f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
-        )
-    if os.path.realpath(path) in {os.path.realpath(other) for other in keep}:
-        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
-    if path.is_symlink() and not path.exists():
-        raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
-    if path.exists() and not force:
-        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to replace it")
 
 
 @contextmanager

@@ -114,14 +114,13 @@ def label(
     """
     import privote
     from privote.dependencies import Implications, consistent
-    from privote.files import complete, name_of, write_statement
+    from privote.files import check_new, complete, name_of, write_statement
     from privote.labelling import Output, has_names, read_as
     from privote.report.results import write_label_page
 
     from .files import (
         CHANCES,
         LABEL_FILES,
-        check_new,
         check_statement,
         read_array,
         read_names,

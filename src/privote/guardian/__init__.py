@@ -1,16 +1,252 @@
-"""The guardian: the only door between votes and labels."""
+"""The guardian: the only door between votes and labels.
 
+It checks the budget, charges the ledger, and only then draws. A crash between charge and release
+wastes budget, never privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy.typing as npt
+
+from ..accounting.renyi import Floats, Orders, check_orders
+from ..entropy import Entropy
+from ..errors import InputError
+from ..files import Draft
+from ..ledger import Budget, Ledger, Location
+from ..ledger.totals import check_name
+from ..mechanisms import Mechanism, TallyVoting
+from ..release import GUARANTEES, VOTER, Release, check_protects
+from ..votes.cube import Ballots, BallotSource, check_head, keep_memory
+from . import allowance as allowances
+from . import consensus
 from .accounts import Accounts, Allowance, record_kept
 from .allowance import seats
-from .guardian import AUTO, Guardian
+from .issuer import Issuer, Parts, charged, sizes
 from .voter_bills import bills
 
-__all__ = [
-    "AUTO",
-    "Accounts",
-    "Allowance",
-    "Guardian",
-    "bills",
-    "record_kept",
-    "seats",
-]
+__all__ = ["AUTO", "Accounts", "Allowance", "Guardian", "bills", "record_kept", "seats"]
+
+AUTO = "auto"
+
+
+class Guardian:
+    """Answers votes with one mechanism, within the budget of one data set.
+
+    Parameters
+    ----------
+    mechanism, budget, ledger
+        How to release, what it may cost in all, where it is recorded (a ledger or its path).
+        ``"auto"``: tallies, with the noise that follows from an allowance which is learnt, and
+        paid for, or, for ``"worst-case"``, from the number of queries.
+    guarantee
+        ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
+        :func:`privote.label`.
+    dataset, consumer, owner
+        Whose votes, for whom, on whose behalf: names in the ledger.
+    allowance
+        For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
+    voter_ids
+        Names of the voters (texts or integers), in the order of the votes' second axis. By them a
+        ledger knows voters again, whatever their order, also where some are absent.
+    seed
+        ``None``: secure. An integer makes a simulation.
+    protects
+        Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
+        or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
+        vouches for it.
+    draft
+        Where what is paid for is kept; see :class:`~privote.guardian.accounts.Accounts`.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism | str,
+        budget: Budget,
+        ledger: Ledger | Location | str | os.PathLike[str],
+        *,
+        guarantee: str = "allowance",
+        dataset: str = "default",
+        consumer: str | None = None,
+        owner: str | None = None,
+        allowance: int | npt.ArrayLike | None = None,
+        voter_ids: Sequence[Any] | None = None,
+        orders: Orders | None = None,
+        seed: int | None = None,
+        protects: str = VOTER,
+        draft: Draft | None = None,
+    ) -> None:
+        if guarantee not in GUARANTEES:
+            raise InputError("guarantee", f"must be one of {', '.join(GUARANTEES)}", guarantee)
+        learns = isinstance(mechanism, str) and mechanism == AUTO
+        if learns:
+            if guarantee not in allowances.PENDING:
+                known = " or ".join(allowances.PENDING)
+                raise InputError("guarantee", f"must be {known} with `mechanism=auto`", guarantee)
+            if allowance is not None:
+                raise InputError("allowance", "goes with a named mechanism: else it is learnt")
+            mechanism = TallyVoting(sigma=1.0)  # stands for the one that is learnt
+        if not isinstance(mechanism, Mechanism):
+            raise InputError("mechanism", "must be auto or a privote mechanism", mechanism)
+        if not isinstance(budget, Budget):
+            raise InputError("budget", "must be a privote.Budget", budget)
+        check_name("dataset", dataset)
+        for name, value in (("consumer", consumer), ("owner", owner)):
+            if value is not None:
+                check_name(name, value)
+        if not isinstance(ledger, Ledger | Location | str | os.PathLike):
+            raise InputError("ledger", "must be a Ledger or its path", ledger)
+        curve_orders, protects = check_orders(orders), check_protects(protects)
+        self._ids = None if voter_ids is None else allowances.seats(voter_ids)
+        self._wanted, entropy = allowance, Entropy(seed)
+        stamp = {
+            "owner": owner,
+            "guarantee": guarantee,
+            "mechanism": allowances.PENDING[guarantee] if learns else mechanism.parameters(),
+            "simulated": entropy.simulated,
+            **({} if protects == VOTER else {"protects": protects}),
+        }
+        # Last: whoever calls with a bad argument leaves no new ledger behind.
+        self._ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+        self._owns_ledger = self._ledger is not ledger
+        accounts = Accounts(
+            ledger=self._ledger,
+            budget=budget,
+            orders=curve_orders,
+            dataset=dataset,
+            consumer=consumer,
+            stamp=stamp,
+            own_order=mechanism.own_order,
+            conditional=guarantee == "data-dependent",
+            draft=draft,
+        )
+        self._issuer = Issuer(
+            mechanism=mechanism,
+            guarantee=guarantee,
+            accounts=accounts,
+            entropy=entropy,
+            protects=protects,
+            learns=learns,
+        )
+
+    # Read-only: what is charged is what is drawn.
+    @property
+    def mechanism(self) -> Mechanism:
+        """How a tally becomes a release."""
+        return self._issuer.mechanism
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases may cost."""
+        return self._issuer.accounts.budget
+
+    @property
+    def guarantee(self) -> str:
+        """What the budget promises."""
+        return self._issuer.guarantee
+
+    @property
+    def learns(self) -> bool:
+        """Whether the mechanism follows from the votes, and that is paid for."""
+        return self._issuer.learns
+
+    @property
+    def orders(self) -> Floats:
+        """The Rényi orders of every charge."""
+        return self._issuer.orders
+
+    def __enter__(self) -> Guardian:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of a ledger that was given by its path."""
+        if self._owns_ledger:
+            self._ledger.close()
+
+    # A copy would hold a second door to the same votes.
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("a Guardian cannot be copied or pickled: its allowance exists once")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    def release(
+        self,
+        votes: Any,
+        *,
+        queries: int | None = None,
+        baseline: npt.ArrayLike | None = None,
+        bound: str = "exact",
+        voter_ids: Sequence[Any] | None = None,
+        parts: Parts | None = None,
+        plan_for: int | None = None,
+    ) -> Release:
+        """Authorise, charge durably, then draw, in that order. Bad input charges nothing.
+
+        ``parts`` keep each part of the release as soon as it is drawn, before the next is charged
+        or drawn; what they hold already is not drawn again. ``plan_for`` is for how many queries,
+        these included, an allowance is learnt: later calls go on with it.
+        """
+        keep_memory()
+        ballots = Ballots.of(votes)
+        self.budget.warn(ballots.voters)
+        if bound != "exact" and self.guarantee != "data-dependent":
+            raise InputError(
+                "bound",
+                f"goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}",
+            )
+        if queries is not None:
+            ballots = ballots.head(check_head(queries, ballots.queries))
+        issuer = self._issuer
+        if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
+            raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")
+        if plan_for is not None and not issuer.learns:
+            raise InputError("plan_for", "goes with `mechanism=auto`, which learns the allowance")
+        if baseline is not None and self.guarantee != "allowance":
+            raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
+        if self.guarantee == "allowance" or issuer.learns:
+            asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
+            return allowances.release(issuer, ballots, *asked)
+        if self.guarantee == "worst-case":
+            return self._worst_case(ballots, queries, parts)
+        kept = None if parts is None else parts.kept(None)
+        if kept is not None:
+            return issuer.record(kept, parts, queries=ballots.queries)
+        if queries is None:
+            raise InputError(
+                "queries",
+                f"must be given for guarantee {self.guarantee!r}: stopping when a data-dependent "
+                "cost is used up leaks, so the number is fixed before looking",
+            )
+        if self.guarantee == "ptr":
+            return consensus.propose_test_release(issuer, ballots, parts)
+        return consensus.data_dependent(issuer, ballots, bound, parts)
+
+    def _worst_case(
+        self, ballots: BallotSource, queries: int | None, parts: Parts | None
+    ) -> Release:
+        """Charge as many queries as fit, then draw them: by public numbers, plain composition."""
+        issuer, size = self._issuer, sizes(ballots)
+        issuer.mechanism.check(ballots)
+        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
+        fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
+        publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
+        with charged():
+            labels = issuer.draw(ballots.head(fit), parts=parts, publish=publish)
+        return issuer.record(publish(labels), parts, queries=fit)
+
+    def register(self, voters: int, labels: int) -> Allowance:
+        """Find this electorate's account in the ledger, or open and charge it."""
+        if self.learns:  # from votes, and there are none yet
+            raise InputError("mechanism", "must be a privote mechanism, and not auto", AUTO)
+        self.budget.warn(voters)
+        found = allowances.register(self._issuer, voters, labels, self._wanted, self._ids)
+        if len(found.each) != voters:
+            raise InputError(
+                "voters",
+                f"must be all {len(found.each)} who were registered together, got {voters} of them",
+            )
+        return found

@@ -141,7 +141,7 @@ class Ledger:
     @classmethod
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
-        return cls(SQLiteStore(Path(":memory:")), Chain.new(), None)
+        return cls(SQLiteStore(Path(":memory:")), Chain(), None)
 
     @classmethod
     def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
@@ -665,7 +665,7 @@ class Location:
             raise self._no_key()
         if not create:
             raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no key, no entry")
-        chain = Chain.new()
+        chain = Chain()
         anchor = Anchor(self.head, chain)
         anchor.write((0, START))
         chain.keep(self.key)

@@ -39,10 +39,10 @@ def canonical(value: Any) -> str:
 
 
 class Chain:
-    """A key, and what it says of entries."""
+    """A key, by default a new one that is kept nowhere yet, and what it says of entries."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = secrets.token_bytes(32) if key is None else key
 
     @classmethod
     def from_environment(cls) -> Chain | None:
@@ -90,11 +90,6 @@ class Chain:
     def text(self) -> bytes:
         """The key as its file holds it: secret."""
         return self._key.hex().encode()
-
-    @classmethod
-    def new(cls) -> Chain:
-        """Return a chain with a key of its own, not yet kept anywhere."""
-        return cls(secrets.token_bytes(32))
 
     def keep(self, path: Path) -> None:
         """Write the key to a file that is not there yet, readable by its owner only."""

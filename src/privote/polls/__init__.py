@@ -1,9 +1,8 @@
 """Polls: ballots of people, read in whatever form they come, and what may be published of them."""
 
 from .ballots import BallotRule, PollBallots, from_profile
-from .poll import poll
+from .poll import Call, PollResult, PollSealed, Share, poll
 from .reading import read
-from .result import Call, PollResult, PollSealed, Share
 
 __all__ = [
     "BallotRule",

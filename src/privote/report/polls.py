@@ -11,7 +11,7 @@ from privote.errors import InputError
 from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
-from privote.polls.result import SIMULATED, UNCOUNTED
+from privote.polls.poll import SIMULATED, UNCOUNTED
 from privote.release import OWNER_ONLY
 
 from .page import Facts, Figure, Section, TableBlock, render_page

@@ -214,7 +214,7 @@ class Ballots:
             check_probabilities(array, or_missing=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
         seen = check_votes(array)
-        missing = can_be_missing(array.dtype) if may_be_missing is None else may_be_missing
+        missing = array.dtype.kind in "if" if may_be_missing is None else may_be_missing
         if seen and not missing:
             raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
         return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
@@ -408,11 +408,6 @@ def check_head(queries: int, available: int) -> int:
             "queries", f"must lie in 1..{available} (the votes hold {available})", queries
         )
     return int(queries)
-
-
-def can_be_missing(dtype: np.dtype[Any]) -> bool:
-    """Return whether votes of this type can hold a missing vote (-1)."""
-    return dtype.kind in "if"
 
 
 def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:

@@ -62,7 +62,8 @@ class Names:
 
     def checked(self, shape: tuple[int, int, int], where: str = "votes") -> Names:
         """Return the names if there is one, of its own, for everything on each axis."""
-        for axis, names, size in zip(("query", "voter", "label"), self._axes(), shape, strict=True):
+        every = self.queries, self.voters, self.labels
+        for axis, names, size in zip(("query", "voter", "label"), every, shape, strict=True):
             if names is None:
                 continue
             if len(names) != size:
@@ -77,9 +78,6 @@ class Names:
     def head(self, queries: int) -> Names:
         """Return the names of the first ``queries`` queries."""
         return self if self.queries is None else replace(self, queries=self.queries[:queries])
-
-    def _axes(self) -> tuple[Listed, Listed, Listed]:
-        return self.queries, self.voters, self.labels
 
 
 def listed(values: Any, what: str) -> tuple[str, ...]:
