@@ -257,5 +257,5 @@ def test_labels_may_be_listed_in_one_cell(drawn, broken):
     known = pictures(drawn / "private", drawn / "private" / "labels.csv", labels=("square", "disc"))
     assert np.array_equal(data.Y, known.Y)
     assert data.ids.tolist() == known.ids.tolist()
-    with refused("labels"):  # which labels occur is private
+    with refused():  # which labels occur is private: they must be named
         pictures(broken, table)

@@ -134,26 +134,12 @@ def _labels(
     if not rest:
         said, sealed = columns_in_words(rows.columns)
         raise InputError(f"{rows.name} must have a column of labels, it has {said}", sealed=sealed)
-    lists = len(rest) == 1 and not set(labels) & set(rest)
-    if not lists or (not labels and _is_votes(rows, rest[0])):
+    if len(rest) > 1 or not labels or labels[0] in rest:
         chosen = list(labels) or rest
         return labels_of(rows.only(chosen), chosen), tuple(chosen)
-    if not labels:
-        raise InputError(
-            "labels",
-            "must name the labels that cells list: which ones occur there is private",
-        )
     Y = np.zeros((len(rows), len(labels)), np.int8)
     for row, cell in enumerate(rows.columns[rest[0]].tolist()):
         text = "" if is_gap(cell) else str(cell).strip().strip("[](){}")
         listed = {part.strip().strip("'\"") for part in _SEPARATORS.split(text)}
         Y[row] = [name in listed for name in labels]
     return Y, tuple(labels)
-
-
-def _is_votes(rows: RawTable, column: str) -> bool:
-    try:
-        labels_of(rows, [column])
-    except InputError:
-        return False
-    return True

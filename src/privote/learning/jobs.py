@@ -343,7 +343,7 @@ def _folder(
     home, public = Path(job.data), None
     if job.columns is not None:
         raise InputError("columns", "cannot be given with pictures: their features are pixels")
-    names = {"id_column": job.id_column, "group_column": job.group_column}
+    names: dict[str, Any] = {"id_column": job.id_column, "group_column": job.group_column}
     private = pictures(home, table, labels=job.labels, **names)
     if job.public is not None:
         public = pictures(job.public)

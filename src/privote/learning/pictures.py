@@ -25,7 +25,13 @@ import numpy.typing as npt
 from ..datasets.images import FITS, Images
 from ..datasets.pictures import pictures
 from ..errors import InputError, missing_extra, whole
-from .networks.architectures import build_network, last_layer, load_weights, one_torch_thread
+from .networks.architectures import (
+    build_network,
+    last_layer,
+    load_weights,
+    one_torch_thread,
+    require_torch,
+)
 from .networks.image import published_constants
 
 Features = npt.NDArray[np.float32]
@@ -102,11 +108,8 @@ class PictureEncoder:
             raise missing_extra("pictures", "learning from pictures")
         return Path(spec.submodule_search_locations[0]) / _FILE
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the weights file, if it is the one that is expected."""
-        return sha256(self._content()).hexdigest()
-
     def _content(self) -> bytes:
+        """Return the weights file, if it is the one that is expected."""
         file = self.weights_file
         try:
             content = file.read_bytes()
@@ -122,7 +125,7 @@ class PictureEncoder:
         """Return what a saved student has to know, as plain values."""
         return {
             "network": self.network,
-            "sha256": self.expected or self.digest(),
+            "sha256": self.expected or sha256(self._content()).hexdigest(),
             "size": self.size,
             "fit": self.fit,
         }
@@ -139,7 +142,7 @@ class PictureEncoder:
         ``X`` is a folder of pictures, :class:`privote.datasets.Images`, or an array (pictures,
         channels, height, width) of bytes or of numbers from 0 to 1.
         """
-        torch = _torch()
+        torch = require_torch("learning from pictures", "pictures")
         if isinstance(X, str | os.PathLike):
             X = pictures(X).X
         if isinstance(X, Images):
@@ -148,9 +151,12 @@ class PictureEncoder:
         else:
             X = _checked(X)
         content = self._content()
-        with self._opened(sha256(content).hexdigest(), torch) as kept:
+        how = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
+        with _Cache.opened(
+            self.cache, " ".join(map(str, (*how, torch.__version__, _BATCH)))
+        ) as kept:
             names = [kept.name(X, row) for row in range(len(X))] if kept else []
-            rows = [kept.get(name) for name in names] if kept else [None] * len(X)
+            rows: list[Any] = [kept.get(name) for name in names] if kept else [None] * len(X)
             absent = [place for place, row in enumerate(rows) if row is None]
             done = len(X) - len(absent)
             for places, part in self._mapped(torch, content, X, absent) if absent else ():
@@ -229,16 +235,6 @@ class PictureEncoder:
         ]
         return np.asarray(torch.cat(scaled).numpy(), np.float32)
 
-    @contextmanager
-    def _opened(self, digest: str, torch: Any) -> Iterator[_Cache | None]:
-        """Yield the cache of these weights, or None."""
-        if self.cache is None:
-            yield None
-            return
-        how = f"{self.network} {digest} {self.size} {self.fit} {self.device} {torch.__version__}"
-        with _Cache.opened(Path(self.cache), f"{how} {_BATCH}") as kept:
-            yield kept
-
 
 @dataclass(frozen=True)
 class _Cache:
@@ -249,7 +245,11 @@ class _Cache:
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path, how: str) -> Iterator[_Cache]:
+    def opened(cls, place: str | os.PathLike[str] | None, how: str) -> Iterator[_Cache | None]:
+        if place is None:
+            yield None
+            return
+        folder = Path(place)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = folder / "features.sqlite"
@@ -293,14 +293,6 @@ def is_pictures(X: Any) -> bool:
     return isinstance(X, Images) or len(getattr(X, "shape", ())) == 4
 
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise missing_extra("pictures", "learning from pictures") from None
-    return torch
-
-
 def _checked(X: Any) -> npt.NDArray[Any]:
     """Return an array of pictures, if it is one."""
     X = np.asarray(X)
@@ -308,11 +300,11 @@ def _checked(X: Any) -> npt.NDArray[Any]:
         rule = "must be pictures (pictures, 1 or 3 channels, height, width)"
         raise InputError("X", f"{rule}, got shape {X.shape}")
     if X.dtype == np.uint8:
-        return X
+        return np.asarray(X)
     # Not NaN either.
     if X.dtype.kind != "f" or not all(((row >= 0) & (row <= 1)).all() for row in X):
         raise InputError("X", "must hold bytes (uint8), or numbers from 0 to 1")
-    return X.astype(np.float32, copy=False)
+    return np.asarray(X, np.float32)
 
 
 def _same_anywhere(features: Callable[[Features], Features], size: int) -> bool:

@@ -25,12 +25,12 @@ _DENSENET_SIDE = 32  # it halves an image five times
 _GROUPS = 8  # of the small network's normalisation, which must not mix records: no batch norm
 
 
-def require_torch(what: str) -> Any:
+def require_torch(what: str, extra: str = "deep") -> Any:
     """Return the module ``torch``, or say which extra brings it."""
     try:
         import torch
     except ImportError:
-        raise missing_extra("deep", what) from None
+        raise missing_extra(extra, what) from None
     return torch
 
 
