@@ -309,19 +309,19 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "argument"),
     [
-        ({"mechanism": "best"}, "mechanism must be auto or a privote mechanism"),
-        ({"guarantee": "some"}, "guarantee must be one of auto, allowance"),
-        ({"guarantee": "ptr"}, "mechanism must be named with guarantee=ptr"),
-        ({"queries": 31}, r"queries must lie in 1\.\.30"),
-        ({"queries": "all"}, "queries must be an integer"),
+        ({"mechanism": "best"}, "mechanism"),
+        ({"guarantee": "some"}, "guarantee"),
+        ({"guarantee": "ptr"}, "mechanism"),
+        ({"queries": 31}, "queries"),
+        ({"queries": "all"}, "queries"),
     ],
 )
 def test_bad_settings_charge_nothing(
-    votes: np.ndarray, setting: dict[str, Any], said: str, tmp_path: Path
+    votes: np.ndarray, setting: dict[str, Any], argument: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(pv.InputError, match=said):
+    with refused(argument):
         pv.label(votes, epsilon=8.0, delta=1e-5, ledger=tmp_path / "l.db", **setting)
     assert not (tmp_path / "l.db").exists()
 

@@ -89,18 +89,14 @@ def test_an_optimal_link_costs_what_it_says() -> None:
 
 def test_combinations_without_a_meaning_are_refused() -> None:
     link, gate = pv.OptimalLink(cost=0.1, order=2.0), pv.Gate(threshold=3, sigma=1.0)
-    for arguments, match in (
-        ({}, "exactly one"),
-        ({"sigma": 1.0, "link": link}, "exactly one"),
-        ({"sigma": 1.0, "quota": 0.3, "false_alarm": 0.1}, "give one of them"),
-        ({"sigma": 1.0, "quota": 0.3, "gate": gate}, "one half only"),
-        ({"sigma": 1.0, "false_alarm": 0.1, "gate": gate}, "one half only"),
-        ({"link": link, "quota": 0.5}, "symmetric"),
-        ({"sigma": 0.0}, "sigma must be"),
-        ({"sigma": np.nan}, "sigma must be"),
-        ({"sigma": 1.0, "quota": 1.0}, "strictly between"),
+    for arguments, kind in (
+        ({"sigma": 1.0, "quota": 0.3, "gate": gate}, pv.UnavailableError),
+        ({"sigma": 1.0, "false_alarm": 0.1, "gate": gate}, pv.UnavailableError),
+        ({"link": link, "quota": 0.5}, pv.UnavailableError),
+        ({"sigma": 1.0, "quota": 0.3, "false_alarm": 0.1}, pv.InputError),
+        ({"sigma": 1.0, "link": link}, pv.InputError),
     ):
-        with pytest.raises(pv.InputError, match=match):
+        with pytest.raises(kind):
             pv.BinaryVoting(**arguments)
 
 
