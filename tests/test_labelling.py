@@ -255,14 +255,6 @@ def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) 
     assert ledger.standing()[0]["used"] == 8.0
 
 
-def test_every_room_opens_from_the_top() -> None:
-    assert pv.audit.exact(pv.BinaryVoting(sigma=2.0), 3, 1, [2.0], elections=5).ok
-    assert callable(pv.metrics.multilabel)
-    assert callable(pv.planning.queries_for)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = pv.nothing
-
-
 @pytest.mark.parametrize("voters", [4, 8])
 def test_too_few_voters_are_said(voters: int) -> None:
     votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
