@@ -84,14 +84,6 @@ def test_allowance_lasts_over_batches() -> None:
     assert voters.answered == 6
 
 
-def test_votes_that_agree_with_the_baseline_are_free() -> None:
-    voters = electorate(allowance=1)
-    votes = np.ones((50, 3, 4), bool)
-    release = voters.answer(votes, baseline=np.ones((50, 4)))
-    assert voters.sealed.spent.tolist() == [0, 0, 0]
-    assert release.answered == 50
-
-
 def test_exhausted_voter_counts_as_the_baseline() -> None:
     mechanism = pv.BinaryVoting(sigma=0.1)  # next to no noise: the release shows the tally
     voters = pv.Electorate(
@@ -110,37 +102,6 @@ def test_each_voter_may_have_its_own_allowance() -> None:
     assert each[0] == 0.0
     assert 0 < each[1] < each[2]
     assert voters.epsilon == each[2]
-
-
-def test_names_seat_voters_wherever_they_stand() -> None:
-    voters = electorate(allowance=9, voter_ids=["north", "east", "south"])
-    batch = np.zeros((2, 2, 4), bool)
-    batch[:, 0, 0] = True
-    voters.answer(batch, voter_ids=["south", "north"])
-    assert voters.sealed.spent.tolist() == [0, 0, 2]
-
-
-def test_sparse_and_dense_spend_alike() -> None:
-    rng = np.random.default_rng(0)
-    votes = rng.random((40, 6, 3)) < 0.3
-    query, voter = np.nonzero(votes.any(axis=2))
-    sparse = pv.SparseBallots(query, voter, votes[query, voter], queries=40, voters=6)
-    for mechanism in (pv.BinaryVoting(sigma=3.0, quota=0.4), pv.TauVoting(sigma=3.0, tau=1.0)):
-        made = [
-            pv.Electorate(
-                mechanism=mechanism,
-                voters=6,
-                labels=3,
-                epsilon=60.0,
-                delta=1e-5,
-                allowance=7,
-                seed=1,
-            )
-            for _ in range(2)
-        ]
-        labels = [e.answer(v).labels for e, v in zip(made, (votes, sparse), strict=True)]
-        np.testing.assert_array_equal(made[0].sealed.spent, made[1].sealed.spent)
-        np.testing.assert_array_equal(labels[0], labels[1])
 
 
 def test_refuses_to_be_copied_or_pickled() -> None:

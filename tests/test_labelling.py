@@ -255,14 +255,6 @@ def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) 
     assert ledger.standing()[0]["used"] == 8.0
 
 
-def test_every_room_opens_from_the_top() -> None:
-    assert pv.audit.exact(pv.BinaryVoting(sigma=2.0), 3, 1, [2.0], elections=5).ok
-    assert callable(pv.metrics.multilabel)
-    assert callable(pv.planning.queries_for)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = pv.nothing
-
-
 @pytest.mark.parametrize("voters", [4, 8])
 def test_too_few_voters_are_said(voters: int) -> None:
     votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
@@ -309,19 +301,19 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "argument"),
     [
-        ({"mechanism": "best"}, "mechanism must be auto or a privote mechanism"),
-        ({"guarantee": "some"}, "guarantee must be one of auto, allowance"),
-        ({"guarantee": "ptr"}, "mechanism must be named with guarantee=ptr"),
-        ({"queries": 31}, r"queries must lie in 1\.\.30"),
-        ({"queries": "all"}, "queries must be an integer"),
+        ({"mechanism": "best"}, "mechanism"),
+        ({"guarantee": "some"}, "guarantee"),
+        ({"guarantee": "ptr"}, "mechanism"),
+        ({"queries": 31}, "queries"),
+        ({"queries": "all"}, "queries"),
     ],
 )
 def test_bad_settings_charge_nothing(
-    votes: np.ndarray, setting: dict[str, Any], said: str, tmp_path: Path
+    votes: np.ndarray, setting: dict[str, Any], argument: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(pv.InputError, match=said):
+    with refused(argument):
         pv.label(votes, epsilon=8.0, delta=1e-5, ledger=tmp_path / "l.db", **setting)
     assert not (tmp_path / "l.db").exists()
 

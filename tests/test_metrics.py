@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import metrics as sk
+from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.mechanisms import ABSTAIN
 from privote.metrics import multilabel
 
@@ -129,24 +129,24 @@ def test_equals_scikit_learn_where_every_label_has_both_classes(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name"),
     [
-        ((TRUTH[0], SCORE), r"Y_true must have the shape \(queries, labels\), got \(2,\)"),
-        ((TRUTH[:0], SCORE[:0]), r"Y_true must have the shape \(queries, labels\), got \(0, 2\)"),
-        ((TRUTH, SCORE[:3]), r"Y_score must have the shape of Y_true, \(4, 2\), got \(3, 2\)"),
-        ((TRUTH, SCORE, TRUTH.T), r"Y_pred must have the shape of Y_true, \(4, 2\), got \(2, 4\)"),
-        ((TRUTH * 2, SCORE), r"Y_true must hold 0, 1 or -1 \(unknown\), got 2 at query 0, label 0"),
-        ((TRUTH * np.nan, SCORE), r"Y_true must hold 0, 1 or -1 \(unknown\), got nan at query 0"),
-        ((TRUTH, SCORE, SCORE), r"Y_pred must hold 0, 1 or -1 \(ABSTAIN\), got 0.9 at query 0"),
-        ((TRUTH, np.where(SCORE == 0.7, np.nan, SCORE)), r"finite, got nan at query 1, label 1"),
-        ((TRUTH, SCORE * 3), r"Y_score must lie in \[0, 1\] if Y_pred is not given"),
-        ((TRUTH, SCORE.astype(str)), r"Y_score must hold numbers, got an array of type"),
-        ((TRUTH, [[1, 2], [3]]), r"Y_score must be a table \(queries, labels\)"),
-        ((TRUTH, None), r"Y_pred must be given if Y_score is None"),
+        ((TRUTH[0], SCORE), "Y_true"),
+        ((TRUTH[:0], SCORE[:0]), "Y_true"),
+        ((TRUTH, SCORE[:3]), "Y_score"),
+        ((TRUTH, SCORE, TRUTH.T), "Y_pred"),
+        ((TRUTH * 2, SCORE), "Y_true"),
+        ((TRUTH * np.nan, SCORE), "Y_true"),
+        ((TRUTH, SCORE, SCORE), "Y_pred"),
+        ((TRUTH, np.where(SCORE == 0.7, np.nan, SCORE)), "Y_score"),
+        ((TRUTH, SCORE * 3), "Y_score"),
+        ((TRUTH, SCORE.astype(str)), "Y_score"),
+        ((TRUTH, [[1, 2], [3]]), "Y_score"),
+        ((TRUTH, None), "Y_pred"),
     ],
 )
-def test_wrong_arguments(arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_wrong_arguments(arguments: tuple[Any, ...], name: str) -> None:
+    with refused(name):
         multilabel(*arguments)
 
 

@@ -80,7 +80,7 @@ def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
     ],
 )
 def test_what_is_no_curve_is_no_charge(curve: np.ndarray) -> None:
-    with pytest.raises(pv.InputError, match="a charge must"):
+    with refused(None):
         check_charge(curve, ORDERS)
 
 
@@ -136,5 +136,5 @@ def test_what_costs_nothing_fits_as_often_as_wanted() -> None:
 def test_a_filter_takes_no_curve_that_is_none() -> None:
     kept = RenyiFilter(8.0, 1e-5, (4.0,), ORDERS)
     for use in (kept.add, lambda curve: kept.fitting(curve, 1)):
-        with pytest.raises(pv.InputError, match="must be finite and not negative"):
+        with refused(None):
             use(-0.1 * ORDERS)

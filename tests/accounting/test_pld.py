@@ -15,7 +15,6 @@ from privote.accounting import pld
 from privote.accounting.pld import Moves
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.accounting.renyi import epsilon as rdp_epsilon
-from privote.errors import InputError
 from privote.guardian.voter_bills import voter_moves
 
 DELTA = 1e-5
@@ -315,7 +314,7 @@ def test_a_wide_range_of_losses_takes_a_coarser_grid():
 
 def test_bad_arguments():
     half = np.log([[0.5, 0.5]])
-    with pytest.raises(InputError, match="negative number of times"):
+    with refused(None):
         pld.epsilons(Moves(half, half), [[-1]], 0.1)
     with refused("times"):
         pld.epsilons(Moves(half, half), [[0.5]], 0.1)

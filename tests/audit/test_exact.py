@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
 from privote import audit
@@ -130,18 +131,18 @@ def test_the_same_seed_gives_the_same_audit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "match"),
+    ("bad", "argument"),
     [
-        ({"elections": 0}, "elections must be an integer of at least 1"),
-        ({"voters": 0}, "voters must be"),
-        ({"labels": 9}, "too many to list"),
-        ({"orders": [1.0]}, "orders must be"),
-        ({"bound": "none"}, "bound must be one of"),
+        ({"elections": 0}, "elections"),
+        ({"voters": 0}, "voters"),
+        ({"labels": 9}, None),
+        ({"orders": [1.0]}, "orders"),
+        ({"bound": "none"}, "bound"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
-    given: dict[str, Any] = {"voters": 3, "labels": 2, **arguments}
-    with pytest.raises(pv.InputError, match=match):
+def test_refusals(bad: dict[str, Any], argument: str | None) -> None:
+    given: dict[str, Any] = {"voters": 3, "labels": 2, **bad}
+    with refused(argument):
         audit.exact(pv.BinaryVoting(sigma=1.0), **given)
 
 

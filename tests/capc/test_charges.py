@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from tests.capc.coalitions import terms_of
 from tests.refusals import refused
-from typer.testing import CliRunner
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
-from privote.cli import app
 
 TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
 
@@ -186,18 +184,6 @@ def test_two_guardians_on_one_ledger_never_overspend(tmp_path: Path) -> None:
     assert pv.epsilon(len(taken) * each, pv.DEFAULT_ORDERS, 1e-5) <= 30.0
     assert len(charged(ledger)) == 3 * len(taken)
     assert ledger.verify().ok
-
-
-def test_the_ledger_can_be_shown_and_verified(tmp_path: Path) -> None:
-    for guarantee in ("allowance", "worst-case"):
-        place = tmp_path / f"{guarantee}.db"
-        ledger = pv.Ledger.open(place)
-        charges(ledger, guarantee=guarantee, epsilon=100.0).take("q0", 5, "a" * 32)
-        ledger.close()
-        shown = CliRunner().invoke(app, ["ledger", "show", str(place)])
-        assert shown.exit_code == 0, shown.output
-        assert "p1" in shown.output
-        assert CliRunner().invoke(app, ["ledger", "verify", str(place)]).exit_code == 0
 
 
 def test_what_is_called_charged_is_what_was_charged() -> None:

@@ -12,10 +12,6 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 from tests.refusals import refused
 
 import privote as pv
-from privote.accounting.allowance import largest_count
-from privote.accounting.renyi import DEFAULT_ORDERS
-from privote.capc import guardian as guardian_role
-from privote.capc.charges import Prices
 from privote.capc.coalition import Letter, Simulation
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
 from privote.capc.models import SiteModel
@@ -366,30 +362,6 @@ def test_too_few_parties_are_refused_and_the_charge_stands() -> None:
     assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 6
 
 
-def test_masks_that_never_arrive_leave_too_few() -> None:
-    terms = terms_of(features=8, minimum=3)
-    run = simulation(terms, np.ones((8, 3, 2)), post=tampered("masks", from_p2(lambda _: [])))
-    with pytest.raises(pv.errors.PeerError, match="2 parties take part"):
-        run.ask("q0", identity(8, 8))
-
-
-def test_a_budget_that_is_used_up_is_refused_on_both_sides() -> None:
-    terms = terms_of(features=8, epsilon=60.0)
-    run = simulation(terms, np.ones((8, 3, 2)))
-    each = Prices(terms).each("p0", "q0")
-    fit = largest_count(each, DEFAULT_ORDERS, 60.0, 1e-5)
-    assert fit >= 16
-    answered = fit // 8 * 8
-    for _ in range(fit // 8):
-        run.ask("q0", identity(8, 8))
-    with pytest.raises(pv.BudgetError, match=rf"pg refused: .* 'p0' .* {fit % 8} more"):
-        run.ask("q0", identity(8, 8))
-    assert any(isinstance(error, pv.BudgetError) for error in run.complaints[PG])
-    queries = sum(e.get("queries") or 0 for e in run.ledger.published() if e["dataset"] == "p0")
-    assert queries == answered
-    assert run.ledger.verify().ok
-
-
 def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
     terms, other = terms_of(features=8), terms_of(features=8, timeout=11.0)
     run = simulation(terms, np.ones((8, 3, 2)))
@@ -451,23 +423,6 @@ def test_site_models_are_served_as_they_vote() -> None:
     assert np.array_equal(answers.labels[agree, 0], one[agree])
     with refused("model"):
         Simulation(terms, models | {"p1": models["p0"]}, seed=2)
-
-
-def test_the_decision_is_never_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
-    real = guardian_role.vote_noise
-
-    def watched(*args: Any, **more: Any) -> Any:
-        drawn.append(1)
-        return real(*args, **more)
-
-    monkeypatch.setattr(guardian_role, "vote_noise", watched)
-    terms = terms_of(features=8)
-    run = simulation(
-        terms, np.ones((8, 3, 2)), post=tampered("decide", lambda letter: [letter] * 3)
-    )
-    run.ask("q0", identity(8, 8))
-    assert len(drawn) == 1
 
 
 @pytest.mark.parametrize("noise", ["guardian", "sites"])

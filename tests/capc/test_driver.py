@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -471,24 +470,3 @@ def test_too_many_streams_are_refused(tmp_path: Path) -> None:
         for call in calls:
             call.cancel()
         client.close()
-
-
-def test_who_speaks_no_tls_gets_nothing(tmp_path: Path) -> None:
-    import grpc
-
-    sites, beta = open_beta(tmp_path)
-    with running(beta):
-        channel = grpc.insecure_channel(beta.address)
-        with pytest.raises(grpc.RpcError):
-            list(channel.stream_stream("/privote.Capc/Talk")(iter([b"x"]), timeout=5))
-        channel.close()
-        host, port = beta.address.split(":")
-        with socket.create_connection((host, int(port)), timeout=5) as raw:
-            raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 50)
-        # It still serves those it knows.
-        with running(caller(sites, "alpha", beta)):
-            until(lambda: beta.role.saw(Received))
-
-
-def test_encoded_messages_fit_the_bound() -> None:
-    assert len(encode(Answer(BATCH, 6))) < 1000

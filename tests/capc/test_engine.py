@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from multiprocessing import Pipe
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.capc.sessions import LocalChannel
 from tests.refusals import refused
 
 from privote.capc.cheetah import runtime_config
-from privote.capc.engine import OTHER, OWN, Ended, Frame, engine, receive, send
-from privote.errors import MissingExtraError, PeerError
+from privote.capc.engine import Ended, Frame, engine, receive, send
+from privote.errors import MissingExtraError
 
 
 def test_frames_there_and_back() -> None:
@@ -42,37 +40,6 @@ def test_frames_there_and_back() -> None:
     with pytest.raises(Ended):
         send(near, Frame("x"))
     far.close()
-
-
-def test_local_channel(tmp_path: Path) -> None:
-    querier, peer = LocalChannel.pair(tmp_path)
-    got: list[bytes] = []
-    other = threading.Thread(
-        target=lambda: got.extend(peer.exchange(b"%d" % i, 10.0) for i in range(2))
-    )
-    other.start()
-    assert [querier.exchange(b"a", 10.0), querier.exchange(b"b", 10.0)] == [b"0", b"1"]
-    other.join()
-    assert got == [b"a", b"b"]
-    for mine, theirs in ((querier, peer), (peer, querier)):
-        assert mine.folder.stat().st_mode & 0o777 == 0o700
-        assert (mine.folder / OTHER).readlink() == theirs.folder.resolve() / OWN
-    assert not peer.closed
-    querier.close()
-    assert peer.closed
-    with refused(None, PeerError):
-        peer.exchange(b"", 10.0)
-    peer.close()
-    assert not list(tmp_path.iterdir())
-
-
-def test_exchange_within_a_deadline(tmp_path: Path) -> None:
-    querier, peer = LocalChannel.pair(tmp_path)
-    with refused(None, PeerError):
-        querier.exchange(b"", 0.1)
-    peer.close()
-    with refused(None, PeerError):
-        querier.exchange(b"", 5.0)
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,11 +196,6 @@ def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
         GuardianJournal(tmp_path / "text", "promise", "q")
 
 
-def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
-    opened(tmp_path).close()
-    assert (tmp_path / "q.journal").stat().st_mode & 0o077 == 0
-
-
 def test_words_keep_all_64_bits() -> None:
     words = to_words({"a": 2**64 - 1, "b": 2**63}, ("b", "a", "c"), 5)
     assert words.tolist() == [-(2**63), -1, 5]

@@ -32,7 +32,6 @@ from privote.capc.coalition import Rehearsal, Simulation, lay_out, made
 from privote.capc.models import SiteModel
 from privote.capc.site import Site
 from privote.capc.terms import Terms
-from privote.errors import BudgetError
 
 SEED = 11
 LABELS = ("a", "b", "c")
@@ -174,20 +173,6 @@ def test_the_network_gives_the_labels_of_the_simulation(tmp_path: Path, guarante
     assert answers.simulated
 
 
-def test_a_site_may_ask_and_answer(tmp_path: Path) -> None:
-    with town(tmp_path) as there:
-        assert there.answers("north").parties == ("south", "west")
-        assert there.answers("east").parties == ("north", "south", "west")
-
-
-def test_a_site_that_is_absent_is_left_out(tmp_path: Path) -> None:
-    with town(tmp_path, "south") as there:
-        answers = there.answers()
-    assert answers.parties == ("north", "west")
-    assert answers.voters == 3
-    assert answers.left_out == {"south": "it cannot be reached"}
-
-
 def test_a_site_that_dies_in_its_session_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,26 +192,6 @@ def test_a_site_that_is_not_trusted_is_left_out(tmp_path: Path) -> None:
         asking.join()
     assert asking.result.parties == ("north", "south")
     assert asking.logged("no certificate of 'west' is pinned")
-
-
-def test_after_a_restart_of_the_guardian_the_budget_is_what_it_was(tmp_path: Path) -> None:
-    spent = small_terms(epsilon=30.0)
-    with town(tmp_path, terms=spent, seed=None) as there:
-        room = _room(there)
-        assert room > 1
-        there.answers(rows=np.zeros((room - 1, 4)))
-        there.stop("guardian")
-        there.start("guardian")
-        with pytest.raises(BudgetError, match="allows 1 more queries"):
-            there.answers(rows=np.zeros((2, 4)))
-        assert len(there.answers(rows=np.zeros((1, 4))).labels) == 1
-
-
-def _room(there: Town) -> int:
-    """Return how many queries the guardian says it would allow."""
-    with pytest.raises(BudgetError) as refused:
-        there.answers(rows=np.zeros((50, 4)))
-    return int(str(refused.value).split("allows ")[1].split()[0])
 
 
 def test_logs_hold_nothing_secret(tmp_path: Path) -> None:

@@ -221,24 +221,6 @@ def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
         assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
 
 
-def test_querying_parties_do_not_disturb_each_other() -> None:
-    at = AtGuardian()
-    one, two = at.granted("q0", 0), at.granted("q1", 0)
-    at.masked(one, "p0", "p1")
-    at.masked(two, "p0", "p1", querier="q1")
-    assert sent(at.hear("q1", m.Decide(two, ("p0", "p1"), 0)), m.Ready)
-    assert sent(at.hear("q0", m.Decide(one, ("p0", "p1"), 0)), m.Ready)
-
-
-def test_a_new_request_ends_the_old_batch() -> None:
-    at = AtGuardian()
-    old = at.granted()
-    at.masked(old, "p0", "p1")
-    at.granted(nonce=1)
-    assert at.journal.phase(old) == "abandoned"
-    assert "abandoned" in refusal(at.hear("q0", m.Decide(old, ("p0", "p1"), 0)), "q0")
-
-
 def test_a_message_of_another_role_is_refused() -> None:
     at = AtGuardian()
     assert "takes no message" in refusal(at.hear("q0", m.Closed(NONCES[0])), "q0")

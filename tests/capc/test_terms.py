@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.capc.coalitions import terms_of
+from tests.refusals import refused
 
 import privote as pv
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
@@ -92,37 +93,37 @@ def test_any_change_is_another_digest(name: str) -> None:
     assert (one.promise() == two.promise()) == (name in kept | {"bound", "bits"})
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no name": ({"name": " "}, "name must be"),
-    "label twice": ({"labels": ("a", "a")}, "labels must be different"),
-    "labels a text": ({"labels": "abc"}, "labels must be a list"),
-    "features": ({"features": 0}, "features must be"),
-    "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "binary or tau"),
-    "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "grid must be given"),
-    "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "fine enough"),
-    "ptr": ({"guarantee": "ptr"}, "nobody sees a tally"),
-    "epsilon": ({"epsilon": 0}, "epsilon must be"),
-    "delta": ({"delta": 1.0}, "delta must"),
-    "guardian asks": ({"guardian": "q0"}, "site of its own"),
-    "guardian answers": ({"guardian": "p1"}, "site of its own"),
-    "a session's name": ({"parties": {"decision": None, "p1": None}}, "must not be called"),
-    "a path": ({"guardian": "../pg"}, "names of letters"),
-    "one party": ({"parties": {"p0": None}}, "at least minimum"),
-    "asks itself": ({"parties": {"q0": None, "p0": None}}, "at least minimum"),
-    "one ballot alone": ({"minimum": 1}, "minimum must be an integer of at least 2"),
-    "minimum": ({"minimum": 4}, "at least minimum"),
-    "strange label": ({"parties": {"p0": ("z",), "p1": None}}, "among the coalition's"),
+BAD: dict[str, tuple[dict[str, Any], str | None]] = {
+    "no name": ({"name": " "}, "name"),
+    "label twice": ({"labels": ("a", "a")}, "labels"),
+    "labels a text": ({"labels": "abc"}, "labels"),
+    "features": ({"features": 0}, "features"),
+    "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "mechanism"),
+    "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "grid"),
+    "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "grid"),
+    "ptr": ({"guarantee": "ptr"}, "guarantee"),
+    "epsilon": ({"epsilon": 0}, "epsilon"),
+    "delta": ({"delta": 1.0}, "delta"),
+    "guardian asks": ({"guardian": "q0"}, "guardian"),
+    "guardian answers": ({"guardian": "p1"}, "guardian"),
+    "a session's name": ({"parties": {"decision": None, "p1": None}}, "parties"),
+    "a path": ({"guardian": "../pg"}, "guardian"),
+    "one party": ({"parties": {"p0": None}}, None),
+    "asks itself": ({"parties": {"q0": None, "p0": None}}, None),
+    "one ballot alone": ({"minimum": 1}, "minimum"),
+    "minimum": ({"minimum": 4}, None),
+    "strange label": ({"parties": {"p0": ("z",), "p1": None}}, None),
     "no labels": ({"parties": {"p0": (), "p1": None}}, "labels of p0"),
-    "nobody asks": ({"queriers": ()}, "queriers must be"),
-    "hidden": ({"hidden": 0}, "hidden must be"),
-    "timeout": ({"timeout": float("inf")}, "timeout must be"),
+    "nobody asks": ({"queriers": ()}, "queriers"),
+    "hidden": ({"hidden": 0}, "hidden"),
+    "timeout": ({"timeout": float("inf")}, "timeout"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_terms_are_refused(name: str) -> None:
-    change, why = BAD[name]
-    with pytest.raises(pv.InputError, match=why):
+    change, argument = BAD[name]
+    with refused(argument):
         replace(terms_of(), **change)
 
 
@@ -154,6 +155,5 @@ def test_roles_of_sites() -> None:
 @pytest.mark.parametrize("twin", [{"queriers": ("q0", "Q0")}, {"queriers": ("P0",)}])
 def test_sites_differ_in_more_than_case(twin: dict[str, Any]) -> None:
     """A ledger folds names: two such sites would share a budget, and one allowance."""
-    with pytest.raises(pv.InputError) as refused:
+    with refused("parties"):
         terms_of(pv.BinaryVoting(sigma=7.0), **twin)
-    assert refused.value.argument == "parties"

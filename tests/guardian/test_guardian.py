@@ -83,16 +83,6 @@ def test_absent_counts_as_the_baseline(ledger: pv.Ledger) -> None:
     assert part.sealed.spent.tolist() == [3]
 
 
-def test_strangers_are_refused_and_charged_nothing(ledger: pv.Ledger) -> None:
-    label(ledger, cube(1, 1, 1, 1))
-    before = ledger.published()
-    with refused("voter_ids"):
-        label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "centre"])
-    with refused("voter_ids"):
-        label(ledger, cube(1, 1, 1, 1), ["north", "east", "south", "north"])
-    assert ledger.published() == before
-
-
 def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> None:
     label(ledger, cube(3, 0, 1, 0))
     again = label(ledger, cube(0, 2, 0, 0), ["WEST", " North", "e\u200bast", "south\u00a0"])
@@ -100,9 +90,8 @@ def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> 
     assert [e["kind"] for e in ledger.published()].count("charge") == 1
     before = ledger.published()
     for name in ("north ", "NORTH", "no\u200brth", "\uff4eorth"):
-        with pytest.raises(pv.InputError) as caught:
+        with refused("voter_ids"):
             label(ledger, cube(1, 1, 1, 1), ["north", name, "south", "west"])
-        assert caught.value.argument == "voter_ids"
     assert ledger.published() == before
 
 

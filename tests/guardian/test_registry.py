@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.refusals import refused
 
-from privote.errors import InputError
 from privote.guardian.accounts import plain
 from privote.guardian.allowance import (
     check_allowance,
@@ -22,32 +21,29 @@ def test_a_name_is_the_same_however_it_is_typed(names: Any) -> None:
     assert seats(names, 2) == {"7": 0, "8": 1}
 
 
-BAD: dict[str, tuple[Any, str]] = {
-    "a set": ({"a", "b"}, "must be a sequence"),
-    "a dict": ({"a": 0, "b": 1}, "must be a sequence"),
-    "a generator": ((name for name in "ab"), "must be a sequence"),
-    "a number": (2, "must be a sequence"),
-    "too few": (["a"], "2 different names, got 1"),
-    "twice": (["a", "a"], "voters 0 and 1 have one"),
-    "twice as text and number": ([1, "1"], "voters 0 and 1 have one"),
-    "empty": (["a", ""], "voter 1 has an empty one"),
-    "blank": ([" ", "b"], "voter 0 has an empty one"),
-    "nothing": (["a", None], "voter 1 has NoneType"),
-    "a float": ([1.0, 2.0], "voter 0 has float"),
-    "not a number": ([float("nan"), "b"], "voter 0 has float"),
-    "a truth": ([True, False], "voter 0 has bool"),
-    "bytes": ([b"a", b"b"], "voter 0 has bytes"),
-    "nested": ([["a"], ["b"]], "voter 0 has"),
+BAD: dict[str, Any] = {
+    "a set": {"a", "b"},
+    "a dict": {"a": 0, "b": 1},
+    "a generator": (name for name in "ab"),
+    "a number": 2,
+    "too few": ["a"],
+    "twice": ["a", "a"],
+    "twice as text and number": [1, "1"],
+    "empty": ["a", ""],
+    "blank": [" ", "b"],
+    "nothing": ["a", None],
+    "a float": [1.0, 2.0],
+    "not a number": [float("nan"), "b"],
+    "a truth": [True, False],
+    "bytes": [b"a", b"b"],
+    "nested": [["a"], ["b"]],
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_names_that_do_not_tell_voters_apart_are_refused(name: str) -> None:
-    names, message = BAD[name]
-    with pytest.raises(InputError) as caught:
-        seats(names, 2)
-    assert "voter_ids must" in str(caught.value)
-    assert message in str(caught.value)
+    with refused("voter_ids"):
+        seats(BAD[name], 2)
 
 
 def test_a_batch_is_placed_by_name() -> None:
@@ -57,14 +53,12 @@ def test_a_batch_is_placed_by_name() -> None:
     found = seats_in_batch(registered, 2, ["c", "a"])
     assert found is not None
     assert found.tolist() == [2, 0]
-    for voters, given_ids, message in (
-        (2, None, "must have 3 voters, got 2"),
-        (2, ["a", "z"], "must name registered voters, and voter 1 is not"),
-        (3, ["a", "b"], "3 different names, got 2"),
-    ):
-        with pytest.raises(InputError, match=message):
+    for voters, given_ids in ((2, ["a", "z"]), (3, ["a", "b"])):
+        with refused("voter_ids"):
             seats_in_batch(registered, voters, given_ids)
-    with pytest.raises(InputError, match="registered without names"):
+    with refused("votes"):
+        seats_in_batch(registered, 2, None)
+    with refused(None):
         seats_in_batch(None, 3, "abc")
 
 

@@ -19,7 +19,6 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.ledger.chain import against_anchor
-from privote.ledger.store import FORMAT
 
 VOTES = np.random.default_rng(0).random((200, 20, 3)) < 0.2
 MECHANISM = pv.BinaryVoting(sigma=5.0)
@@ -117,25 +116,6 @@ def test_kinds_of_guarantee_do_not_mix_on_one_data_set(path: Path) -> None:
     label(path, guarantee="data-dependent", queries=5, dataset="study")
 
 
-def test_bad_input_leaves_no_entry(path: Path) -> None:
-    label(path, guarantee="worst-case", queries=1)
-    before = pv.Ledger.open(path).published()
-    bad = VOTES.astype(float)
-    bad[3, 1, 0] = np.nan
-    for votes, changes in (
-        (bad, {}),
-        (VOTES, {"queries": 0}),
-        (VOTES, {"guarantee": "worst-case", "queries": 150}),
-        (VOTES, {"guarantee": "data-dependent"}),
-        (VOTES, {"baseline": np.zeros((1, 1))}),
-        (VOTES, {"mechanism": pv.PluralityVoting(sigma=3.0)}),
-        (VOTES, {"seed": -1}),
-    ):
-        with pytest.raises(pv.PrivoteError):
-            label(path, votes, **changes)
-    assert pv.Ledger.open(path).published() == before
-
-
 def test_bad_argument_makes_no_ledger(path: Path) -> None:
     for changes in ({"guarantee": "none"}, {"epsilon": -1.0}, {"votes": VOTES[0]}):
         with pytest.raises(pv.InputError):
@@ -151,13 +131,6 @@ def test_published_view_and_file_names_hold_nothing_sealed(path: Path) -> None:
         assert repr(float(value)) not in text
     for word in ("spent", "refused", "roll", "seal"):
         assert word not in text
-
-
-def test_release_names_its_ledger_entry(path: Path) -> None:
-    release = label(path, guarantee="worst-case", queries=1)
-    last = pv.Ledger.open(path).published()[-1]
-    assert release.ledger == {"entry": last["number"], "digest": last["digest"]}
-    assert release.facts()["ledger"] == release.ledger
 
 
 def test_refuses_to_be_copied_or_pickled(path: Path) -> None:
@@ -176,38 +149,6 @@ def test_backup_while_in_use(path: Path, tmp_path: Path) -> None:
     assert pv.Ledger.restore(tmp_path / "copy.db", tmp_path / "again.db").entries == 5
     with pytest.raises(pv.InputError, match="exists already"):
         ledger.backup(tmp_path / "copy.db")
-
-
-def test_a_newer_format_is_refused(path: Path) -> None:
-    label(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version={FORMAT.number + 1}")
-    with refused(None, pv.LedgerError):
-        pv.Ledger.open(path)
-
-
-def test_ledger_that_cannot_be_written_releases_nothing(path: Path) -> None:
-    label(path, guarantee="worst-case", queries=1)
-    ledger = pv.Ledger.open(path)
-    ledger._store._connection.execute("PRAGMA query_only=ON")  # what a read-only disk does
-    drawn = []
-
-    class Watched(pv.BinaryVoting):
-        def draw(self, tally: Any, entropy: Any) -> Any:
-            drawn.append(tally)
-            return super().draw(tally, entropy)
-
-    for guarantee in ("allowance", "worst-case"):
-        with refused(None, pv.LedgerError):
-            pv.label(
-                VOTES,
-                mechanism=Watched(sigma=5.0),
-                epsilon=8.0,
-                delta=1e-5,
-                ledger=ledger,
-                guarantee=guarantee,
-            )
-    assert not drawn
 
 
 # -- tampering -------------------------------------------------------------------------------------

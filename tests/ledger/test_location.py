@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -146,17 +145,6 @@ def test_a_ledger_that_was_deleted_is_an_erased_record(
     assert files(path.parent) == left  # nothing was made in its place
 
 
-def test_the_way_out_that_the_message_names(path: Path) -> None:
-    label(path)
-    for end in ("", ".head"):
-        beside(path, end).unlink()
-    with pytest.raises(pv.LedgerError, match=r"remove 'ledger\.db\.key' and begin anew"):
-        label(path)
-    beside(path, ".key").unlink()
-    label(path)
-    assert pv.Ledger.open(path).verify().ok
-
-
 def test_key_or_anchor_alone_missing_is_said(path: Path) -> None:
     label(path)
     kept = beside(path, ".head").read_text()
@@ -226,18 +214,6 @@ def test_opened_by_many_at_once_it_is_made_once(path: Path) -> None:
     ledger = pv.Ledger.open(path, create=False)
     assert ledger.verify().ok
     assert len(ledger.published()) == 8
-
-
-def test_another_applications_database_is_left_alone(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE bookmarks (address TEXT)")
-    connection.close()
-    before = path.read_bytes()
-    for create in (True, False):
-        with refused(None, pv.LedgerError):
-            pv.Ledger.open(path, create=create)
-    assert path.read_bytes() == before
-    assert files(path.parent) == [path.name]
 
 
 def test_looking_makes_nothing(path: Path) -> None:
@@ -313,14 +289,6 @@ def test_looking_at_an_empty_database_makes_no_table(database: str, tmp_path: Pa
     with psycopg.connect(database) as connection:
         made = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")
         assert made.fetchall() == []
-
-
-def test_a_wrong_password_is_not_repeated(database: str, tmp_path: Path) -> None:
-    named = database.replace("privote@", f"nobody:{SECRET}@")
-    with refused(None, pv.LedgerError) as caught:
-        pv.Ledger.open(named, beside=tmp_path / "site")
-    assert SECRET not in str(caught.value)
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_ledger_that_a_crash_left_unmade_is_said_and_then_made(tmp_path: Path) -> None:

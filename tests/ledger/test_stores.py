@@ -151,9 +151,3 @@ def test_a_databases_defaults_do_not_matter(database: str, default: str, commit:
     first.close()
     second.close()
     assert seen == [(1, row(1).digest), "remote_apply" if commit == "remote_apply" else "on"]
-
-
-def test_unreachable_database_is_said(tmp_path: Path) -> None:
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with refused(None, LedgerError):
-        pv.Ledger.open("postgresql://nobody@127.0.0.1:1/none", beside=tmp_path / "site")

@@ -60,28 +60,6 @@ def test_an_electorate_has_whole_sizes(bad: object) -> None:
         check_electorate(1, bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        pv.BinaryVoting(sigma=2.0),
-        pv.TauVoting(sigma=2.0, tau=1.0),
-        pv.PowersetVoting(sigma=2.0),
-        pv.PluralityVoting(sigma=2.0),
-    ],
-    ids=str,
-)
-def test_the_same_votes_many_times_cost_that_many_times_as_much(mechanism: pv.Mechanism) -> None:
-    votes = np.eye(3, dtype=bool)[np.random.default_rng(0).integers(3, size=(2, 7))]
-    once, orders = mechanism.total_rdp(votes, [2.0, 9.0]), [2.0, 9.0]
-    many = np.tile(votes, (25, 1, 1))
-    np.testing.assert_allclose(mechanism.total_rdp(many, orders), 25 * once, rtol=1e-12)
-    np.testing.assert_allclose(
-        mechanism.rdp_by_voter(many, orders),
-        25 * mechanism.rdp_by_voter(votes, orders),
-        rtol=1e-12,
-    )
-
-
 def test_it_says_its_settings_and_which_it_needs() -> None:
     assert set(pv.BinaryVoting.settings()) == {"gate", "sigma", "link", "quota", "false_alarm"}
     assert pv.BinaryVoting.needs() == (("sigma", "link"),)

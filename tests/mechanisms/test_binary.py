@@ -87,23 +87,6 @@ def test_an_optimal_link_costs_what_it_says() -> None:
         mech.rdp(np.zeros((1, 3, 1), bool), [2.0], bound="pate2018")
 
 
-def test_combinations_without_a_meaning_are_refused() -> None:
-    link, gate = pv.OptimalLink(cost=0.1, order=2.0), pv.Gate(threshold=3, sigma=1.0)
-    for arguments, match in (
-        ({}, "exactly one"),
-        ({"sigma": 1.0, "link": link}, "exactly one"),
-        ({"sigma": 1.0, "quota": 0.3, "false_alarm": 0.1}, "give one of them"),
-        ({"sigma": 1.0, "quota": 0.3, "gate": gate}, "one half only"),
-        ({"sigma": 1.0, "false_alarm": 0.1, "gate": gate}, "one half only"),
-        ({"link": link, "quota": 0.5}, "symmetric"),
-        ({"sigma": 0.0}, "sigma must be"),
-        ({"sigma": np.nan}, "sigma must be"),
-        ({"sigma": 1.0, "quota": 1.0}, "strictly between"),
-    ):
-        with pytest.raises(pv.InputError, match=match):
-            pv.BinaryVoting(**arguments)
-
-
 @pytest.mark.parametrize("placed", [{}, {"quota": 0.2}, {"false_alarm": 0.05}])
 def test_the_noisy_bar_is_what_labels_are_drawn_by(placed: dict[str, float]) -> None:
     mechanism, voters = pv.BinaryVoting(sigma=4.0, **placed), 30

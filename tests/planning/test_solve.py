@@ -58,20 +58,20 @@ def test_sigma_under_the_allowance(surprises: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "argument"),
     [
-        ({"wanted": 0}, "wanted must be an integer of at least 1, got 0"),
-        ({"wanted": True}, "wanted must be an integer"),
-        ({"guarantee": "hope"}, "guarantee must be worst-case or allowance, got 'hope'"),
-        ({"guarantee": "allowance"}, "surprises_per_query goes with"),
-        ({"surprises_per_query": 1.0}, "surprises_per_query goes with"),
-        ({"epsilon": 0.0}, "epsilon must be finite and positive"),
-        ({"delta": 1.0}, "delta must lie strictly"),
+        ({"wanted": 0}, "wanted"),
+        ({"wanted": True}, "wanted"),
+        ({"guarantee": "hope"}, "guarantee"),
+        ({"guarantee": "allowance"}, "surprises_per_query"),
+        ({"surprises_per_query": 1.0}, "surprises_per_query"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
     ],
 )
-def test_bad_arguments(change: dict[str, object], message: str) -> None:
+def test_bad_arguments(change: dict[str, object], argument: str) -> None:
     good = {"voters": 50, "labels": 10, "epsilon": 8.0, "delta": DELTA, "wanted": 5}
-    with pytest.raises(pv.InputError, match=message):
+    with refused(argument):
         planning.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
 
 

@@ -157,14 +157,6 @@ def test_a_table_takes_a_threshold_or_a_word(tmp_path):
     assert (soft.to_array() == expected[:, order]).all()
 
 
-def test_frames_are_tables(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(_csv(tmp_path / "votes.csv"))
-    with refused("votes, row 2, column 'a'", pv.BallotError):
-        ballots_of(frame, "auto")
-    assert ballots_of(frame, pv.TallyVoting(sigma=9.0, grid=100)).steps == 100
-
-
 # -- the verb --------------------------------------------------------------------------------------
 
 
