@@ -74,7 +74,7 @@ def test_departures_are_violations_by_number() -> None:
 
 
 def test_headline_figures() -> None:
-    """The figures that the README leads with."""
+    """The figures of docs/measured.md."""
     printed = run("headline.py")
     rows = {
         int(row[0]): [int(n) for n in row[1:]]

@@ -200,7 +200,7 @@ def test_more_noise_never_answers_fewer_whatever_the_votes() -> None:
             assert found == sorted(found)
 
 
-# Table of docs/accounting.md and of the README: tmc2007, delta 1e-5, epsilon 20.
+# Table of docs/accounting.md: tmc2007, delta 1e-5, epsilon 20.
 @pytest.mark.parametrize(
     ("sigma", "expected"),
     [(7.0, (18, 123, 462)), (12.0, (55, 366, 526)), (20.0, (153, 988, 384))],
