@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.votes.tables import columns_in_words, is_gap, name_of
+from privote.votes.tables import RawTable, columns_in_words, is_gap, name_of
 
 from .images import Images
-from .records import MultiLabelData, RawTable
+from .records import MultiLabelData
 from .tables import columns_of, labels_of, names_in
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
