@@ -245,6 +245,14 @@ def test_without_the_wheels_the_extra_is_named(monkeypatch):
     assert "[pictures]" in str(caught.value)
 
 
+def test_a_table_has_no_network_in_front(drawn, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("a,b,sick\n" + "1,2,0\n3,4,1\n" * 20)
+    more = ("--labels", "sick", "--embedding", "efficientnet-lite0", *BUDGET)
+    result = invoke("train", table, *more, "--output", tmp_path / "out")
+    assert_refused(result, tmp_path / "ledger.db", tmp_path)
+
+
 def test_labels_may_be_listed_in_one_cell(drawn, broken):
     rows = list(csv.DictReader((broken / "labels.csv").open()))
     listed = [

@@ -22,7 +22,7 @@ from ..votes.tables import as_csv
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork
-from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder
+from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
 from .students.mixmatch import MixMatchClassifier
 
@@ -224,6 +224,8 @@ def trained(
     """
     encoder = job.pictures(progress)
     private, public, test = _read(job)
+    if job.settings.get("embedding") in PICTURE_NETWORKS and not is_pictures(private.X):
+        raise InputError("embedding", "of this name goes with pictures", job.settings["embedding"])
     model = PrivateClassifier(
         job.method,
         job.epsilon,
