@@ -18,7 +18,7 @@ with its square: for any number of passes there is a least sigma with which they
 teach more and need more noise, so wider circles, which blur.
 
 The constants were chosen on one split of aviation reports and of three smaller data sets (see
-docs/neighbours.md); they are public numbers.
+docs/training.md); they are public numbers.
 
 *The student* knows how its labels were drawn. A label released by neighbours is not the label of
 the query: it is a noisy yes or no to "do enough records around this query carry it?". Both the
