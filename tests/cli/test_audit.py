@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote.audit
+from privote.mechanisms import MECHANISMS
 
 SMALL = ("--elections", 7, "--voters", 3, "--labels", 2)
 
@@ -27,6 +29,21 @@ def test_json_and_sampled(run: Run) -> None:
     kinds = {row["audit"] for row in found["audits"]}
     assert kinds == {"exact", "missing", "sampled"}
     assert all(row["ratio"] <= 1 + 1e-7 for row in found["audits"])
+
+
+def test_every_mechanism_is_audited_by_default(run: Run) -> None:
+    call = ("audit", "--elections", 1, "--voters", 3, "--labels", 2, "--json")
+    audits = json.loads(run(*call).stdout)["audits"]
+    assert {row["mechanism"].split()[0] for row in audits} == set(MECHANISMS)
+    assert all(row["cases"] > 0 for row in audits)
+
+
+def test_an_audit_of_nothing_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    verb = importlib.import_module("privote.cli.audit")  # the package has the function, too
+    monkeypatch.setattr(verb, "_subjects", lambda voters: [])
+    done = run("audit", "--mechanism", "tally", *SMALL)
+    assert done.exit_code == 2
+    assert "--mechanism" in done.stderr
 
 
 def test_a_violation_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

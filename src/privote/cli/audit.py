@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from privote.errors import InputError
+
 from .options import kind_of
 from .output import say
 
@@ -41,8 +43,8 @@ def audit(
     Parameters
     ----------
     mechanism : NAME
-        Audit this one only (may be repeated): binary, tau, powerset, plurality, or
-        package.module:Class, which is imported.
+        Audit this one only (may be repeated): binary, tau, powerset, plurality,
+        tally, or package.module:Class, which is imported.
     elections
         How many random elections each.
     sampled
@@ -52,12 +54,15 @@ def audit(
     seed
         For the elections; noise is never seeded.
     """
-    from privote.mechanisms import MECHANISMS
-
     kinds = tuple(kind_of(name) for name in mechanism or ())
     subjects = [s for s in _subjects(voters) if not kinds or type(s) in kinds]
-    for kind in kinds:
-        subjects += [] if kind in MECHANISMS.values() else kind.variants(2.0, 4.0)
+    listed = {type(subject) for subject in subjects}
+    for name, kind in zip(mechanism or (), kinds, strict=True):
+        subjects += () if kind in listed else kind.variants(2.0, 4.0)
+        if kind not in {type(subject) for subject in subjects}:
+            raise InputError(
+                "mechanism", "must have `variants`: no settings to audit it with", name
+            )
     size = _Size(voters=voters, labels=labels, elections=elections, seed=seed)
     findings = _run(subjects, size, draws if sampled else None)
     broken = [row for row in findings if not row["ok"]]
@@ -87,6 +92,7 @@ def _subjects(voters: int) -> list[Mechanism]:
         Gate,
         PluralityVoting,
         PowersetVoting,
+        TallyVoting,
         TauVoting,
     )
 
@@ -105,6 +111,8 @@ def _subjects(voters: int) -> list[Mechanism]:
         PowersetVoting(sigma=1.5, gate=gate),
         PluralityVoting(sigma=2.0),
         PluralityVoting(sigma=2.0, gate=gate),
+        TallyVoting(sigma=2.0),
+        TallyVoting(sigma=2.0, tau=1.2),
     ]
 
 
