@@ -128,6 +128,15 @@ def test_no_picture_moves_the_features_of_another(drawn):
     assert encoder.numbers(every.take(turned)).tobytes() == base[turned].tobytes()
 
 
+def test_where_places_matter_pictures_are_mapped_one_at_a_time(drawn, monkeypatch):
+    every = pictures(drawn / "test").X
+    base = PictureEncoder(size=64).numbers(every)
+    monkeypatch.setattr("privote.learning.pictures._same_anywhere", lambda *_: False)
+    alone = PictureEncoder(size=64).numbers(every)
+    assert np.allclose(alone, base, atol=1e-3)
+    assert PictureEncoder(size=64).numbers(every.take([5])).tobytes() == alone[5:6].tobytes()
+
+
 def test_an_array_of_pictures_is_embedded_row_by_row(drawn):
     pixels = np.random.default_rng(0).integers(0, 256, (35, 1, 20, 24)).astype(np.uint8)
     encoder = PictureEncoder(size=64)

@@ -113,3 +113,15 @@ def test_lists_that_disagree(devkit: Path, write: Write) -> None:
         voc2012(devkit, "test")
     with refused("difficult"):
         voc2012(devkit, "train", difficult="easy")
+
+
+def test_the_sides_are_fixed(tmp_path) -> None:
+    sets = tmp_path / "ImageSets" / "Main"
+    sets.mkdir(parents=True)
+    (sets / "train.txt").write_text("b\nd\n")
+    (sets / "val.txt").write_text("a\nc\ne\n")
+    for label in VOC_LABELS:
+        (sets / f"{label}_trainval.txt").write_text("".join(f"{name} -1\n" for name in "abcde"))
+    sides = voc2012(tmp_path, images=False).split()
+    names = [side.ids.tolist() for side in (sides.private, sides.public, sides.test)]
+    assert names == [["b", "d"], ["a", "e"], ["c"]]
