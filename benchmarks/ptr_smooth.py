@@ -21,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
-from privote.accounting.ptr import affordable, statement_epsilon
-from privote.accounting.renyi import Floats, Orders, check_orders, rounded_up
+from privote.accounting.renyi import Floats, Orders, check_orders, largest_curve, rounded_up
 from privote.accounting.sanitize import (
     UNSURE,
     check_table,
     largest_beta,
     release_cost,
     smooth_sensitivity,
+    statement_epsilon,
     z_value,
 )
 from privote.errors import InputError
@@ -115,7 +115,7 @@ def largest_queries(
     most, best = -1.0, None
     margin = z_value(delta) + float(ndtri(pass_probability))
     for order, row in zip(orders.tolist(), table, strict=True):
-        total = affordable(order, budget, delta) if order > 1.01 else 0.0
+        total = float(largest_curve(budget, np.array([order]), delta)[0]) * (1 - 1e-12)
         if total <= 0 or not np.isfinite(row).all():
             continue
         crowd = _made_up(row, unsure)

@@ -17,8 +17,8 @@ from scipy.optimize import brentq
 
 import privote as pv
 from privote.accounting import ptr
-from privote.accounting.allowance import largest_count
 from privote.datasets import load_teacher_votes
+from privote.planning import queries_for
 
 EPSILON, DELTA = 20.0, 1e-5
 ENOUGH = 1500  # no accountant below gets so far
@@ -65,8 +65,7 @@ def losses(votes: np.ndarray, sigma: float, queries: int) -> str:
 
 def worst_case(mechanism: pv.Mechanism, votes: np.ndarray) -> int:
     """Return how many queries plain composition of the worst case allows."""
-    each = mechanism.worst_case_rdp(*votes.shape[1:])
-    return largest_count(each, pv.DEFAULT_ORDERS, EPSILON, DELTA)
+    return queries_for(mechanism, *votes.shape[1:], EPSILON, DELTA)
 
 
 def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:

@@ -15,12 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri
 
+from .accounting.renyi import FARTHEST, Floats, coin, farthest_logit
 from .errors import InputError, positive, whole
 
-Floats = npt.NDArray[np.float64]
-
 _MOST_MARGINS = 50_000
-_FLOOR = -700.0  # the optimal link stops at probability e^-700: nothing is gained beyond
 _FARTHEST = 1 << 14  # margins beyond the voters' up to which an optimal link is worked out
 
 
@@ -241,46 +239,14 @@ def _short_table(mean: float, reach: int) -> Floats:
     return skellam_table(mean, reach)
 
 
-def _one_sided(log_p: tuple[float, float], log_q: tuple[float, float], order: float) -> float:
-    terms = [order * p - (order - 1) * q for p, q in zip(log_p, log_q, strict=True)]
-    top = max(terms)
-    return (top + math.log(sum(math.exp(t - top) for t in terms))) / (order - 1)
-
-
-def _pair(logit: float) -> tuple[float, float]:
-    """Return log Pr[0], log Pr[1] for a logit of Pr[1]."""
-    soft = math.log1p(math.exp(-abs(logit)))
-    return (-soft - max(logit, 0.0), -soft - max(-logit, 0.0))
-
-
-def _widest(low: float, order: float, cost: float, *, mirrored: bool) -> float:
-    """Return the largest logit within ``cost`` of ``low`` (or, mirrored, of its own negative)."""
-    start = low  # of the step; the bisection moves ``low``
-
-    def fits(logit: float) -> bool:
-        here, there = _pair(-logit if mirrored else start), _pair(logit)
-        return max(_one_sided(here, there, order), _one_sided(there, here, order)) <= cost
-
-    high = -_FLOOR
-    if fits(high):
-        return high
-    for _ in range(80):
-        middle = (low + high) / 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low  # the side that was seen to fit, so rounding never spends more than ``cost``
-
-
 @lru_cache(maxsize=64)
 def _optimal_table(cost: float, order: float, voters: int) -> tuple[Floats, Floats]:
     """Return log Pr[minority], log Pr[majority] by absolute margin 0..voters.
 
-    It ends where both chains have reached the floor; beyond, its last entry holds.
+    It ends where both chains have reached the last logit; beyond, its last entry holds.
     """
-    logits = [0.0, _widest(0.0, order, cost, mirrored=True)]
-    while len(logits) <= voters and min(logits[-2:]) < -_FLOOR:
-        logits.append(_widest(logits[-2], order, cost, mirrored=False))
-    pairs = np.array([_pair(logit) for logit in logits[: voters + 1]])
+    logits = [0.0, farthest_logit(0.0, order, cost, mirrored=True)]
+    while len(logits) <= voters and min(logits[-2:]) < FARTHEST:
+        logits.append(farthest_logit(logits[-2], order, cost))
+    pairs = np.array([coin(logit) for logit in logits[: voters + 1]])
     return pairs[:, 0], pairs[:, 1]

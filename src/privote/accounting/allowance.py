@@ -33,7 +33,7 @@ from scipy.special import log_ndtr
 
 from ..errors import InputError, finite, positive, whole
 from .filters import pinned_order
-from .renyi import Floats, check_delta, epsilon, largest_curve
+from .renyi import Floats, check_delta, largest_curve
 
 Counts = npt.NDArray[np.int64]
 
@@ -47,26 +47,6 @@ _FIXED = 8  # where nothing is learnt, V is this part of the cells
 _MOST_CELLS = 10**24
 _PIECES = 4096  # of the range over which the worst choice is looked for
 _ROUNDING, _CANCELLED = 1e-9, 1e-13  # what rounding may take off a sum of tails; over a small mu
-
-
-def largest_count(curve: Floats, orders: Floats, budget: float, delta: float) -> int:
-    """Return the largest m with epsilon(m * curve) <= budget."""
-
-    def fits(count: int) -> bool:
-        return float(np.max(epsilon(count * curve, orders, delta))) <= budget
-
-    if not fits(1):
-        return 0
-    high = 2
-    while fits(high):
-        if high >= MOST:
-            return MOST
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 @dataclass(frozen=True, kw_only=True)

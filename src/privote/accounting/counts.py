@@ -8,6 +8,7 @@ the Gaussian holds for it, also its own (epsilon, delta) curve.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -128,11 +129,7 @@ class RoundedGaussian:
         return self._least(chance, confidence)
 
     def _least(self, chance: Callable[[int], float], confidence: float) -> int:
-        low, high = -1, 2 * self.reach
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if chance(middle) >= confidence else (middle, high)
-        return high
+        return bisect_left(range(2 * self.reach), True, key=lambda h: chance(h) >= confidence)
 
     def gaussian_rdp(self, squared_shift: float, orders: Floats) -> Floats:
         """Return what counts that move by this squared length cost at most: (orders,).

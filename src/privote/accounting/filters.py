@@ -16,6 +16,7 @@ fixed with it, for good:
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +27,7 @@ from .renyi import DEFAULT_ORDERS, Floats, epsilon_at, largest_curve
 # Curves that were worked out twice are multiples of each other up to rounding. What is counted is
 # the larger multiple, so the tolerance decides what is refused and never what is promised.
 _PROPORTIONAL = 1e-6
+_NEAR = 5  # orders on either side of the likely one
 _SPARE = 1e-10  # of what is left: more than rounding takes
 _DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
 
@@ -36,6 +38,22 @@ def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -
     Such curves are multiples of the order, so the best order a leaves the largest curve over a.
     """
     return float(orders[np.argmax(largest_curve(budget, orders, delta) / orders)])
+
+
+def likely_orders(budget: float, delta: float, own: float | None = None) -> Floats:
+    """Return a few orders around the one where a full budget most likely settles.
+
+    For plans that ask prices again and again. Were the best order another, epsilon would be
+    overstated, and never understated.
+
+    Parameters
+    ----------
+    own
+        The order that a mechanism was made for, if for one.
+    """
+    likely = pinned_order(budget, delta) if own is None else own
+    place = int(np.searchsorted(DEFAULT_ORDERS, likely))
+    return DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
 
 
 def check_charge(curve: Floats, orders: Floats) -> Floats:
@@ -136,11 +154,8 @@ class RenyiFilter:
         low = max(0, high - 2)
         if low and self.epsilon(low, each) > self.budget:
             low, high = 0, low - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.epsilon(middle, each) <= self.budget
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        more = range(low + 1, high + 1)
+        return low + bisect_left(more, True, key=lambda m: self.epsilon(m, each) > self.budget)
 
     def _places(self) -> list[int]:
         """Return where the pinned orders stand among the curve's."""

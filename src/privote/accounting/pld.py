@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, positive
+from ..errors import positive
 from .renyi import UPWARDS, Floats, check_delta
 
 #: Step of the grid of losses. Errors are of second order: at 0.002 an epsilon of 20 gains 0.001.
 DISCRETIZATION = 2e-3
 
-_COARSER = 5  # a first look at all voters takes steps so much larger
 _TAIL = 1e-6  # share of delta given up at either end of the grid
 _LARGEST = 2**20  # points of a grid; for a wider range of losses the steps are made larger
 _ROOM = 2**21  # complex numbers of a table in memory: 32 MB
@@ -81,7 +80,7 @@ def connect_dots(moves: Moves, discretization: float) -> Atoms:
 
 
 def epsilons(
-    moves: Moves, times: npt.ArrayLike, delta: float, discretization: float = DISCRETIZATION
+    moves: Moves, times: npt.NDArray[np.int64], delta: float, discretization: float = DISCRETIZATION
 ) -> Floats:
     """Return for each voter an epsilon at which its hockey-stick divergence is at most delta.
 
@@ -104,11 +103,9 @@ def epsilons(
     (voters,)
     """
     delta, step = check_delta(delta), positive("discretization", discretization)
-    counts = _check_times(moves, times)
-    moves, counts = _distinct(moves, counts)
-    result = np.zeros(len(counts))
-    if counts.any():
-        grid = _Grid(moves, counts.astype(np.float64), delta, step)
+    result = np.zeros(len(times))
+    if times.any():
+        grid = _Grid(moves, times.astype(np.float64), delta, step)
         for voter, masses, lost in grid.compositions():
             result[voter] = _smallest_epsilon(masses, grid.first, grid.step, lost, delta)
     return UPWARDS * result
@@ -116,7 +113,7 @@ def epsilons(
 
 def epsilon_by_voter_max(
     moves: Moves,
-    times: npt.ArrayLike,
+    times: npt.NDArray[np.int64],
     rdp_epsilons: npt.ArrayLike,
     delta: float,
     discretization: float = DISCRETIZATION,
@@ -133,27 +130,12 @@ def epsilon_by_voter_max(
     delta, discretization
         As in :func:`epsilons`.
     """
-    counts = _check_times(moves, times)
-    bounds = np.asarray(rdp_epsilons, np.float64)
-    if bounds.shape != (len(counts), 2):
-        raise InputError(
-            "rdp_epsilons",
-            f"must be (voters, 2) for {len(counts)} voters, got shape {bounds.shape}",
-        )
-    ways = (moves, moves.reversed())
-    # A coarse grid is valid too, and cheap: most voters are seen to stay below the largest.
-    coarse = [epsilons(way, counts, delta, _COARSER * discretization) for way in ways]
-    bounds = np.minimum(bounds, np.stack(coarse, axis=1))
-    largest, done = 0.0, np.zeros(bounds.shape, np.bool_)
-    for first in (2, bounds.size):  # the largest few, then whoever might still exceed them
-        hopeful = np.argsort(-np.where(done, 0.0, bounds), axis=None, kind="stable")[:first]
-        who, which = np.unravel_index(hopeful[bounds.reshape(-1)[hopeful] > largest], bounds.shape)
-        for direction, way in enumerate(ways):
-            some = who[(which == direction) & ~done[who, direction]]
-            if len(some):
-                fine = epsilons(way, counts[some], delta, discretization)
-                largest = max(largest, float(np.minimum(bounds[some, direction], fine).max()))
-                done[some, direction] = True
+    bounds, largest = np.asarray(rdp_epsilons, np.float64), 0.0
+    for direction, way in enumerate((moves, moves.reversed())):
+        hopeful = bounds[:, direction] > largest
+        if hopeful.any():
+            loss = epsilons(way, times[hopeful], delta, discretization)
+            largest = max(largest, float(np.minimum(bounds[hopeful, direction], loss).max()))
     return largest
 
 
@@ -162,61 +144,11 @@ def smaller(rdp_epsilon: float, pld_epsilon: float) -> tuple[float, str]:
     return (pld_epsilon, "pld") if pld_epsilon < rdp_epsilon else (rdp_epsilon, "rdp")
 
 
-def _check_times(moves: Moves, times: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    counts = np.asarray(times)
-    if moves.log_p.ndim != 2 or moves.log_p.shape != moves.log_q.shape:
-        raise InputError(
-            "moves",
-            f"must be two tables (moves, outcomes) of one shape, got {moves.log_p.shape} and "
-            f"{moves.log_q.shape}",
-        )
-    if counts.ndim != 2 or counts.shape[1] != len(moves.log_p) or counts.dtype.kind not in "iu":
-        raise InputError(
-            "times",
-            f"must be whole numbers (voters, moves) for {len(moves.log_p)} moves, got shape "
-            f"{counts.shape} of {counts.dtype}",
-        )
-    if (counts < 0).any():
-        raise InputError(f"no move may be made a negative number of times, got {counts.min()}")
-    return counts.astype(np.int64)
-
-
-def _distinct(moves: Moves, times: npt.NDArray[np.int64]) -> tuple[Moves, npt.NDArray[np.int64]]:
-    """Leave out moves that nobody makes, and count those together that differ in names only."""
-    used = times.any(axis=0)
-    pairs = np.stack([moves.log_p[used], moves.log_q[used]], axis=2)  # (moves, outcomes, 2)
-    # The names of outcomes do not matter: sort them by their probabilities.
-    order = np.lexsort((pairs[:, :, 1], pairs[:, :, 0]), axis=1)
-    pairs = np.take_along_axis(pairs, order[:, :, None], axis=1)
-    same, place = np.unique(pairs, axis=0, return_inverse=True)
-    merged = np.zeros((len(same), len(times)), np.int64)
-    np.add.at(merged, place.reshape(-1), times[:, used].T)
-    return Moves(same[:, :, 0], same[:, :, 1]), merged.T
-
-
-def _heard(moves: Moves, times: Floats, allowed: float) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Leave out moves that nobody could notice: which stay, and what that adds to delta.
-
-    With t the total variation of P and Q, M = min(P, Q) and R, S the other moves,
-    PR(A) - e QS(A) <= t + MR(A) - e MS(A) for every set A: leaving it out adds t at most.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        more = np.exp(moves.log_q) * np.expm1(moves.log_p - moves.log_q)
-        more = np.where(np.isfinite(more), np.maximum(more, 0.0), 1.0)
-    apart = more.sum(axis=1) * (1 + 1e-9)
-    order = np.argsort(apart, kind="stable")
-    stays = np.ones(len(apart), np.bool_)
-    stays[order[np.cumsum(apart[order] * times.max(axis=0)[order]) <= allowed]] = False
-    return stays, times[:, ~stays] @ apart[~stays]
-
-
 class _Grid:
     """A grid of losses wide enough for some voters, and their distributions on it."""
 
     def __init__(self, moves: Moves, times: Floats, delta: float, step: float) -> None:
-        stays, self._unheard = _heard(moves, times, delta * _TAIL)
-        moves = Moves(moves.log_p[stays], moves.log_q[stays])
-        self._times, self._delta = times[:, stays], delta
+        self._times, self._delta = times, delta
         while True:
             self.step = step
             self._atoms = connect_dots(moves, step)
@@ -260,7 +192,6 @@ class _Grid:
             # is safe; what lies above as a smaller one, so its mass is counted once more.
             kept = np.log1p(-np.minimum(self._atoms.infinite, 1 - _UNIT)) @ times.T
             lost = -np.expm1(kept) + self._delta * _TAIL + errors
-            lost += self._unheard[start : start + group]
             for voter, row in enumerate(spectra):
                 masses = np.maximum(np.fft.irfft(row, self.size), 0.0)
                 yield start + voter, masses, float(lost[voter])

@@ -15,7 +15,8 @@ Dwork and Lei's idea (2009), and Redberg, Zhu and Wang's (2023) for PATE.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,28 +24,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BudgetError, InputError, positive
-from .renyi import UPWARDS, Floats, Orders, check_delta, check_orders, epsilon, rounded_up
-from .sanitize import UNSURE, check_table, expected_cost, windowed_max
+from .renyi import (
+    UPWARDS,
+    Floats,
+    Orders,
+    check_delta,
+    check_orders,
+    coin,
+    farthest_logit,
+    rounded_up,
+)
+from .sanitize import UNSURE, check_table, expected_cost, statement_epsilon, windowed_max
 
-_FAR = 700.0  # logits end here: 1 - pi is then 1e-304
 _DEEPEST = 12  # how many ballots of slack a plan may ask for
 _PARTS = 2**40  # of F: a cost is rounded up to one of these
-_LOWEST = 1.01  # dp-accounting converts no order below
-
-
-def max_cost_within(costs: npt.ArrayLike, distance: int, reach: int = 1) -> Floats:
-    """Return the largest cost of a cell that ``distance`` ballots can bring about: (levels,).
-
-    Parameters
-    ----------
-    costs
-        (levels,) two-sided cost of a cell at each count 0..n (or margin -n..n), at one order.
-    distance
-        How many ballots change.
-    reach
-        Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
-    """
-    return windowed_max(np.asarray(costs, np.float64), distance * reach)
 
 
 def distance(
@@ -52,9 +45,9 @@ def distance(
 ) -> int:
     """Return D: how many ballots can change, any of them, with the cost still within ``threshold``.
 
-    The largest d with A_d <= F, where A_d sums :func:`max_cost_within` d over all cells; -1 if even
-    A_0, the cost of these votes, exceeds F. One changed ballot moves no cell by more than
-    ``reach``, so A_d(X') <= A_{d+1}(X) and D changes by at most 1. Sealed.
+    The largest d with A_d <= F, where A_d sums, over all cells, the largest cost that d ballots can
+    bring a cell to; -1 if even A_0, the cost of these votes, exceeds F. One changed ballot moves no
+    cell by more than ``reach``, so A_d(X') <= A_{d+1}(X) and D changes by at most 1. Sealed.
 
     Parameters
     ----------
@@ -74,27 +67,9 @@ def distance(
         high, low = np.divmod(windowed_max(parts, ballots * reach).astype(np.int64), 2**20)
         return int(cells @ high) * 2**20 + int(cells @ low) <= _PARTS
 
-    # A_d does not fall with d, so the last d that fits is found by halving.
-    fitting, furthest = -1, -(-(len(table) - 1) // reach)  # there the window is the whole table
-    failing = furthest + 1
-    while failing - fitting > 1:
-        middle = (fitting + failing) // 2
-        fitting, failing = (middle, failing) if fits(middle) else (fitting, middle)
-    return fitting
-
-
-def joint_divergence(
-    log_p: Sequence[float], log_q: Sequence[float], threshold: float, order: float
-) -> float:
-    """Return J: a bound on the divergence of two runs, test included, whose answers are F-close.
-
-    J(p, q) = log[(1-p)^a (1-q)^(1-a) + p^a q^(1-a) e^{(a-1) F}] / (a-1), a the order; each
-    run is given by (log Pr[fail], log Pr[pass]).
-    """
-    fail = order * log_p[0] + (1 - order) * log_q[0]
-    passed = order * log_p[1] + (1 - order) * log_q[1] + (order - 1) * threshold
-    top = max(fail, passed)
-    return (top + math.log(math.exp(fail - top) + math.exp(passed - top))) / (order - 1)
+    # A_d does not fall with d, up to where the window is the whole table.
+    furthest = -(-(len(table) - 1) // reach)
+    return bisect_left(range(furthest + 1), True, key=lambda ballots: not fits(ballots)) - 1
 
 
 def pass_log_probs(
@@ -102,8 +77,11 @@ def pass_log_probs(
 ) -> Floats:
     """Return log Pr[fail] and log Pr[pass] for D = -1, 0, ..., depth: (depth + 2, 2).
 
-    pi(-1) = delta; pi(d + 1) is the largest q with J(pi(d), q) and J(q, pi(d)) at most F + r. Both
-    are convex in q and within the bound at q = pi(d), so the largest is found by bisection.
+    pi(-1) = delta; pi(d + 1) is the largest q with J(pi(d), q) and J(q, pi(d)) at most F + r, where
+
+        J(p, q) = log[(1-p)^a (1-q)^(1-a) + p^a q^(1-a) e^{(a-1) F}] / (a-1), a the order,
+
+    bounds the divergence of two runs, test included, whose answers are F-close.
 
     Parameters
     ----------
@@ -115,13 +93,11 @@ def pass_log_probs(
         Public; delta is the whole run's.
     """
     threshold, reserve = positive("threshold", threshold), positive("reserve", reserve)
-    order, delta = _check_order(order), check_delta(delta)
-    if depth < -1:
-        raise InputError("depth", f"must be at least -1, got {depth}")
+    delta, total = check_delta(delta), threshold + reserve
     logits = [math.log(delta) - math.log1p(-delta)]
     while len(logits) < depth + 2:
-        logits.append(_next(logits[-1], threshold, threshold + reserve, order))
-    return np.array([_pair(logit) for logit in logits])
+        logits.append(farthest_logit(logits[-1], order, total, gain=threshold))
+    return np.array([coin(logit) for logit in logits])
 
 
 def pass_probabilities(
@@ -129,58 +105,6 @@ def pass_probabilities(
 ) -> Floats:
     """Return pi(-1), pi(0), ..., pi(depth): (depth + 2,). See :func:`pass_log_probs`."""
     return np.asarray(np.exp(pass_log_probs(depth, threshold, reserve, order, delta)[:, 1]))
-
-
-def _check_order(order: float) -> float:
-    if not positive("order", order) > _LOWEST:
-        raise InputError("order", f"must be above {_LOWEST}", order)
-    return float(order)
-
-
-def _pair(logit: float) -> tuple[float, float]:
-    """Return log Pr[fail], log Pr[pass] for a logit of passing."""
-    soft = math.log1p(math.exp(-abs(logit)))
-    return (-soft - max(logit, 0.0), -soft - max(-logit, 0.0))
-
-
-def _next(logit: float, threshold: float, total: float, order: float) -> float:
-    """Return the largest logit whose :func:`joint_divergence` with this one is within the total."""
-    fail, passed = _pair(logit)
-    gain, most, other = (order - 1) * threshold, (order - 1) * total, 1 - order
-
-    def within(x: float, y: float) -> bool:
-        return max(x, y) + math.log1p(math.exp(-abs(x - y))) <= most
-
-    def fits(candidate: float) -> bool:
-        fails, passes = _pair(candidate)
-        return within(
-            order * fail + other * fails, order * passed + other * passes + gain
-        ) and within(order * fails + other * fail, order * passes + other * passed + gain)
-
-    low, high = logit, _FAR
-    if low >= high or fits(high):
-        return high
-    for _ in range(48):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low  # the side that was seen to fit
-
-
-def statement_epsilon(threshold: float, reserve: float, order: float, delta: float) -> float:
-    """Return the epsilon of the whole run: dp-accounting's conversion of F + r at one order."""
-    return float(epsilon(np.array([threshold + reserve]), [_check_order(order)], delta))
-
-
-def affordable(order: float, budget: float, delta: float) -> float:
-    """Return the largest F + r whose :func:`statement_epsilon` is within ``budget``; may be < 0.
-
-    Canonne, Kamath and Steinke 2020, Proposition 12, solved for the cost:
-    epsilon = cost + log(1 - 1/a) - log(delta a)/(a - 1).
-    """
-    order = _check_order(order)
-    most = budget / UPWARDS
-    total = most - math.log1p(-1 / order) + math.log(check_delta(delta) * order) / (order - 1)
-    return total - 1e-12 * abs(total)  # so that converting back never exceeds the budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,13 +233,16 @@ def _choices(
         raise InputError(
             "costs", f"must be (orders, levels) for {len(orders)} orders, got shape {table.shape}"
         )
-    for order, row in zip(orders, table, strict=True):
-        total = affordable(order, budget, delta) if order > _LOWEST else 0.0
+    most, delta = budget / UPWARDS, check_delta(delta)
+    for order, row in zip(orders.tolist(), table, strict=True):
+        # Canonne, Kamath and Steinke 2020, Proposition 12, solved for the cost.
+        total = most - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)
+        total -= 1e-12 * abs(total)  # so that converting back never exceeds the budget
         if total > 0 and np.isfinite(row).all():
             for depth in range(min(_DEEPEST, (len(row) - 1) // reach) + 1):
-                within = max_cost_within(row, depth, reach)
+                within = windowed_max(row, depth * reach)
                 agreed, divided = (float(expected_cost(within, share)) for share in (0.0, 1.0))
-                yield _Choice(float(order), total, depth, agreed, max(agreed, divided))
+                yield _Choice(order, total, depth, agreed, max(agreed, divided))
 
 
 def _tolerated(threshold: float, cells: int, choice: _Choice) -> float:

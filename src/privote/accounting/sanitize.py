@@ -64,31 +64,13 @@ def check_table(
     return table, cells.astype(np.int64)
 
 
-def local_sensitivity(costs: npt.ArrayLike, distance: int = 0, reach: int = 1) -> Floats:
-    """Return how much a cell's cost can change by one more ballot, ``distance`` ballots away.
-
-    max over |c' - c| <= distance * reach of max over |c'' - c'| <= reach of |cost(c'') - cost(c')|.
-
-    Parameters
-    ----------
-    costs
-        (levels,) two-sided cost of a cell at each level, at one order. Levels are counts 0..n; or
-        margins -n..n where votes can be missing.
-    distance
-        How many ballots have already changed.
-    reach
-        Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
-    """
-    table = np.asarray(costs, np.float64)
-    # The largest difference to a place within reach is one to the window's top or bottom.
-    change = np.maximum(windowed_max(table, reach) - table, table + windowed_max(-table, reach))
-    return windowed_max(change, distance * reach)
-
-
 def smooth_sensitivity(
     costs: npt.ArrayLike, histogram: npt.ArrayLike, beta: float, reach: int = 1
 ) -> float:
     """Return S = max over d of e^{-beta d} * sum over cells of the local sensitivity at distance d.
+
+    That is how much a cell's cost can change by one more ballot after d have changed: max over
+    |c' - c| <= d * reach of max over |c'' - c'| <= reach of |cost(c'') - cost(c')|.
 
     One changed ballot moves every cell by at most ``reach`` levels, so the sum at distance d is at
     most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
@@ -98,13 +80,18 @@ def smooth_sensitivity(
     Parameters
     ----------
     costs, histogram
-        (levels,) cost of a cell, and number of cells, at each level.
+        (levels,) two-sided cost of a cell, and number of cells, at each level: counts 0..n, or
+        margins -n..n where votes can be missing.
+    reach
+        Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
     beta
         Public and positive.
     """
     table, cells = check_table(costs, histogram)
     beta = positive("beta", beta)
-    change = local_sensitivity(table, 0, reach)
+    # How much a cell's cost can change by one more ballot: the largest difference to a place within
+    # reach is one to the window's top or bottom.
+    change = np.maximum(windowed_max(table, reach) - table, table + windowed_max(-table, reach))
     seen = np.flatnonzero(cells)
     furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
 

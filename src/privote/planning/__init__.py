@@ -6,7 +6,6 @@ or paid for: `tune` and `queries_that_fit`. These look at the votes and are cove
 """
 
 from .budget import (
-    FewOrders,
     allowance_for,
     queries_for,
     queries_until_out,
@@ -31,7 +30,6 @@ from .tuning import (
 __all__ = [
     "NOT_PRIVATE",
     "YES",
-    "FewOrders",
     "Plan",
     "Quality",
     "Trial",

@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,12 @@ from scipy.special import expit, log_ndtr, logit, ndtri
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.pipeline import make_pipeline
 
-from ...accounting.allowance import FACTOR
+from ...accounting.allowance import FACTOR, MOST
+from ...accounting.filters import RenyiFilter, likely_orders
 from ...errors import BudgetError, InputError, UnavailableError, positive, whole
 from ...guardian import AUTO, Guardian
 from ...labelling import KeptReleases, with_forecast
 from ...mechanisms import ABSTAIN, BinaryVoting, Mechanism
-from ...planning import FewOrders
 from ...release import Release, drawn_of
 from ..rounds import PartsOf, Rows
 from ..rows import Floats, LabelClassifier, Labels, Progress
@@ -361,10 +360,6 @@ class _Electorate:
     epsilon: float
     delta: float
 
-    @cached_property
-    def _few(self) -> FewOrders:
-        return FewOrders(self.epsilon, self.delta)
-
     def default(self, queries: int, rows: int) -> tuple[float, int]:
         """Return a sigma, and how often every query is asked with it."""
         single = self.least(queries)
@@ -403,10 +398,9 @@ class _Electorate:
 
     def _allowance(self, mechanism: Mechanism) -> int:
         # A plan and no promise: the guardian works its allowance out at all orders.
-        def price(orders: Floats) -> Floats:
-            return FACTOR * mechanism.surprise_rdp(self.voters, self.labels, orders)
-
-        return self._few.largest(price)
+        orders = likely_orders(self.epsilon, self.delta, mechanism.own_order)
+        each = FACTOR * mechanism.surprise_rdp(self.voters, self.labels, orders)
+        return RenyiFilter(self.epsilon, self.delta, None, orders).fitting(each, MOST)
 
     def _votes(self, mechanism: Mechanism) -> float:
         return AIM * max(bar_of(mechanism, self.voters, "a plan for neighbours")[0], 1e-9)
