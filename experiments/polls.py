@@ -4,22 +4,13 @@ Every PrefLib and Pabulib file of the shared data; delta = 1e-6, no ledger. For 
 table has every mechanism that can release it at the noise that planning gives it, what auto took,
 and how far that is behind the best, in points.
 
-- typical: what an organiser could have said beforehand about a typical ballot (here the rounded
-  mean, which no organiser may take from the ballots). Clipping is considered only with it, and only
-  where it leaves ballots of three times that size whole; "-": there it gains nothing.
-- clipped hard: ballots clipped to the norm of a typical one. Never taken by auto: by how much
-  counts shrink depends on the ballots, so it releases other winners than the poll's on some of
-  these files however large epsilon is, and is right by the same luck on others. Not among the best.
-
-Chances are computed; where money is spent, and for clipped counts, they are shares of 100,000
-draws.
+Chances are computed; where money is spent they are shares of 100,000 draws.
 
 Run: python experiments/polls.py
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -29,16 +20,14 @@ import numpy as np
 
 from privote.entropy import Entropy
 from privote.errors import InputError
-from privote.links import GaussianLink
-from privote.mechanisms import TallyVoting
 from privote.mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
-from privote.mechanisms.polls import NoisyBits, NoisyCounts, PollMechanism
+from privote.mechanisms.polls import NoisyCounts, PollMechanism
 from privote.planning.polls import plan_poll
 from privote.polls import PollBallots, read
 
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 DELTA, EPSILONS, DRAWS, RUNS = 1e-6, (0.1, 0.5, 1.0, 2.0), 100_000, 300
-MECHANISMS = ("binary", "top-m", "counts", "tau")
+MECHANISMS = ("binary", "top-m", "counts")
 
 
 def outcomes(ballots: PollBallots) -> Iterator[tuple[str, PollOutcome]]:
@@ -54,36 +43,22 @@ def outcomes(ballots: PollBallots) -> Iterator[tuple[str, PollOutcome]]:
 def chance(mechanism: PollMechanism, ballots: PollBallots, outcome: PollOutcome) -> float:
     """Return how often exactly the noise-free winners of the poll are released."""
     tally, voters = ballots.tally, ballots.voters
-    counts, tau = tally.counts.astype(float), getattr(mechanism, "tau", None)
-    wanted = outcome.winners(tally.counts, voters)
-    if tau is not None:
-        clip = TallyVoting(sigma=1.0, tau=tau)
-        counts = tally.weighted(clip.weights(tally.options)) / clip.steps
-    if tau is not None and isinstance(mechanism, NoisyBits):
-        link = GaussianLink(sigma=mechanism.sigma, quota=mechanism.quota)
-        log_p = link.log_probs(2 * counts - voters, voters)
-        return math.exp(float(np.where(wanted, log_p[:, 1], log_p[:, 0]).sum()))
-    if tau is None and not isinstance(outcome, Greedy):
+    counts, wanted = tally.counts.astype(float), outcome.winners(tally.counts, voters)
+    if not isinstance(outcome, Greedy):
         levels, times = np.unique(counts, return_counts=True)
         return mechanism.chance(levels[::-1], times[::-1], voters, outcome)
     assert isinstance(mechanism, NoisyCounts)
-    return drawn(mechanism.sigma, counts, wanted, outcome, whole=tau is None)
+    return drawn(mechanism.sigma, counts, wanted, outcome)
 
 
-def drawn(
-    sigma: float, counts: np.ndarray, wanted: np.ndarray, outcome: PollOutcome, *, whole: bool
-) -> float:
+def drawn(sigma: float, counts: np.ndarray, wanted: np.ndarray, outcome: Greedy) -> float:
     """Return the share among draws; a tie goes by place."""
     rng, right = np.random.default_rng(0), 0
     step = 10_000 if len(counts) < 100 else 1_000
     for _ in range(0, DRAWS, step):
-        noise = sigma * rng.standard_normal((step, len(counts)))
-        noisy = counts + (np.rint(noise) if whole else noise)
-        if isinstance(outcome, Greedy):
-            won = spend(np.argsort(-noisy, axis=1, kind="stable"), outcome)
-            right += int((won == wanted).all(axis=1).sum())
-        else:
-            right += int((noisy[:, wanted].min(axis=1) > noisy[:, ~wanted].max(axis=1)).sum())
+        noisy = counts + np.rint(sigma * rng.standard_normal((step, len(counts))))
+        won = spend(np.argsort(-noisy, axis=1, kind="stable"), outcome)
+        right += int((won == wanted).all(axis=1).sum())
     return right / DRAWS
 
 
@@ -119,56 +94,31 @@ def shown(value: float | None) -> str:
     return f"{'-':>7}" if value is None else f"{100 * value:7.1f}"
 
 
-def lines(name: str, ballots: PollBallots, behind: dict[str, list[float]]) -> Iterator[str]:
+def lines(ballots: PollBallots, behind: list[float]) -> Iterator[str]:
     size = ballots.size
-    mean = float(ballots.tally.counts.sum()) / ballots.voters
-    typical = float(max(1, round(mean))) if size.each == 1 else None
     for label, outcome in outcomes(ballots):
         for epsilon in EPSILONS:
             found: dict[str, float | None] = {}
             for kind in MECHANISMS:
                 try:
                     plan = plan_poll(
-                        size,
-                        outcome,
-                        epsilon=epsilon,
-                        delta=DELTA,
-                        mechanism=kind,
-                        typical=typical if kind == "tau" else None,
+                        size, outcome, epsilon=epsilon, delta=DELTA, mechanism=kind
                     )
                     found[kind] = chance(plan.mechanism, ballots, outcome)
                 except InputError:
                     found[kind] = None
-            hard = None
-            if typical is not None:
-                plan = plan_poll(
-                    size,
-                    outcome,
-                    epsilon=epsilon,
-                    delta=DELTA,
-                    mechanism="tau",
-                    tau=math.sqrt(typical),
-                )
-                hard = chance(plan.mechanism, ballots, outcome)
             row = f"{label:<9}{epsilon:>5g}" + "".join(shown(found[kind]) for kind in MECHANISMS)
-            row += shown(hard)
-            for who, said in (("nothing said", None), ("typical said", typical)):
-                plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA, typical=said)
-                taken = plan.mechanism.facts()["mechanism"]
-                offered = [
-                    value
-                    for kind, value in found.items()
-                    if value is not None and (kind != "tau" or said is not None)
-                ]
-                short = max(offered) - (found[taken] or 0.0)
-                behind[who].append(short)
-                row += f"  {taken:<7}{100 * short:5.1f}"
-            yield row
+            plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA)
+            taken = plan.mechanism.facts()["mechanism"]
+            short = max(value for value in found.values() if value is not None)
+            short -= found[taken] or 0.0
+            behind.append(short)
+            yield row + f"  {taken:<7}{100 * short:5.1f}"
 
 
 def main() -> None:
     start = time.perf_counter()
-    behind: dict[str, list[float]] = {"nothing said": [], "typical said": []}
+    behind: list[float] = []
     folder = SHARED / "data"
     for path in sorted([*folder.glob("preflib_*.cat"), *folder.glob("pabulib_*.pb")]):
         ballots = read(path)
@@ -182,20 +132,16 @@ def main() -> None:
             f"shares at epsilon 1: +- {half}; all options within: {computed:.4f} (sum), "
             f"{seen:.3f} ({RUNS} exact draws)"
         )
-        heads = (*MECHANISMS, "hard")
-        print(
-            f"{'outcome':<9}{'eps':>5}" + "".join(f"{head:>7}" for head in heads)
-            + "  auto  behind  +typical behind"
-        )  # fmt: skip
-        for line in lines(path.name, ballots, behind):
+        heads = "".join(f"{head:>7}" for head in MECHANISMS)
+        print(f"{'outcome':<9}{'eps':>5}{heads}  auto  behind")
+        for line in lines(ballots, behind):
             print(line, flush=True)
     print()
-    for said, values in behind.items():
-        over = sum(value > 0.02 for value in values)
-        print(
-            f"auto, {said}: behind the best by at most {100 * max(values):.2f} points in "
-            f"{len(values)} cases; by more than 2 in {over}"
-        )
+    over = sum(value > 0.02 for value in behind)
+    print(
+        f"auto: behind the best by at most {100 * max(behind):.2f} points in {len(behind)} cases; "
+        f"by more than 2 in {over}"
+    )
     print(f"{time.perf_counter() - start:.0f} s")
 
 

@@ -37,7 +37,7 @@ _LIBRARY = Path(__file__).parents[1]
 _PANELS = {
     "Options": "method output seed force resume",
     "Mechanism": "clip",
-    "Outcome": "seats quota shares mechanism typical",
+    "Outcome": "seats quota shares mechanism",
     "Budget": "epsilon delta guarantee queries plan_for baseline voter_ids ledger beside dataset "
     "consumer electorate people budget",
     "Where it runs": "backend workers address chunk group",

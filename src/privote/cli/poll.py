@@ -92,7 +92,6 @@ def poll(
     quota: float | None = None,
     shares: bool = False,
     mechanism: str = "auto",
-    typical: float | None = None,
     confidence: float = 0.95,
     title: str | None = None,
     people: str | None = None,
@@ -141,10 +140,7 @@ def poll(
     shares
         Publish shares with intervals, too.
     mechanism : NAME
-        auto, binary, tau, counts or top-m; auto decides by public numbers.
-    typical
-        How many approvals a typical ballot has, as expected before the poll, never from these
-        ballots: then clipping the few long ones is considered.
+        auto, binary, counts or top-m; auto decides by public numbers.
     confidence
         Of intervals and of what is called decided.
     title
@@ -173,7 +169,7 @@ def poll(
     if plan:
         if file is not None:
             raise InputError("--plan goes without FILE: it reads no ballots")
-        rule = {"seats": seats, "quota": quota, "typical": typical, "confidence": confidence}
+        rule = {"seats": seats, "quota": quota, "confidence": confidence}
         _plan(reading, {**rule, "shared": ledger is not None}, epsilon, delta, json=json)
         return
     if file is None:
@@ -203,7 +199,6 @@ def poll(
                 quota=quota,
                 shares=shares,
                 mechanism=mechanism,
-                typical=typical,
                 confidence=confidence,
                 title=title,
                 people=people,

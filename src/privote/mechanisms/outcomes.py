@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,24 +67,17 @@ class PollTally:
     ----------
     voters
         How many ballots, empty ones included.
-    by_size
-        For each number of approvals (or points) that occurs, the counts of the ballots with so
-        many: (options,) each.
+    counts
+        How many approvals (or points) each option has: (options,).
     """
 
     voters: int
-    by_size: Mapping[int, Whole]
-    options: int
+    counts: Whole
 
-    @cached_property
-    def counts(self) -> Whole:
-        """How many approvals (or points) each option has: (options,)."""
-        return sum(self.by_size.values(), np.zeros(self.options, np.int64))
-
-    def weighted(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the counts where a ballot of s approvals counts ``weights[s]`` for each."""
-        start: npt.NDArray[Any] = np.zeros(self.options, weights.dtype)
-        return sum((weights[size] * row for size, row in self.by_size.items()), start)
+    @property
+    def options(self) -> int:
+        """How many options there are."""
+        return len(self.counts)
 
 
 class PollOutcome(ABC):

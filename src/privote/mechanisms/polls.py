@@ -1,8 +1,8 @@
 """Mechanisms of a poll: one question to people, k options, winners (and counts) released.
 
 Each has a price that holds on any ballots, known from public numbers. Counts are those of
-:class:`.TallyVoting` on one query: its noise, its draw, its clipping. What is decided from them
-(seats, a budget spent from the top) costs nothing more.
+:class:`.TallyVoting` on one query: its noise and its draw. What is decided from them (seats, a
+budget spent from the top) costs nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ..links import GaussianLink
 from .base import Bools
 from .binary import BinaryVoting
 from .outcomes import PollOutcome, PollSize, PollTally, Quota, Seats, Whole
-from .tally import Tally, TallyVoting
 
 _NODES: tuple[Floats, Floats] = roots_legendre(400)
 
@@ -48,12 +47,12 @@ class PollMechanism(ABC):
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
         """Return what the release costs at most when one ballot is replaced: (orders,)."""
 
-    @abstractmethod
     def mu(self, size: PollSize) -> float | None:
         """Return by how many standard deviations one ballot moves the Gaussian behind the release.
 
         None where there is none, or where `rdp` knows a better price.
         """
+        return None
 
     def epsilon(self, size: PollSize, delta: float) -> float:
         """Return what the release costs on its own: by the Gaussian's own curve, or all orders."""
@@ -91,43 +90,32 @@ class NoisyCounts(PollMechanism):
 
     Parameters
     ----------
-    sigma, tau
-        As :class:`.TallyVoting` has them. With ``tau`` counts are those of clipped ballots, good
-        for a ranking and not for shares.
+    sigma
+        As :class:`.TallyVoting` has it.
     """
 
     name: ClassVar[str] = "counts"
 
     sigma: float
-    tau: float | None = None
-
-    @property
-    def voting(self) -> TallyVoting:
-        """The mechanism that is drawn and priced, with the poll as its one query."""
-        return TallyVoting(sigma=self.sigma, tau=self.tau)
 
     @property
     def noise(self) -> RoundedGaussian:
-        """The noise on one count, in steps of the mechanism."""
-        return self.voting.noise
+        """The noise on one count."""
+        return RoundedGaussian(self.sigma)
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
         """Return order x squared shift / (2 sigma^2)."""
-        return self.noise.gaussian_rdp(_squared_shift(self.voting, size), orders)
+        return self.noise.gaussian_rdp(size.squared_shift, orders)
 
     def mu(self, size: PollSize) -> float:
         """Return the shift over sigma."""
-        return math.sqrt(_squared_shift(self.voting, size)) / self.noise.sigma
+        return math.sqrt(size.squared_shift) / self.sigma
 
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw noisy counts, and decide by them alone."""
-        voting = self.voting
         order = np.array(_shuffled(tally.options, entropy), np.int64)
-        steps = tally.weighted(voting.weights(tally.options))
-        noisy = voting.draw(Tally(steps[None], tally.voters), entropy)[0]
-        if self.tau is None:
-            return Drawn(winners=outcome.winners(noisy, tally.voters, order), counts=noisy)
-        return Drawn(winners=outcome.winners(noisy / voting.steps, tally.voters, order))
+        noisy = tally.counts + entropy.rounded_gaussian(self.sigma, tally.options)
+        return Drawn(winners=outcome.winners(noisy, tally.voters, order), counts=noisy)
 
     def scaled(self, noise: float) -> NoisyCounts:
         """Return the same with so many times the noise."""
@@ -137,16 +125,17 @@ class NoisyCounts(PollMechanism):
         self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
     ) -> float:
         """Return the chance from the noise's own sums. A tie counts as a miss."""
-        noise, steps = self.noise, self.voting.steps
-        at = steps * np.asarray(counts, np.float64)
+        noise, at = self.noise, np.asarray(counts, np.float64)
         if isinstance(outcome, Quota):
-            bar = math.floor(steps * outcome.bar(voters))
+            bar = math.floor(outcome.bar(voters))
             # Where a made-up count is no integer, the next one towards the bar.
             above = noise.above(bar - np.floor(at))
             right = np.where(at > bar, above, noise.at_most(bar - np.ceil(at)))
             return float(np.prod(right**times))
-        seats = _number(outcome)
-        win, lose = _split(at, times, seats)
+        if not isinstance(outcome, Seats):
+            rule = "must be a quota or seats for a chance in closed form"
+            raise UnavailableError("outcome", rule)
+        win, lose = _split(at, times, outcome.number)
         step = max(1, int(noise.sigma / 200))
         reach = noise.reach
         places = np.arange(math.floor(lose[0].min()) - reach, math.ceil(at.max()) + reach, step)
@@ -157,63 +146,37 @@ class NoisyCounts(PollMechanism):
 
     def facts(self) -> dict[str, Any]:
         """Return the public parameters."""
-        clip = {} if self.tau is None else {"tau": self.tau}
-        name = self.name if self.tau is None else "tau"
-        return {"mechanism": name, "noise": "rounded Gaussian", "sigma": self.sigma, **clip}
+        return {"mechanism": self.name, "noise": "rounded Gaussian", "sigma": self.sigma}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyBits(PollMechanism):
-    """One bit an option: Binary voting with the bar at the quota, or Tau's on clipped ballots.
+    """One bit an option: Binary voting with the bar at the quota.
 
     Parameters
     ----------
     sigma
         PATE's sigma_GNMax: Pr[1] = Phi(sqrt(2) (count - bar) / sigma).
-    tau
-        Clip ballots to this l2 norm: all counts shrink, and the bar stays.
     """
 
     name: ClassVar[str] = "binary"
 
     sigma: float
     quota: float
-    tau: float | None = None
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return the exact worst case of one query, over the options two ballots differ on.
-
-        Clipped, the Gaussian bound: an exact search over pairs of weights takes a minute.
-        """
-        _only_approvals(size, "quota")
-        mu = self.mu(size)
-        if mu is not None:
-            return np.asarray(orders * mu**2 / 2)
+        """Return the exact worst case of one query, over the options two ballots differ on."""
         binary = BinaryVoting(sigma=self.sigma, quota=self.quota)
         return binary.worst_case_rdp(size.voters, size.changes, orders)
 
-    def mu(self, size: PollSize) -> float | None:
-        """Return the shift over sigma / sqrt(2): a bit is whether count + noise exceeds the bar."""
-        if self.tau is None:
-            return None
-        steps = self._voting.steps
-        return math.sqrt(2 * _squared_shift(self._voting, size)) / steps / self.sigma
-
-    @property
-    def _voting(self) -> TallyVoting:
-        """How ballots are clipped."""
-        return TallyVoting(sigma=self.sigma, tau=self.tau)
-
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw one bit an option."""
-        voting = self._voting
-        counts = tally.weighted(voting.weights(tally.options)) / voting.steps
-        log_probs = self._log_probs(counts, tally.voters)
+        log_probs = self._log_probs(tally.counts, tally.voters)
         return Drawn(winners=entropy.bernoulli(log_probs[:, 1], log_probs[:, 0]))
 
     def _log_probs(self, counts: npt.NDArray[Any], voters: int) -> Floats:
         link = GaussianLink(sigma=self.sigma, quota=self.quota)
-        return link.log_probs(2 * np.asarray(counts) - voters, voters)
+        return link.log_probs(2 * counts - voters, voters)
 
     def scaled(self, noise: float) -> NoisyBits:
         """Return the same with so many times the noise."""
@@ -230,9 +193,7 @@ class NoisyBits(PollMechanism):
 
     def facts(self) -> dict[str, Any]:
         """Return the public parameters."""
-        clip = {} if self.tau is None else {"tau": self.tau}
-        name = self.name if self.tau is None else "tau"
-        return {"mechanism": name, "noise": "Gaussian", "sigma": self.sigma, **clip}
+        return {"mechanism": self.name, "noise": "Gaussian", "sigma": self.sigma}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,9 +214,6 @@ class Peeling(PollMechanism):
         """Return the rounds' prices, added up."""
         rounds = min(self.seats, size.options - self.seats)
         return rounds * bounded_range_rdp(2 * self.rate * size.each, orders)
-
-    def mu(self, size: PollSize) -> None:
-        """Return None: the exponential mechanism has no Gaussian."""
 
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw the rounds."""
@@ -296,32 +254,12 @@ class Peeling(PollMechanism):
         return {"mechanism": self.name, "noise": "exponential mechanism", "rate": self.rate}
 
 
-def _squared_shift(voting: TallyVoting, size: PollSize) -> float:
-    """Return the largest squared length by which one replaced ballot moves the counts, in steps."""
-    plain = float(size.squared_shift * voting.steps**2)
-    if voting.tau is None:
-        return plain
-    _only_approvals(size, "tau")
-    return min(plain, voting.squared_shift(size.options))
-
-
-def _only_approvals(size: PollSize, argument: str) -> None:
-    if size.each > 1:
-        raise UnavailableError(argument, "goes with approvals, and this poll has points")
-
-
 def _shuffled(options: int, entropy: Entropy) -> list[int]:
     order = list(range(options))
     for place in range(options - 1, 0, -1):
         other = entropy.below(place + 1)
         order[place], order[other] = order[other], order[place]
     return order
-
-
-def _number(outcome: PollOutcome) -> int:
-    if not isinstance(outcome, Seats):
-        raise UnavailableError("outcome", "must be a quota or seats for a chance in closed form")
-    return outcome.number
 
 
 Level = tuple[Floats, Whole]

@@ -165,7 +165,7 @@ def sigma_for(
             total = FACTOR * math.ceil(wanted * each) * surprise
         return epsilon_at(total, orders, budget.delta)[0] <= budget.epsilon
 
-    sigma = least(fits, _START, _TOLERANCE, *_SIGMAS)
+    sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])
     if not _SIGMAS[0] < sigma < _SIGMAS[1]:
         raise BudgetError(
             f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} is just enough for {wanted} queries "
@@ -175,7 +175,12 @@ def sigma_for(
 
 
 def least(
-    fits: Callable[[float], bool], start: float, close: float, low: float, high: float
+    fits: Callable[[float], bool],
+    start: float,
+    close: float,
+    *,
+    low: float = 0.0,
+    high: float = math.inf,
 ) -> float:
     """Return the least number that fits, to within a factor ``1 + close``, by halving.
 

@@ -8,8 +8,10 @@ held, and what is chosen here is chosen without looking at a ballot.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,20 +19,20 @@ import numpy as np
 from ..accounting.filters import pinned_order
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
 from ..entropy import WIDEST_ROUNDED
-from ..errors import InputError, UnavailableError, finite, positive
+from ..errors import InputError, UnavailableError, finite
 from ..ledger import Budget
 from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
 from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
+from .budget import least
 
 #: What ``mechanism`` may be called.
-POLL_MECHANISMS = ("auto", "binary", "tau", "counts", "top-m")
+POLL_MECHANISMS = ("auto", "binary", "counts", "top-m")
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
 _WORTH = 0.01  # how much less noise a poll on its own must take to be searched
 _ROOM = 1e-9  # relative: a curve worked out at all orders may differ by so much from one at one
 _TRADE = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the epsilon asked for: what more, or less, would buy
 _RUNGS = 24  # of the ladder on either side of the last seat
-_WHOLE = 3.0  # times a typical ballot: what clipping leaves whole, or it decides instead of voters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +54,7 @@ class PollPlan:
         In votes: with a quota, options this far from the bar are all on their side of it; with
         seats, winners this far ahead of all losers are the ones released; spending money, options
         this far apart are all in their order. With shares the same holds the other way round: what
-        is released this far apart, or from the bar, is so in truth. Of clipped ballots where the
-        mechanism clips them.
+        is released this far apart, or from the bar, is so in truth.
     interval
         Half the width of the intervals of all options at once, in votes; None without shares.
     reason
@@ -75,8 +76,7 @@ class PollPlan:
     @property
     def apart(self) -> str:
         """From what the gap is measured, in words."""
-        clipped = ", counted in clipped ballots" if "tau" in self.mechanism.facts() else ""
-        return ("from the bar" if isinstance(self.outcome, Quota) else "apart") + clipped
+        return "from the bar" if isinstance(self.outcome, Quota) else "apart"
 
     @property
     def chance(self) -> str | None:
@@ -103,8 +103,6 @@ def plan_poll(
     delta: float,
     shares: bool = False,
     mechanism: str = "auto",
-    tau: float | None = None,
-    typical: float | None = None,
     confidence: float = 0.95,
     shared: bool = False,
 ) -> PollPlan:
@@ -121,10 +119,7 @@ def plan_poll(
     mechanism
         ``"auto"``: the one that decides the closest race. ``"binary"``: one bit an option, for a
         quota. ``"counts"``: noise on every count. ``"top-m"``: winners one after the other, for
-        seats. ``"tau"``: bits or counts of clipped ballots.
-    tau, typical
-        For ``"tau"``: the norm to clip ballots to; or how many approvals a typical ballot has, as
-        the organiser expects *before the poll*. With ``typical``, auto considers clipping, too.
+        seats.
     confidence
         Of the gap and of intervals.
     shared
@@ -136,11 +131,7 @@ def plan_poll(
         raise InputError("mechanism", f"must be one of {', '.join(POLL_MECHANISMS)}", mechanism)
     if not 0 < finite("confidence", confidence) < 1:
         raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
-    if typical is not None and not 1 <= positive("typical", typical) <= size.options:
-        raise InputError("typical", f"must lie from 1 to {size.options} approvals", typical)
-    if tau is not None and mechanism != "tau":
-        raise InputError("tau", "goes with `mechanism=tau`", tau)
-    made = _candidates(size, outcome, shares, mechanism, tau, typical)
+    made = _candidates(outcome, shares, mechanism)
     settled = {name: calibrated(each, size, budget, shared=shared) for name, each in made}
     considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
     best = min(considered, key=considered.__getitem__)
@@ -179,53 +170,20 @@ def _gap(
 
 
 def _candidates(
-    size: PollSize,
-    outcome: PollOutcome,
-    shares: bool,
-    mechanism: str,
-    tau: float | None,
-    typical: float | None,
+    outcome: PollOutcome, shares: bool, mechanism: str
 ) -> list[tuple[str, PollMechanism]]:
     """Return the mechanisms that can release this outcome, by name, with any noise."""
-    found: list[tuple[str, PollMechanism]] = []
-    if tau is None and typical is not None and 2 * _WHOLE * typical < size.changes:
-        tau = math.sqrt(_WHOLE * typical)
-    clips = tau is not None and size.each == 1
-    if isinstance(outcome, Quota):
-        found.append(("binary", NoisyBits(sigma=1.0, quota=outcome.share)))
-        if clips:
-            found.append(("tau", NoisyBits(sigma=1.0, quota=outcome.share, tau=tau)))
-    else:
-        if clips:
-            found.append(("tau", NoisyCounts(sigma=1.0, tau=tau)))
-        if isinstance(outcome, Seats):
-            found.append(("top-m", Peeling(rate=1.0, seats=outcome.number)))
-    found.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
-    if shares:
-        found = found[-1:]
-    named = [each for each in found if mechanism in ("auto", each[0])]
+    able: list[tuple[str, PollMechanism]] = []
+    if isinstance(outcome, Quota) and not shares:
+        able.append(("binary", NoisyBits(sigma=1.0, quota=outcome.share)))
+    if isinstance(outcome, Seats) and not shares:
+        able.append(("top-m", Peeling(rate=1.0, seats=outcome.number)))
+    able.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
+    named = [each for each in able if mechanism in ("auto", each[0])]
     if not named:
-        raise _unavailable(mechanism, shares, size, tau, typical)
+        names = ", ".join(name for name, _ in able)
+        raise UnavailableError("mechanism", f"must be one of {names} for this outcome", mechanism)
     return named
-
-
-def _unavailable(
-    mechanism: str, shares: bool, size: PollSize, tau: float | None, typical: float | None
-) -> InputError:
-    if shares:
-        return UnavailableError(
-            "mechanism", "must be counts with `shares=True`: nothing else has counts", mechanism
-        )
-    if mechanism == "tau" and size.each == 1:
-        if tau is None and typical is None:
-            return InputError("typical", "must be given for `mechanism=tau`")
-        return UnavailableError(
-            "typical",
-            f"must be less than {size.changes / 2 / _WHOLE:.3g} for `mechanism=tau`: two ballots "
-            f"differ on {size.changes} options at most, so clipping gains nothing",
-            typical,
-        )
-    return UnavailableError("mechanism", "cannot release this outcome of this poll", mechanism)
 
 
 def calibrated(
@@ -245,23 +203,13 @@ def calibrated(
     def alone(scaled: PollMechanism) -> float:
         return scaled.epsilon(size, budget.delta)
 
-    def fits(noise: float, price: Callable[[PollMechanism], float]) -> bool:
+    def fits(price: Callable[[PollMechanism], float], noise: float) -> bool:
         return price(mechanism.scaled(noise)) <= budget.epsilon * (1 - _ROOM)
 
-    def least(high: float, price: Callable[[PollMechanism], float]) -> float:
-        low = high
-        while not fits(high, price):
-            low, high = high, 2 * high
-        while low == high or (low > _CLOSE and fits(low, price)):  # below is no noise to speak of
-            low, high = low / 2, low
-        while high > low * (1 + _CLOSE):
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle, price) else (middle, high)
-        return high
-
-    noise = least(1.0, shares)
-    if not shared and fits(noise * (1 - _WORTH), alone):
-        noise = least(noise, alone)
+    # Below _CLOSE is no noise to speak of.
+    noise = least(partial(fits, shares), 1.0, _CLOSE, low=_CLOSE)
+    if not shared and fits(alone, noise * (1 - _WORTH)):
+        noise = least(partial(fits, alone), noise, _CLOSE, low=_CLOSE)
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
     if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
@@ -284,17 +232,11 @@ def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) ->
     times = np.ones(len(rungs), np.int64)
     times[0] += won - above  # further up, or down, nobody is in danger
     times[-1] += lost - below
-    low, high = 1e-6, 1.0
 
     def right(step: float) -> bool:
         return mechanism.chance(step * rungs, times, size.voters, outcome) >= 0.5
 
-    while not right(high):
-        low, high = high, 4 * high
-    while high > low * 1.01:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if right(middle) else (middle, high)
-    return high
+    return least(right, 1.0, 0.01, low=1e-6)
 
 
 def decided_gap(
@@ -308,8 +250,7 @@ def decided_gap(
     if isinstance(outcome, Greedy):
         assert isinstance(mechanism, NoisyCounts)
         # One more than noise moves two counts towards each other: a tie is decided by a coin.
-        steps = mechanism.voting.steps
-        return (mechanism.noise.apart(size.options, confidence) + 1) / steps
+        return float(mechanism.noise.apart(size.options, confidence) + 1)
 
     def right(gap: int) -> bool:
         if isinstance(outcome, Quota):
@@ -325,15 +266,12 @@ def decided_gap(
             for counts, times in races
         )
 
-    low, high = 0, 1
-    while not right(high):
-        low, high = high, 2 * high
-        if high > 1 << 50:
+    most = 1
+    while not right(most):
+        most *= 2
+        if most > 1 << 50:
             return math.inf
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if right(middle) else (middle, high)
-    return float(high)
+    return float(bisect_left(range(most), True, lo=max(1, most // 2), key=right))
 
 
 def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool) -> str:

@@ -205,7 +205,7 @@ def counted(
         raise InputError(f"the option {shown(twice[0])} is named twice")
     seen = _Names()
     voters, emptied = 0, 0
-    by_size: dict[int, Any] = {}
+    counts = np.zeros(len(names), np.int64)
     for block in _blocks(seen.watched(rows()), len(names)):
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
@@ -213,15 +213,11 @@ def counted(
         kept = rule.kept(block)
         emptied += int(block.times[~kept].sum())
         block.votes[~kept] = 0
-        sizes = (block.votes > 0).sum(axis=1)
-        for size in np.unique(sizes).tolist():
-            here = sizes == size
-            row = block.times[here] @ block.votes[here].astype(np.int64)
-            by_size[size] = by_size.get(size, 0) + row
+        counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there is not one ballot")
     seen.check(rows)
-    tally = PollTally(voters, by_size, len(names))
+    tally = PollTally(voters, counts)
     return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, rows=rows, **facts)
 
 

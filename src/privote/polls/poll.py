@@ -55,7 +55,6 @@ def poll(
     quota: float | None = None,
     shares: bool = False,
     mechanism: str = "auto",
-    typical: float | None = None,
     confidence: float = 0.95,
     title: str | None = None,
     people: str | None = None,
@@ -84,7 +83,7 @@ def poll(
         of one half.
     shares
         Publish every option's share, too, with intervals that hold for all at once.
-    mechanism, typical, confidence
+    mechanism, confidence
         As for :func:`privote.planning.polls.plan_poll`.
     title
         What the poll is called; the file's own title unless told.
@@ -117,7 +116,6 @@ def poll(
         delta=delta,
         shares=shares,
         mechanism=mechanism,
-        typical=typical,
         confidence=confidence,
         shared=ledger is not None,
     )
