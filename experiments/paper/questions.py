@@ -137,7 +137,7 @@ def in_worst_case(votes: Array, truth: Array, sigma: float, seed: int) -> dict[s
     with pv.Guardian(
         mechanism, budget, pv.Ledger.in_memory(), guarantee="worst-case", seed=seed
     ) as guardian:
-        asked = pv.dependencies.gated(guardian.release, votes, 0, batch=1).labels
+        asked = pv.dependencies.gated(guardian.release, votes, 0).labels
     same = len(asked)
     fit = queries_for(mechanism, voters, LABELS, EPSILON, DELTA)
     louder = sigma_for(

@@ -33,7 +33,6 @@ Pair = tuple[Name, Name]
 T = TypeVar("T", bound=Hashable)
 
 RULES = ("up", "down")
-_ARROW = "->"
 _FEW = 5  # labels named in a message
 
 
@@ -113,9 +112,7 @@ class Implications:
         ----------
         source
             Pairs (child, parent); a mapping from a child to its parent or parents; the path of a
-            file; or implications. A file is a CSV with the columns ``child`` and ``parent``, or a
-            text with lines ``child -> parent``, in which empty lines and those that begin with #
-            do not count.
+            file, a CSV with the columns ``child`` and ``parent``; or implications.
         """
         if isinstance(source, cls):
             return source
@@ -176,7 +173,7 @@ def _leaves_first(pairs: Iterable[tuple[T, T]]) -> list[tuple[T, T]]:
     try:
         order = {label: at for at, label in enumerate(sorter.static_order())}
     except CycleError as error:
-        cycle = f" {_ARROW} ".join(map(str, error.args[1]))
+        cycle = " -> ".join(map(str, error.args[1]))
         raise InputError("implies", f"must not lead back to where it began: {cycle}") from None
     return sorted(pairs, key=lambda pair: order[pair[0]])
 
@@ -205,31 +202,18 @@ def _place(label: Name, labels: int, known: Mapping[str, int] | None) -> int:
 
 def _read(path: str | os.PathLike[str]) -> list[Pair]:
     try:
-        lines = check_file(path, "implies").read_text(encoding="utf-8-sig").splitlines()
+        with check_file(path, "implies").open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, skipinitialspace=True))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("implies", f"{str(path)!r} cannot be read: {error}") from None
-    told = {n: line for n, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"}
-    if _ARROW in next(iter(told.values()), ""):
-        rows = {n: [part.strip() for part in line.split(_ARROW)] for n, line in told.items()}
-    else:
-        table = csv.reader(told.values())
-        header = [cell.strip() for cell in next(table, [])]
-        if not {"child", "parent"} <= set(header):
-            raise InputError(
-                "implies",
-                f"{str(path)!r} must have the columns child and parent, or lines "
-                f"'child {_ARROW} parent'",
-            )
-        at = [header.index("child"), header.index("parent")]
-        cells = [[name_in(cell.strip()) for cell in row] for row in table]
-        rows = {
-            n: [row[i] for i in at] if len(row) == len(header) else []
-            for n, row in zip([*told][1:], cells, strict=False)
-        }
-    for number, row in rows.items():
-        if len(row) != 2 or not all(row):
-            raise InputError("implies", f"{str(path)!r} must have one pair in line {number}")
-    return [(child, parent) for child, parent in rows.values()]
+    pairs: list[Pair] = []
+    for number, row in enumerate(rows, 2):
+        child, parent = (name_in((row.get(name) or "").strip()) for name in ("child", "parent"))
+        if not (child and parent):
+            rule = "must have the columns child and parent, and both in line"
+            raise InputError("implies", f"{str(path)!r} {rule} {number}")
+        pairs.append((child, parent))
+    return pairs
 
 
 @overload
@@ -320,15 +304,7 @@ class Answer(Protocol):
         """Charge, then release."""
 
 
-def gated(
-    answer: Answer,
-    votes: Any,
-    indicator: int,
-    *,
-    baseline: npt.ArrayLike | None = None,
-    voter_ids: Sequence[Any] | None = None,
-    batch: int = 16,
-) -> Release:
+def gated(answer: Answer, votes: Any, indicator: int) -> Release:
     """Ask one label of each query first, and the others only where it is *released* as 1.
 
     A question is one label of one query, so whoever answers has ballots of one label:
@@ -356,97 +332,52 @@ def gated(
         (queries, voters, labels): what :func:`privote.label` takes; sparse ballots are refused.
     indicator
         The place of the label that is asked first.
-    baseline
-        (queries, labels) public guess, for an allowance.
-    voter_ids
-        Names of the voters, as ``answer`` takes them.
-    batch
-        How many queries are taken up together: their indicators, then their other labels.
     """
     ballots = Ballots.of(votes)
     if not isinstance(ballots, Ballots):
         raise UnavailableError("gated questions need dense votes: a sparse ballot is asked as one")
     indicator = whole("indicator", indicator, 0, ballots.labels - 1)
-    cube, guess = ballots.to_array(), None if baseline is None else np.asarray(baseline)
-    if guess is not None and guess.shape != (ballots.queries, ballots.labels):
-        raise InputError(
-            "baseline",
-            f"must be (queries, labels) = {(ballots.queries, ballots.labels)}, got {guess.shape}",
-        )
-    if guess is not None and not np.isin(guess, (0, 1)).all():  # before a batch is charged
-        raise InputError("baseline", "must hold 0 and 1 only")
-    questions = _Questions(
-        answer, cube, guess, {} if voter_ids is None else {"voter_ids": voter_ids}
-    )
     others = np.delete(np.arange(ballots.labels), indicator)
-    made: list[Labels] = []
-    for start in range(0, ballots.queries, whole("batch", batch)):
-        rows = np.arange(start, min(start + batch, ballots.queries))
-        first = questions.ask(rows, np.array([indicator]))[:, 0]
-        labels = np.zeros((len(first), ballots.labels), np.int8)
-        labels[:, indicator] = first
-        labels[first == ABSTAIN] = ABSTAIN
-        yes = np.flatnonzero(first == 1)
-        rest = questions.ask(rows[yes], others)
-        labels[np.ix_(yes[: len(rest)], others)] = rest
+    labels, parts = [], list[Release]()
+    for query in ballots.to_array():  # (voters, labels)
+        row, ended = np.zeros(ballots.labels, np.int8), True
+        for places in (np.array([indicator]), others):
+            try:
+                parts.append(answer(query.T[places, :, None]))
+            except BudgetError:
+                if not parts:
+                    raise
+                ended = False
+                break
+            ended = parts[-1].answered == len(places)
+            row[places[: parts[-1].answered]] = parts[-1].labels[:, 0]
+            if row[indicator] != 1 or not len(others):
+                break
         # A query that was begun and not answered to its end stays behind, and so do all after it.
-        ended = len(first) if len(rest) == len(yes) else int(yes[len(rest)])
-        made.append(labels[:ended])
-        if ended < len(rows):
+        if not ended:
             break
-    return questions.released(np.concatenate(made), ballots, indicator)
+        labels.append(np.full_like(row, ABSTAIN) if row[indicator] == ABSTAIN else row)
+    return _as_one(parts, np.array(labels, np.int8).reshape(-1, ballots.labels), ballots, indicator)
 
 
-@dataclass
-class _Questions:
-    """Questions to whoever answers them, each one label of one query."""
-
-    answer: Answer
-    votes: npt.NDArray[Any]
-    baseline: npt.NDArray[Any] | None
-    more: dict[str, Any]
-    asked: int = 0
-    last: Release | None = None
-    drawn: tuple[str, ...] = ()
-
-    def ask(self, rows: npt.NDArray[np.intp], labels: npt.NDArray[np.intp]) -> Labels:
-        """Return labels (answered rows, labels) of those rows all whose labels were answered."""
-        count = len(rows) * len(labels)
-        if not count:
-            return np.empty((len(rows), len(labels)), np.int8)
-        cells = np.swapaxes(self.votes[rows][:, :, labels], 1, 2)
-        guess = {}
-        if self.baseline is not None:
-            guess["baseline"] = self.baseline[np.ix_(rows, labels)].reshape(count, 1)
-        try:
-            part = self.answer(cells.reshape(count, -1, 1), **guess, **self.more)
-        except BudgetError:
-            if self.last is None:
-                raise
-            return np.empty((0, len(labels)), np.int8)
-        self.asked, self.last = self.asked + part.answered, part
-        self.drawn += part.drawn
-        whole_rows = part.answered // len(labels)
-        return part.labels[: whole_rows * len(labels), 0].reshape(whole_rows, len(labels))
-
-    def released(self, labels: Labels, ballots: Ballots, indicator: int) -> Release:
-        """Return all that was answered as one release, which promises the budget."""
-        assert self.last is not None
-        told = (
-            f"label {indicator} was asked first and the others only where it was released as 1, in "
-            f"{self.asked} questions of one label in place of {labels.size}; others are 0"
-        )
-        if self.last.allowance is None:
-            told += "; epsilon is the whole budget, whatever the number of questions"
-        names = ballots.query_names
-        return replace(
-            self.last,
-            labels=labels,
-            drawn=self.drawn,
-            # A realised sum would depend on the labels; an allowance is one sum for every history.
-            epsilon=self.last.epsilon if self.last.allowance is not None else self.last.budget,
-            so_far=None,
-            label_names=ballots.label_names,
-            query_names=None if names is None else names[: len(labels)],
-            processed=(*self.last.processed, told),
-        )
+def _as_one(parts: list[Release], labels: Labels, ballots: Ballots, indicator: int) -> Release:
+    """Return all that was answered as one release, which promises the budget."""
+    last, asked = parts[-1], sum(part.answered for part in parts)
+    told = (
+        f"label {indicator} was asked first and the others only where it was released as 1, in "
+        f"{asked} questions of one label in place of {labels.size}; others are 0"
+    )
+    if last.allowance is None:
+        told += "; epsilon is the whole budget, whatever the number of questions"
+    names = ballots.query_names
+    return replace(
+        last,
+        labels=labels,
+        drawn=tuple(drawn for part in parts for drawn in part.drawn),
+        # A realised sum would depend on the labels; an allowance is one sum for every history.
+        epsilon=last.epsilon if last.allowance is not None else last.budget,
+        so_far=None,
+        label_names=ballots.label_names,
+        query_names=None if names is None else names[: len(labels)],
+        processed=(*last.processed, told),
+    )

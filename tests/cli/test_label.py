@@ -294,7 +294,7 @@ def test_labels_that_tallies_do_not_say_are_found(run: Run, many: Path, tmp_path
 
 
 def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "implies.txt").write_text("0 -> 3\n1 -> 3\n")
+    (tmp_path / "implies.txt").write_text("child,parent\n0,3\n1,3\n")
     flags = (*BINARY, "--epsilon", 100, "--delta", 1e-5, "--seed", 3)
     for name, more in (("plain", ()), ("made", ("--implies", tmp_path / "implies.txt"))):
         done = run("label", votes_file, *flags, *more, "--output", f"{name}.csv")
@@ -303,12 +303,12 @@ def test_implied_labels_are_raised(run: Run, votes_file: Path, tmp_path: Path) -
     assert (plain[:, 3] != made[:, 3]).any()
     np.testing.assert_array_equal(made[:, 3], plain[:, [0, 1, 3]].max(axis=1))
     assert "2 implications were applied" in " ".join(done.stdout.split())
-    (tmp_path / "implies.txt").write_text("0 -> 9\n")
+    (tmp_path / "implies.txt").write_text("child,parent\n0,9\n")
     done = run("label", votes_file, *flags, *more, "--output", "other.csv", "--ledger", "l.db")
     assert done.exit_code == 2
     assert "--implies must name labels 0 to 3, got 9" in " ".join(done.stderr.split())
     assert not (tmp_path / "l.db").exists()
-    (tmp_path / "implies.txt").write_text("0 -> 1\n1 -> 0\n")
+    (tmp_path / "implies.txt").write_text("child,parent\n0,1\n1,0\n")
     done = run("label", votes_file, *flags, *more, "--output", "other.csv")
     assert done.exit_code == 2
     assert "--implies must not lead back to where it began" in " ".join(done.stderr.split())

@@ -102,8 +102,8 @@ def label(
         again: a text file with one a line, a .csv with the column 'voter', a .npy, or a .npz with
         the array 'voter_ids'.
     implies
-        Which labels imply which: a .csv with the columns child and parent, or lines
-        'child -> parent'. After the draw a 1 raises all that it implies, at no cost.
+        Which labels imply which: a .csv with the columns child and parent. After the draw
+        a 1 raises all that it implies, at no cost.
     probabilities
         Also write the probability that most voters want each label, given all that was released:
         .csv, .npy or .npz. For tallies, as auto releases them.

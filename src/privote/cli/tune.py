@@ -21,7 +21,6 @@ _COUNTED = {
     "allowance": "allow-\nance",
     "worst-case": "worst\ncase",
     "data-dependent": "data-\ndep.",
-    "published": "publ.",
 }
 
 
@@ -91,9 +90,9 @@ def tune(
 
         privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5
 
-    For each, how many of the file's queries fit the budget under every guarantee (and by the bound
-    published with PATE 2018), and how much of the labels is wrong: the expected share of cells
-    released otherwise than wanted. --over mechanism puts all mechanisms side by side.
+    For each, how many of the file's queries fit the budget under every guarantee, and how much of
+    the labels is wrong: the expected share of cells released otherwise than wanted. --over
+    mechanism puts all mechanisms side by side.
 
     Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
     votes that are public or paid for, then label others.

@@ -12,7 +12,8 @@ over the cells that should be 1, *false alarm* over those that should be 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,22 +21,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.filters import pinned_order
-from ..accounting.renyi import Floats, check_orders
-from ..accounting.renyi import epsilon as to_epsilon
+from ..accounting.renyi import Floats, check_orders, largest_curve
 from ..errors import BallotError, InputError, UnavailableError, positive
-from ..guardian.allowance import check_baseline
 from ..ledger import Budget
 from ..mechanisms import MECHANISMS, Mechanism
-from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock, SparseBlock
+from ..votes.cube import Ballots, BallotSource
 from ..votes.surprises import effective
 from .budget import allowance_for, room
 
-Bools = npt.NDArray[np.bool_]
 Truth = npt.NDArray[np.int8]
 
-#: What is counted: queries under each guarantee, and at the published bound of PATE 2018 instead of
-#: the exact cost.
-COUNTS = ("allowance", "worst-case", "data-dependent", "published")
+#: Under which guarantees queries are counted.
+COUNTS = ("allowance", "worst-case", "data-dependent")
 #: What stands next to every number that depends on votes.
 NOT_PRIVATE = (
     "These figures depend on the votes: for the owner's eyes unless the votes are public or paid "
@@ -45,8 +42,7 @@ NOT_PRIVATE = (
 _SIGMAS = (0.04, 0.06, 0.1, 0.14, 0.18, 0.24, 0.3, 0.4, 0.6, 0.8, 1.2)
 _SIGMA = 0.14
 _TAUS = 6  # values of tau by norm
-_PLENTY = np.iinfo(np.int64).max  # an allowance that never ends
-_STEP = 64  # queries priced at a time: little is priced beyond what fits
+_FIRST = 64  # queries priced first, then twice as many
 _ROUNDING = 1e-12  # must not push the best itself below the bar
 
 
@@ -78,7 +74,7 @@ class Trial:
     mechanism
         Ready to use.
     fits
-        Queries that the budget answers, by `COUNTS`; None where a count is not to be had.
+        Queries that the budget answers, by `COUNTS`.
     quality
         Of labels for all queries that were looked at, so that trials can be compared.
     noise_free
@@ -86,7 +82,7 @@ class Trial:
     """
 
     mechanism: Mechanism
-    fits: Mapping[str, int | None]
+    fits: Mapping[str, int]
     quality: Quality
     noise_free: Quality
 
@@ -140,7 +136,7 @@ class Tuning:
         return max(
             good,
             key=lambda trial: (
-                (trial.fits[self.guarantee] or 0) * trial.quality.answered,
+                trial.fits[self.guarantee] * trial.quality.answered,
                 -trial.quality.wrong,
             ),
             default=None,
@@ -175,7 +171,6 @@ def tune(
     delta: float,
     guarantee: str = "allowance",
     drop: float = 0.02,
-    baseline: npt.ArrayLike | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tuning:
     """Try mechanisms on votes that are public or paid for, and say which to take.
@@ -194,13 +189,11 @@ def tune(
         The budget, as in `queries_for`.
     guarantee, drop
         What to choose by: see `Tuning.chosen`.
-    baseline
-        (queries, labels) public guess, for an allowance; zeros by default.
     progress
         Called as ``progress(done, total)``.
     """
-    if guarantee not in COUNTS[:-1]:
-        raise InputError("guarantee", f"must be one of {', '.join(COUNTS[:-1])}", guarantee)
+    if guarantee not in COUNTS:
+        raise InputError("guarantee", f"must be one of {', '.join(COUNTS)}", guarantee)
     if not 0 <= drop <= 1:
         raise InputError("drop", "must lie in [0, 1]", drop)
     budget = Budget(epsilon=epsilon, delta=delta)
@@ -225,7 +218,7 @@ def tune(
         trials.append(
             Trial(
                 mechanism=mechanism,
-                fits=queries_that_fit(mechanism, ballots, epsilon, delta, baseline=baseline),
+                fits=queries_that_fit(mechanism, ballots, epsilon, delta),
                 quality=quality(mechanism, ballots, wanted),
                 noise_free=quality_of(plain, wanted),
             )
@@ -298,112 +291,56 @@ def variants(
 
 
 def queries_that_fit(
-    mechanism: Mechanism,
-    votes: Any,
-    epsilon: float,
-    delta: float,
-    *,
-    baseline: npt.ArrayLike | None = None,
-) -> dict[str, int | None]:
-    """Return how many of the first queries a budget answers; None where a count is not to be had.
+    mechanism: Mechanism, votes: Any, epsilon: float, delta: float
+) -> dict[str, int]:
+    """Return how many of the first queries a budget answers.
 
-    ``"allowance"``: until the first voter has run out; 0 if the budget buys not one surprise, which
-    is a refusal. ``"worst-case"``: whatever the votes. ``"data-dependent"``: by the exact cost of
-    these votes, query by query; ``"published"``: the same by the bound of PATE 2018.
+    ``"allowance"``: until the first voter has run out, with a baseline of zeros; 0 if the budget
+    buys not one surprise, which is a refusal. ``"worst-case"``: whatever the votes.
+    ``"data-dependent"``: by the exact cost of these votes, query by query.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     ballots = Ballots.of(votes)
     mechanism.check(ballots)
-    guess = check_baseline(baseline, ballots, mechanism)
     allowance = allowance_for(mechanism, ballots.voters, ballots.labels, epsilon, delta)
-    lasting = 0  # not a single surprise: refused, however quiet the voters are
-    if allowance >= 1:
-        busiest = busiest_voter(mechanism, ballots, guess)
-        lasting = int(np.searchsorted(busiest, allowance, side="right"))
     each = mechanism.worst_case_rdp(ballots.voters, ballots.labels)
     return {
-        "allowance": lasting,
+        "allowance": _lasting(mechanism, ballots, allowance) if allowance else 0,
         "worst-case": room(mechanism, each, budget, ballots.queries),
-        "data-dependent": _by_cost(mechanism, ballots, budget, "exact"),
-        "published": _published(mechanism, ballots, budget),
+        "data-dependent": _by_cost(mechanism, ballots, budget),
     }
 
 
-def busiest_voter(mechanism: Mechanism, ballots: BallotSource, guess: Bools) -> Counts:
-    """Return the surprises of the busiest voter after each query: (queries,).
+def _lasting(mechanism: Mechanism, ballots: BallotSource, allowance: int) -> int:
+    """Return how many of the first queries pass before a voter runs out."""
 
-    As if no allowance ever ended. ``guess`` is the baseline (queries, labels).
-    """
-    cast, most, start = np.zeros(ballots.voters, np.int64), [], 0
-    for block in ballots.blocks():
-        rows = guess[start : start + block.queries]
-        start += block.queries
-        counted, _, _ = effective(
-            block,
-            rows,
-            np.full(ballots.voters, _PLENTY),
-            unit=mechanism.surprise_unit,
-            silence_is_zeros=mechanism.silence_is_zeros,
-        )
-        most.append(_running(mechanism, counted, rows, cast))
-    return np.asarray(np.maximum.accumulate(np.concatenate(most)))
+    def out(queries: int) -> bool:
+        left = np.full(ballots.voters, allowance)
+        for block in ballots.head(queries).blocks():
+            _, spent, refused = effective(
+                block,
+                np.zeros((block.queries, ballots.labels), np.bool_),
+                left,
+                unit=mechanism.surprise_unit,
+                silence_is_zeros=mechanism.silence_is_zeros,
+            )
+            left = left - spent
+            if refused.any():
+                return True
+        return False
 
-
-def _running(mechanism: Mechanism, block: Block, guess: Bools, cast: Counts) -> Counts:
-    """Add a block's surprises to ``cast``; return the most any voter has cast by then: (queries,).
-
-    Of a sparse block only those who speak are looked at, so a later query may show less.
-    """
-    single = mechanism.surprise_unit == "vote"
-    if isinstance(block, SparseBlock):
-        size = block.votes.sum(axis=1)
-        spoke = size > 0 if mechanism.silence_is_zeros else np.ones_like(size)
-        counts = size if single else spoke.astype(np.int64)
-        order = np.argsort(block.query, kind="stable")
-        ends = np.searchsorted(block.query[order], np.arange(block.queries + 1))
-        most = np.zeros(block.queries, np.int64)
-        for row in range(block.queries):
-            here = order[ends[row] : ends[row + 1]]
-            cast[block.voter[here]] += counts[here]  # at most one ballot a voter and query
-            most[row] = cast[block.voter[here]].max(initial=0)
-        return most
-    assert isinstance(block, DenseBlock)
-    departs = block.votes != guess[:, None, :]
-    running = cast + np.cumsum(departs.sum(axis=2) if single else departs.any(axis=2), axis=0)
-    cast[:] = running[-1]
-    return np.asarray(running.max(axis=1))
+    return bisect_left(range(1, ballots.queries + 1), True, key=out)
 
 
-def _by_cost(mechanism: Mechanism, ballots: BallotSource, budget: Budget, bound: str) -> int:
+def _by_cost(mechanism: Mechanism, ballots: BallotSource, budget: Budget) -> int:
     orders = check_orders(None)
-    total, answered = np.zeros(len(orders)), 0
-    for block in ballots.blocks():
-        for part in _parts(block):
-            sums = total + np.cumsum(mechanism.cost(mechanism.tally(part), orders, bound), axis=0)
-            fits = np.asarray(to_epsilon(sums, orders, budget.delta)) <= budget.epsilon
-            if not fits.all():
-                return answered + int(fits.argmin())
-            total, answered = sums[-1], answered + len(sums)
-    return answered
-
-
-def _published(mechanism: Mechanism, ballots: BallotSource, budget: Budget) -> int | None:
-    if "pate2018" not in mechanism.bounds:
-        return None
-    try:
-        return _by_cost(mechanism, ballots, budget, "pate2018")
-    except UnavailableError:  # it is proved for Gaussian noise
-        return None
-
-
-def _parts(block: Block) -> Iterator[Block]:
-    """Yield a dense block in small runs of queries; a sparse one as it is."""
-    if not isinstance(block, DenseBlock):
-        yield block
-        return
-    for start in range(0, block.queries, _STEP):
-        rows = block.votes[start : start + _STEP]
-        yield DenseBlock(rows, missing=block.missing, start=block.start + start)
+    most, queries = largest_curve(budget.epsilon, orders, budget.delta), _FIRST
+    while True:  # little is priced beyond what fits
+        some = ballots.head(min(queries, ballots.queries))
+        fits = (np.cumsum(mechanism.rdp(some, orders), axis=0) <= most).any(axis=1)
+        if some.queries == ballots.queries or not fits.all():
+            return int(fits.sum())
+        queries *= 2
 
 
 # -- how good labels are ---------------------------------------------------------------------------
