@@ -20,6 +20,7 @@ import numpy.typing as npt
 from .errors import BudgetError, InputError, UnavailableError, shown, whole
 from .files import check_file
 from .mechanisms import ABSTAIN
+from .metrics import label_table
 from .release import Release
 from .votes.cube import Ballots
 from .votes.tables import name_in
@@ -49,7 +50,7 @@ def positive(Y: Any) -> Floats:
         labels is counted where both are known. A row whose label never occurs beside a known
         column is NaN there.
     """
-    return _given(cells_of("Y", Y), 1)
+    return _given(Y, 1)
 
 
 def negative(Y: Any) -> Floats:
@@ -58,27 +59,17 @@ def negative(Y: Any) -> Floats:
     As :func:`positive`, for zeros. This is what tells whether a question may be left out: if a
     large share of the labels in a row are absent whenever its label is, :func:`gated` loses little.
     """
-    return _given(cells_of("Y", Y), 0)
+    return _given(Y, 0)
 
 
-def _given(cells: Labels, value: int) -> Floats:
+def _given(Y: Any, value: int) -> Floats:
+    cells = label_table("Y", Y.labels if isinstance(Y, Release) else Y)
     same = (cells == value).astype(np.float64)
     both = same.T @ same
     cases = same.T @ (cells >= 0).astype(np.float64)
     share: Floats = np.full_like(both, np.nan)
     np.divide(both, cases, out=share, where=cases > 0)
     return share
-
-
-def cells_of(argument: str, Y: Any) -> Labels:
-    """Return labels as int8 (queries, labels) if they hold 1, 0 and -1 only."""
-    try:
-        array = np.asarray(Y.labels if isinstance(Y, Release) else Y)
-    except ValueError:  # ragged
-        array = np.asarray(None)
-    if array.ndim != 2 or array.dtype.kind not in "biuf" or not np.isin(array, (-1, 0, 1)).all():
-        raise InputError(argument, "must be a table (queries, labels) of 1, 0 and -1", Y)
-    return array.astype(np.int8)
 
 
 # -- implications: labels that imply others --------------------------------------------------------
@@ -253,7 +244,7 @@ def consistent(
     stated = Implications.of(implies)
     if isinstance(labels, Release):
         pairs = stated.places(labels.labels.shape[1], labels.label_names)
-        made = _propagated(cells_of("labels", labels), pairs, rule)
+        made = _propagated(label_table("labels", labels.labels), pairs, rule)
         told = (
             f"{len(stated.pairs)} implications were applied ({rule}), which changed "
             f"{int((made != labels.labels).sum())} labels"
@@ -267,7 +258,7 @@ def consistent(
         if not ((array >= 0) & (array <= 1)).all():
             raise InputError("labels", "must be probabilities from 0 to 1 where they are floats")
     else:
-        array = cells_of("labels", labels)
+        array = label_table("labels", labels)
     return _propagated(array, stated.places(array.shape[1], names), rule)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError
+from .errors import InputError, numbers
 from .mechanisms import ABSTAIN
 
 Floats = npt.NDArray[np.float64]
@@ -132,17 +132,15 @@ def _check(
     Y_true: npt.ArrayLike, Y_score: npt.ArrayLike | None, Y_pred: npt.ArrayLike | None
 ) -> tuple[Cells, Cells, Floats | None]:
     """Return truth, answers and scores as arrays of one shape."""
-    truth = _cells("Y_true", Y_true, "unknown")
-    scores = None if Y_score is None else _table("Y_score", Y_score).astype(np.float64)
-    answers = None if Y_pred is None else _cells("Y_pred", Y_pred, "ABSTAIN")
-    for name, array in (("Y_score", scores), ("Y_pred", answers)):
-        if array is not None and array.shape != truth.shape:
-            rule = f"must have the shape of `Y_true`, {truth.shape}, got {array.shape}"
-            raise InputError(name, rule)
-    if scores is not None:
-        _refuse("Y_score", scores, np.isfinite(scores), "must be finite")
-    if answers is not None:
-        return truth, answers, scores
+    truth = label_table("Y_true", Y_true)
+    scores = None
+    if Y_score is not None:
+        scores = numbers("Y_score", Y_score)
+        if scores.shape != truth.shape or not np.isfinite(scores).all():
+            rule = f"must be finite and have the shape of `Y_true`, {truth.shape}"
+            raise InputError("Y_score", f"{rule}, got shape {scores.shape}")
+    if Y_pred is not None:
+        return truth, label_table("Y_pred", Y_pred, truth.shape), scores
     if scores is None:
         raise InputError("Y_pred", "must be given if Y_score is None, got None for both")
     if scores.min() < 0 or scores.max() > 1:
@@ -154,26 +152,19 @@ def _check(
     return truth, (scores >= 0.5).astype(np.int8), scores
 
 
-def _cells(name: str, values: npt.ArrayLike, minus_one: str) -> Cells:
-    array = _table(name, values)
-    _refuse(name, array, np.isin(array, (-1, 0, 1)), f"must hold 0, 1 or -1 ({minus_one})")
-    return array.astype(np.int8)
+def label_table(argument: str, Y: Any, shape: tuple[int, ...] | None = None) -> Cells:
+    """Return labels as int8 (queries, labels) if they hold 1, 0 and -1 only.
 
-
-def _table(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    -1 is ABSTAIN, or unknown. Where a ``shape`` is given, they must have it.
+    """
     try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InputError(name, f"must be a table (queries, labels): {error}") from None
-    if array.dtype.kind not in "biuf":
-        raise InputError(name, f"must hold numbers, got an array of type {array.dtype}")
-    if array.ndim != 2 or array.size == 0:
-        raise InputError(name, f"must have the shape (queries, labels), got {array.shape}")
-    return array
-
-
-def _refuse(name: str, array: npt.NDArray[Any], good: Counted, rule: str) -> None:
-    """Refuse a table with a bad cell, and name the first."""
-    for query, label in np.argwhere(~good)[:1]:
-        where = f"got {array[query, label]!s} at query {query}, label {label}"
-        raise InputError(name, f"{rule}, {where}")
+        array = np.asarray(Y)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    known = array.ndim == 2 and array.size and array.dtype.kind in "biuf"
+    if not known or not np.isin(array, (-1, 0, 1)).all():
+        raise InputError(argument, "must be a table (queries, labels) of 1, 0 and -1", Y)
+    if shape is not None and array.shape != shape:
+        rule = f"must have the shape (queries, labels) = {shape}"
+        raise InputError(argument, f"{rule}, got {array.shape}")
+    return array.astype(np.int8)

@@ -40,11 +40,6 @@ def squared_shift(options: int, most: int, each: int = 1) -> int:
     return each**2 * whole + rest**2 * min(2, options - whole)
 
 
-def changed_options(options: int, most: int) -> int:
-    """Return on how many options two ballots with at most so many approvals can differ."""
-    return min(2 * most, options)
-
-
 def bounded_range_rdp(width: float, orders: Floats) -> Floats:
     """Return the largest Rényi divergence of two distributions whose log-ratio has this range.
 

@@ -328,12 +328,6 @@ class Enumeration:
     other: Ints
     costs: Floats
 
-    def largest(self, elections: int) -> Floats:
-        """Return the largest cost of each election: (elections, 2, orders)."""
-        out = np.zeros((elections, *self.costs.shape[1:]))
-        np.maximum.at(out, self.election, self.costs)
-        return out
-
     def by_voter(self, cast: Ints, ballots: int) -> Floats:
         """Return the largest cost for each voter: (elections, voters, 2, orders)."""
         out = np.zeros((len(cast), ballots, *self.costs.shape[1:]))

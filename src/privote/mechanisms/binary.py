@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -12,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Floats
-from ..accounting.worst_case import supremum
 from ..errors import InputError, UnavailableError
 from ..links import GaussianLink, Link, OptimalLink
 from .base import Counted, Mechanism
-from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, worst_of_all
+from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, costliest_move, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
 
@@ -117,10 +115,10 @@ class BinaryVoting(VoteMechanism):
 
     def noisy_bar(self, voters: int) -> tuple[float, float] | None:
         """Return the bar of yes-votes and the noise on them; None with a link or a gate."""
-        if self.sigma is None or self.gate is not None:
+        link = self._link
+        if not isinstance(link, GaussianLink) or self.gate is not None:
             return None
-        link = GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
-        return link.bar(voters), self.sigma / math.sqrt(2)
+        return link.bar(voters), link.sigma / math.sqrt(2)
 
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
@@ -161,28 +159,14 @@ class BinaryVoting(VoteMechanism):
 @lru_cache(maxsize=64)
 def _searched(mech: BinaryVoting, voters: int, orders: tuple[float, ...]) -> Floats:
     """Return the costliest change of one vote at any real margin: (orders,)."""
-    assert mech.sigma is not None
-    link = GaussianLink(sigma=mech.sigma, quota=mech.quota, false_alarm=mech.false_alarm)
-    bar, scale = 2 * link.bar(voters) - voters, math.sqrt(2) * mech.sigma
-    if mech.gate is None:
+    link = mech._link
+    assert isinstance(link, GaussianLink)
+    bar = 2 * link.bar(voters) - voters
+    if mech.gate is None and abs(bar) < voters:
         # Margins from the bar, where the cost is: exact beside any number of voters.
-        centres, low, high = [0.0], -voters - bar, voters - bar
-        plain = GaussianLink(sigma=mech.sigma)
-        log_probs: Callable[[npt.NDArray[Any], int], Floats] = plain.log_probs
-    else:
-        edge = 2 * mech.gate.threshold - voters
-        centres, low, high = [bar, 0.0, edge, -edge], -voters, voters
-        scale, log_probs = min(scale, 2 * mech.gate.sigma), mech.log_probs
+        mech, bar = BinaryVoting(sigma=link.sigma), 0.0
     by_shift = [
-        supremum(
-            lambda margins: log_probs(margins, voters),
-            shift,
-            low,
-            high,
-            centres=centres,
-            scale=scale,
-            orders=np.array(orders),
-        )
+        costliest_move(mech, link.sigma, voters, shift, np.array(orders), bar)
         for shift in (1.0, 2.0)
     ]
     worst: Floats = np.max(by_shift, axis=0)

@@ -8,6 +8,7 @@ follows from those log-probabilities: :class:`VoteMechanism`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.worst_case import supremum
 from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from ..votes.cube import Block, Counts, DenseBlock
@@ -398,3 +400,25 @@ def worst_of_all(
         worst = np.maximum(worst, costs.max(axis=(0, 1, 2)))
     worst.setflags(write=False)
     return worst
+
+
+def costliest_move(
+    mech: CellMechanism, sigma: float, voters: int, shift: float, orders: Floats, bar: float = 0.0
+) -> Floats:
+    """Return the costliest shift of a real margin with Gaussian noise, both directions: (orders,).
+
+    Looked for around the ``bar`` (a margin) and the two edges of the gate.
+    """
+    centres, scale = [bar], math.sqrt(2) * sigma
+    if mech.gate is not None:
+        edge = 2 * mech.gate.threshold - voters
+        centres, scale = [bar, edge, -edge], min(scale, 2 * mech.gate.sigma)
+    return supremum(
+        lambda margins: mech.log_probs(margins, voters),
+        shift,
+        -voters,
+        voters,
+        centres=centres,
+        scale=scale,
+        orders=orders,
+    )

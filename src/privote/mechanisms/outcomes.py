@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.counts import changed_options, squared_shift
+from ..accounting.counts import squared_shift
 from ..errors import InputError, UnavailableError, positive, whole
 from ..votes.cube import MOST
 from .base import Bools
@@ -56,7 +56,7 @@ class PollSize:
     @property
     def changes(self) -> int:
         """On how many options two ballots can differ."""
-        return changed_options(self.options, self.most)
+        return min(2 * self.most, self.options)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

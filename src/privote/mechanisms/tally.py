@@ -30,8 +30,7 @@ from .tau import whole_weight
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
 PERCENT = 100
 CLIPPED = 1000  # steps of a vote where ballots are clipped: what rounding down loses is below 1/30
-_TAIL = 1e-12  # what lies beyond the listed tallies on either side has no more probability
-_REACH = 7.1  # deviations that leave less than that
+_REACH = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
 _EVERY_SIZE = 200  # up to here every pair of ballots' sizes is tried; beyond, tau's own bound
 
 

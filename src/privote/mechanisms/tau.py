@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -14,16 +13,15 @@ import numpy.typing as npt
 
 from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
-from ..accounting.worst_case import heaviest_change, supremum
+from ..accounting.worst_case import heaviest_change
 from ..errors import InputError, positive, whole
 from ..links import GaussianLink
 from ..votes.cube import Block
 from .base import Counted, Gate, Mechanism, check_electorate
-from .cells import SEARCHED_VOTERS, CellMechanism, CellTally
+from .cells import SEARCHED_VOTERS, CellMechanism, CellTally, costliest_move
 
 _LARGEST_GRID = 1 << 40  # in a coalition: sums of ballots stay within 64 bits
-_EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, a bound on both
-_RUNS = 200  # of sizes of a ballot, where there are very many
+_EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, the Gaussian bound
 _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
 
 
@@ -242,13 +240,14 @@ class TauVoting(CellMechanism):
         check_electorate(voters, labels)
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
         unit = orders * (1 / self.sigma**2 + gate)
+        if self.grid is not None:
+            whole_weight(self.tau, self.norm, self.grid, labels)  # refuse one that is too coarse
         if labels > _EVERY_SIZE:
             # Votes are not negative, so two ballots are no further apart than sqrt(2) norms; in
             # the l1 norm s votes of min(1, tau / s) have squares of at most tau in all.
             longest = min(float(labels), self.tau**2 if self.norm == 2 else self.tau)
-            gaussian = unit * min(2 * longest, float(labels))
-        else:
-            gaussian = unit * _farthest(self, int(labels))
+            return unit * min(2 * longest, float(labels))
+        gaussian = unit * _farthest(self, int(labels))
         if bound == "gaussian" or (self.gate is not None and voters > SEARCHED_VOTERS):
             return gaussian
         return np.minimum(_worst_ballot(self, int(voters), int(labels), tuple(orders)), gaussian)
@@ -298,19 +297,7 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
 
     def sup(gate: Gate | None, shift: float) -> Floats:
         shown = TauVoting(sigma=mech.sigma, tau=mech.tau, norm=mech.norm, gate=gate)
-        centres, scale = [0.0], math.sqrt(2) * mech.sigma
-        if gate is not None:
-            edge = 2 * gate.threshold - voters
-            centres, scale = [0.0, edge, -edge], min(scale, 2 * gate.sigma)
-        return supremum(
-            lambda m: shown.log_probs(m, voters),
-            2 * shift,
-            -voters,
-            voters,
-            centres=centres,
-            scale=scale,
-            orders=array,
-        )
+        return costliest_move(shown, mech.sigma, voters, 2 * shift, array)
 
     def exact(shifts: Floats) -> Floats:
         return np.array([sup(mech.gate, d) for d in shifts])
@@ -321,8 +308,6 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
         gate = 0.0 if mech.gate is None else 0.5 / mech.gate.sigma**2
         return np.array([sup(None, d) + array * gate * d * d for d in shifts])
 
-    if labels > _EVERY_SIZE:
-        return _heaviest_twice(mech, labels, vote_and_gate)
     weights = mech.weights(labels)
     distinct = np.unique(weights[1:])
     if len(distinct) <= _EXACT_LABELS:
@@ -335,21 +320,3 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
         return np.asarray(prices[np.minimum(at, len(rungs) - 1)])
 
     return heaviest_change(weights, labels, rounded_up, rounded_up)
-
-
-def _heaviest_twice(mech: TauVoting, labels: int, cost: Callable[[Floats], Floats]) -> Floats:
-    """Bound the costliest replacement by twice the costliest ballot, whatever both share.
-
-    A label in both ballots moves by less than the larger of its weights, and ``cost`` does not
-    decrease with the shift; so s g(w_s) + t g(w_t) covers every overlap. Sizes come in runs: all
-    of a run are priced as its largest size at its smallest one's weight. A grid only rounds
-    weights down.
-    """
-    if mech.grid is not None:
-        whole_weight(mech.tau, mech.norm, mech.grid, labels)
-    steps = np.unique(np.ceil(np.geomspace(1, labels + 1, _RUNS)))
-    first, last = steps[:-1], steps[1:] - 1
-    weights = np.minimum(1.0, mech.tau / first ** (1 / mech.norm))
-    distinct, place = np.unique(weights, return_inverse=True)
-    prices = cost(distinct)[place.reshape(-1)]
-    return np.asarray(2 * (last[:, None] * prices).max(axis=0))

@@ -25,6 +25,7 @@ from ..accounting.renyi import Floats, check_orders, largest_curve
 from ..errors import BallotError, InputError, UnavailableError, positive
 from ..ledger import Budget
 from ..mechanisms import MECHANISMS, Mechanism
+from ..metrics import label_table
 from ..votes.cube import Ballots, BallotSource
 from ..votes.surprises import effective
 from .budget import allowance_for, room
@@ -198,7 +199,9 @@ def tune(
         raise InputError("drop", "must lie in [0, 1]", drop)
     budget = Budget(epsilon=epsilon, delta=delta)
     ballots = Ballots.of(votes)
-    known = None if truth is None else check_truth(truth, ballots.queries, ballots.labels)
+    known = None
+    if truth is not None:
+        known = label_table("truth", truth, (ballots.queries, ballots.labels))
     able, left_out = [], {}
     for mechanism in mechanisms:
         try:
@@ -386,17 +389,3 @@ def noise_free(mechanism: Mechanism, ballots: BallotSource) -> Truth:
     """Return what the voters want without noise, as this mechanism asks them: (queries, labels)."""
     parts = [mechanism.noise_free(block) for block in ballots.blocks()]
     return np.concatenate(parts).astype(np.int8)
-
-
-def check_truth(truth: npt.ArrayLike, queries: int, labels: int) -> Truth:
-    """Return true labels as (queries, labels) int8 of 1, 0 and -1 (unknown)."""
-    array = np.asarray(truth)
-    if array.shape != (queries, labels):
-        raise InputError(
-            "truth",
-            f"must have the shape (queries, labels), ({queries}, {labels}) as the votes, got "
-            f"{array.shape}",
-        )
-    if array.dtype.kind not in "biuf" or not np.isin(array, (-1, 0, 1)).all():
-        raise InputError("truth", "must hold 1, 0 and -1 (unknown) only")
-    return array.astype(np.int8)
