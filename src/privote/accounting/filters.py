@@ -125,27 +125,18 @@ class RenyiFilter:
 
     def slope(self) -> float:
         """Return the largest rho so that a Gaussian-like curve, rho times the order, still fits."""
-        at = slice(None) if self.pinned is None else self._places()
-        orders, split = self.orders[at], 1 if self.pinned is None else len(self.pinned)
-        used = np.zeros(len(self.orders)) if self._unit is None else self._unit
-        if self.pinned is None:
-            used = self._times * used
-        left = largest_curve(self.budget, orders, self.delta / split) - used[at]
+        at, left = self._left()
         # A little less: what is worked out again from the sum must not exceed the budget.
-        return max(0.0, float((left / orders).max()) * (1 - _SPARE))
+        return max(0.0, float((left / self.orders[at]).max()) * (1 - _SPARE))
 
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""
         each = check_charge(each, self.orders)
         # What the orders say, one by one; only rounding can make that differ from the epsilon.
-        if self.pinned is None:
-            unit = each if self._unit is None else self._unit
-            used, cost = self._times * unit, self._multiple(each) * unit
-            left = largest_curve(self.budget, self.orders, self.delta) - used
-        else:
-            at = self._places()
-            used, cost = np.zeros(len(at)) if self._unit is None else self._unit[at], each[at]
-            left = largest_curve(self.budget, self.orders[at], self.delta / len(at)) - used
+        at, left = self._left()
+        cost = each[at]
+        if self.pinned is None and self._unit is not None:
+            cost = self._multiple(each) * self._unit
         free = cost == 0
         with np.errstate(over="ignore"):
             fit = left / np.where(free, 1.0, cost)
@@ -156,6 +147,15 @@ class RenyiFilter:
             low, high = 0, low - 1
         more = range(low + 1, high + 1)
         return low + bisect_left(more, True, key=lambda m: self.epsilon(m, each) > self.budget)
+
+    def _left(self) -> tuple[list[int], Floats]:
+        """Return the places of the orders that count, and what is left there."""
+        at = [*range(len(self.orders))] if self.pinned is None else self._places()
+        used = np.zeros(len(self.orders)) if self._unit is None else self._unit
+        if self.pinned is None:
+            used = self._times * used
+        split = 1 if self.pinned is None else len(at)
+        return at, largest_curve(self.budget, self.orders[at], self.delta / split) - used[at]
 
     def _places(self) -> list[int]:
         """Return where the pinned orders stand among the curve's."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ DISCRETIZATION = 2e-3
 _TAIL = 1e-6  # share of delta given up at either end of the grid
 _LARGEST = 2**20  # points of a grid; for a wider range of losses the steps are made larger
 _ROOM = 2**21  # complex numbers of a table in memory: 32 MB
-_FEW = 24  # moves that are looked at to see which frequencies matter
 _CACHED = 2**17  # complex numbers worked on at a time
 _UNIT = 2.0**-53  # relative rounding error of one operation
 _SLOPES = np.geomspace(1e-2, 100.0, 81)  # where Chernoff's bound is tried
@@ -208,11 +207,10 @@ class _Grid:
         roots = np.exp(-2j * np.pi / self.size * np.arange(self.size))
         spectra = np.zeros((len(times), self.size // 2 + 1), np.complex128)
         squares, moves = np.zeros(len(times)), times.shape[1]
-        loud = self._loud(times, roots)
         chunk = max(1, _CACHED // max(1, moves))
-        for start in range(0, len(loud), chunk):
-            frequencies = loud[start : start + chunk]
-            transforms = self._transforms(slice(None), frequencies, roots)
+        for start in range(0, spectra.shape[1], chunk):
+            frequencies = np.arange(start, min(start + chunk, spectra.shape[1]))
+            transforms = self._transforms(frequencies, roots)
             size = np.maximum(np.abs(transforms), 1e-300)
             logs = np.log(np.where(transforms == 0, 1e-300, transforms))
             units = times @ ((moves + 8) * np.abs(logs) + 32 / size) + 64
@@ -225,29 +223,15 @@ class _Grid:
         rounding = 64 * math.sqrt(self.size) + 4 * self.size
         return spectra, np.sqrt(squares) + rounding * _UNIT
 
-    def _transforms(self, which: Any, frequencies: Any, roots: Complexes) -> Complexes:
-        """Return the transforms of the losses of some moves: (moves, frequencies)."""
-        places, masses = self._atoms.places[which], self._atoms.masses[which]
+    def _transforms(self, frequencies: npt.NDArray[np.int64], roots: Complexes) -> Complexes:
+        """Return the transforms of the losses of the moves: (moves, frequencies)."""
+        places, masses = self._atoms.places, self._atoms.masses
         found = np.zeros((len(places), len(frequencies)), np.complex128)
         for place, mass in zip(places.T, masses.T, strict=True):
             # The size is a power of two, so this is the remainder of the angle, in integers.
             turns = ((place & (self.size - 1))[:, None] * frequencies) & (self.size - 1)
             found += mass[:, None] * roots[turns]
         return found
-
-    def _loud(self, times: Floats, roots: Complexes) -> npt.NDArray[np.int64]:
-        """Return the frequencies at which some voter's transform is not below e^-90, or 1e-39.
-
-        No transform exceeds 1, so a few moves that all voters make often bound the product. What
-        is left out is far below a unit of rounding.
-        """
-        places, masses = self._atoms.places.astype(np.float64), self._atoms.masses
-        spread = (masses * places**2).sum(axis=1) - (masses * places).sum(axis=1) ** 2
-        few = np.argsort(-(times.min(axis=0) * spread), kind="stable")[:_FEW]
-        frequencies = np.arange(self.size // 2 + 1)
-        sizes = np.maximum(np.abs(self._transforms(few, frequencies, roots)), 1e-300)
-        bound = times[:, few] @ np.minimum(np.log(sizes), 0.0)
-        return np.flatnonzero((bound > -90.0).any(axis=0))
 
 
 def _smallest_epsilon(masses: Floats, first: int, step: float, lost: float, delta: float) -> float:

@@ -193,26 +193,17 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
         The chance that the number is below f. At 1/2 nothing is added (z_gamma = 0).
     """
     order, beta, sigma_s = _order(order), positive("beta", beta), positive("sigma_s", sigma_s)
-    if _spread(order, -beta) <= 0:
+    # 1 - order + order e^{-2 beta}, rounded down: near 0 the cost is its inverse.
+    spread = 1 + order * math.expm1(-2 * beta) - 4 * order * sys.float_info.epsilon
+    if spread <= 0:
         raise InputError(
             "beta",
             f"must be below {largest_beta(order):.6g} at order {order:g} (1 - order + order "
             f"exp(-2 beta) > 0), got {beta:g}",
         )
-    return _gaussian_cost(order, -beta, sigma_s, z_value(gamma))
-
-
-def _spread(order: float, t: float) -> float:
-    """Return 1 - order + order e^{2t}, rounded down: near 0 the cost is its inverse."""
-    return 1 + order * math.expm1(2 * t) - 4 * order * sys.float_info.epsilon
-
-
-def _gaussian_cost(order: float, t: float, sigma_s: float, z: float) -> float:
-    """Return the divergence at scale ratio e^t and the largest difference of means there."""
-    spread = _spread(order, t)
-    shift = (1 + z * sigma_s * math.expm1(abs(t))) / sigma_s
-    mean = order * min(1.0, math.exp(2 * t)) * shift**2 / (2 * spread)
-    return mean + (order * t - 0.5 * math.log(spread)) / (order - 1)
+    shift = (1 + z_value(gamma) * sigma_s * math.expm1(beta)) / sigma_s
+    mean = order * min(1.0, math.exp(-2 * beta)) * shift**2 / (2 * spread)
+    return mean + (order * -beta - 0.5 * math.log(spread)) / (order - 1)
 
 
 def sanitized_upper(f: float, sensitivity: float, sigma_s: float, z: float, gamma: float) -> float:

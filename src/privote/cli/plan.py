@@ -193,7 +193,7 @@ def _solve(flags: MechanismFlags, where: Size, wanted: int, surprises: float | N
 def _numbers(
     mechanism: Mechanism, where: Size, surprises: float | None, rule: str
 ) -> dict[str, Any]:
-    from privote.planning import allowance_for, queries_for, queries_until_out, unanimous_miss
+    from privote.planning import allowance_for, queries_for, queries_until_out
 
     from .output import working
 
@@ -210,7 +210,7 @@ def _numbers(
             "worst_case_queries": queries_for(mechanism, *where, rule=rule),
             "allowance": allowance,
             "allowance_counts": f"{mechanism.surprise_unit}s",
-            "missed": unanimous_miss(mechanism, voters, labels),
+            "missed": 1 - mechanism.unanimous(voters, labels),
         }
     if surprises is not None:
         numbers["surprises_per_query"] = surprises

@@ -101,17 +101,6 @@ def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: floa
     return value
 
 
-def unanimous_miss(mechanism: Mechanism, voters: int, labels: int) -> float:
-    """Return how often one label that every voter wants, and nothing else, is not released as 1.
-
-    The plainest sign of how much the noise hurts: a mechanism that misses this often will serve a
-    divided electorate worse.
-    """
-    if not isinstance(mechanism, Mechanism):
-        raise InputError("mechanism", "must be a privote mechanism", mechanism)
-    return 1 - mechanism.unanimous(voters, labels)
-
-
 def sigma_for(
     make: Callable[[float], Mechanism],
     voters: int,
