@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from tests.refusals import refused
 
 import privote as pv
 from privote.accounting import pld
@@ -67,19 +66,13 @@ def elections(draw: st.DrawFn) -> tuple[Moves, np.ndarray]:
     return flips(mech, votes, voters), np.ones((1, len(votes)), int)
 
 
-@given(elections(), st.sampled_from([0.1, 1e-3, 1e-5]), st.sampled_from([0.05, 1e-3]))
-def test_never_below_the_exact_epsilon(election, delta, step):
-    moves, times = election
-    for way in (moves, moves.reversed()):
-        exact = exact_epsilon(*product(way, times[0]), delta)
-        assert pld.epsilons(way, times, delta, step)[0] >= exact - 1e-9
-
-
 @given(elections(), st.sampled_from([0.1, 1e-3, 1e-5]))
-def test_a_fine_grid_is_within_one_percent(election, delta):
+def test_never_below_the_exact_epsilon_and_little_above_on_a_fine_grid(election, delta):
     moves, times = election
     for way in (moves, moves.reversed()):
         exact = exact_epsilon(*product(way, times[0]), delta)
+        for step in (0.05, 1e-3):
+            assert pld.epsilons(way, times, delta, step)[0] >= exact - 1e-9
         assert pld.epsilons(way, times, delta, 2e-4)[0] <= 1.01 * exact + 2e-3
 
 
@@ -96,27 +89,6 @@ def test_the_split_is_connect_the_dots_of_dp_accounting(election, step):
     ours = np.bincount(where, weights=atoms.masses[0], minlength=len(places))
     assert theirs._probs == pytest.approx(ours, abs=1e-11)
     assert atoms.masses.sum() == pytest.approx(1.0, abs=1e-12)
-
-
-def test_composes_as_dp_accounting_does():
-    from dp_accounting.pld import pld_pmf
-
-    votes = [(True, 24), (True, 29), (True, 44), (False, 2), (False, 20)]
-    moves = flips(pv.BinaryVoting(sigma=7.0), votes, 50)
-    times = np.array([[8, 12, 18, 60, 6], [2, 0, 40, 1, 16]])
-    for way in (moves, moves.reversed()):
-        atoms = pld.connect_dots(way, 0.04)
-        ours = pld.epsilons(way, times, DELTA, 0.04)
-        for voter in (0, 1):
-            total = None
-            for move in np.flatnonzero(times[voter]):
-                masses: dict[int, float] = {}
-                for place, mass in zip(*(v[move].tolist() for v in atoms[:2]), strict=True):
-                    masses[place] = masses.get(place, 0.0) + mass
-                pmf = pld_pmf.create_pmf(masses, 0.04, 0.0, True).self_compose(times[voter, move])
-                total = pmf if total is None else pld_pmf.compose_pmfs(total, pmf)
-            assert total is not None
-            assert ours[voter] == pytest.approx(total.get_epsilon_for_delta(DELTA), rel=1e-5)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.integers(-30, 5), st.floats(0, 0.2))
@@ -201,35 +173,10 @@ def test_the_enumeration_would_notice_a_forgotten_move():
     mech = pv.BinaryVoting(sigma=50.0, gate=pv.Gate(threshold=1.8, sigma=0.3))
     votes = np.array([[[0], [0], [1]]], np.int8)  # 2 against 1: a flip leaves as many agreeing
     here, far = (mech.log_probs(np.array([margin]), 3) for margin in (-1, 1))
-    flip_only = pld.epsilons(Moves(here, far), [[1]], 1e-3)[0]
+    flip_only = pld.epsilons(Moves(here, far), np.array([[1]]), 1e-3)[0]
     true = worst_neighbour(mech, votes, 0, 1e-3)
     assert flip_only < 0.1 * true
     assert true <= pv.bills(mech, votes, 1e-3, accountant="pld")[0]
-
-
-def test_a_whole_flip_dominates_half_a_one_without_a_gate():
-    """Hockey-stick divergences at every epsilon: what the bills of missing votes rest on."""
-    for mech in (
-        pv.BinaryVoting(sigma=1.3),
-        pv.BinaryVoting(sigma=6.0),
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.2, order=3.0)),
-    ):
-        log_probs = mech.log_probs(np.arange(-9, 10), 9)
-        for m, step in itertools.product(range(2, 17), (1, -1)):
-            here, near, far = log_probs[m], log_probs[m + step], log_probs[m + 2 * step]
-            for eps in np.linspace(-3, 3, 25):
-                assert hockey_stick(here, far, eps) >= hockey_stick(here, near, eps) - 1e-15
-                assert hockey_stick(far, here, eps) >= hockey_stick(near, here, eps) - 1e-15
-
-
-def test_sparse_ballots_have_the_bills_of_dense_ones():
-    rng = np.random.default_rng(2)
-    votes = rng.random((6, 9, 3)) < 0.2
-    query, voter = np.nonzero(votes.any(axis=2))
-    sparse = pv.SparseBallots(query, voter, votes[query, voter], queries=6, voters=9)
-    for mech in (pv.BinaryVoting(sigma=2.0), pv.BinaryVoting(sigma=2.0, gate=GATE)):
-        dense = pv.bills(mech, votes, DELTA, accountant="pld")
-        assert pv.bills(mech, sparse, DELTA, accountant="pld") == pytest.approx(dense, rel=1e-9)
 
 
 # -- the maximum over voters -----------------------------------------------------------------------
@@ -273,58 +220,20 @@ def test_the_largest_voter_counts(seed, delta):
     assert largest == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-def test_a_smaller_curve_epsilon_wins_for_its_voter():
-    moves = Moves(np.log([[0.9, 0.1]]), np.log([[0.1, 0.9]]))
-    assert pld.epsilon_by_voter_max(moves, [[5]], [[0.25, 0.25]], DELTA) == 0.25
-    assert pld.epsilon_by_voter_max(moves, [[5]], [[0.25, 0.5]], DELTA) == 0.5
-    assert pld.smaller(2.0, 1.5) == (1.5, "pld")
-    assert pld.smaller(1.5, math.inf) == (1.5, "rdp")
-
-
 def test_impossible_outcomes():
-    half, sure, other = np.log([[0.5, 0.5]]), np.array([[0.0, -np.inf]]), [[-np.inf, 0.0]]
-    assert pld.epsilons(Moves(half, sure), [[1]], 0.1)[0] == math.inf
-    assert pld.epsilons(Moves(sure, half), [[1]], 0.1)[0] == pytest.approx(math.log(1.8), rel=1e-3)
-    assert pld.epsilons(Moves(sure, np.array(other)), [[1]], 0.1)[0] == math.inf
-    assert pld.epsilons(Moves(half, half), [[0], [10**6]], 0.1).tolist() == [0.0, 0.0]
-    assert pld.epsilons(Moves(half, sure), [[0]], 0.1).tolist() == [0.0]
+    half, sure = np.log([[0.5, 0.5]]), np.array([[0.0, -np.inf]])
 
+    def of(log_p: np.ndarray, log_q: np.ndarray, *times: int) -> list[float]:
+        return pld.epsilons(Moves(log_p, log_q), np.array(times)[:, None], 0.1).tolist()
 
-def test_what_nobody_could_notice_is_left_out_and_paid_for():
-    loud, quiet = [0.9, 0.1], [1 - 1e-13, 1e-13]
-    log_p, log_q = np.log([loud, quiet]), np.log([loud[::-1], [1 - 3e-13, 3e-13]])
-    stays, added = pld._heard(Moves(log_p, log_q), np.array([[2.0, 5.0]]), 1e-11)
-    assert stays.tolist() == [True, False]
-    assert added == pytest.approx([5 * 2e-13], rel=1e-2)
-    stays, added = pld._heard(Moves(log_p, log_q), np.array([[2.0, 5.0]]), 1e-13)
-    assert stays.all()
-    assert added == pytest.approx([0.0])
-    # Its part in delta is small, and there.
-    times = np.array([[2, 500_000]])
-    both = pld.epsilons(Moves(log_p, log_q), times, 1e-6, 1e-4)[0]
-    alone = pld.epsilons(Moves(log_p[:1], log_q[:1]), times[:, :1], 1e-6, 1e-4)[0]
-    assert both > alone
+    assert of(half, sure, 1) == [math.inf]
+    assert of(sure, half, 1) == [pytest.approx(math.log(1.8), rel=1e-3)]
+    assert of(sure, sure[:, ::-1], 1) == [math.inf]
+    assert of(half, half, 0, 10**6) == [0.0, 0.0]
+    assert of(half, sure, 0) == [0.0]
 
 
 def test_a_wide_range_of_losses_takes_a_coarser_grid():
     moves = Moves(np.log([[0.9, 0.1]]), np.log([[0.1, 0.9]]))
     mean = 10**6 * 0.8 * math.log(9)
-    assert pld.epsilons(moves, [[10**6]], 1e-5, 1e-3)[0] == pytest.approx(mean, rel=0.01)
-
-
-def test_bad_arguments():
-    half = np.log([[0.5, 0.5]])
-    with refused(None):
-        pld.epsilons(Moves(half, half), [[-1]], 0.1)
-    with refused("times"):
-        pld.epsilons(Moves(half, half), [[0.5]], 0.1)
-    with refused("times"):
-        pld.epsilons(Moves(half, half), [[1, 2]], 0.1)
-    with refused("moves"):
-        pld.epsilons(Moves(half, half[:, :1]), [[1]], 0.1)
-    with refused("delta"):
-        pld.epsilons(Moves(half, half), [[1]], 0.0)
-    with refused("discretization"):
-        pld.epsilons(Moves(half, half), [[1]], 0.1, 0.0)
-    with refused("rdp_epsilons"):
-        pld.epsilon_by_voter_max(Moves(half, half), [[1]], [1.0], 0.1)
+    assert pld.epsilons(moves, np.array([[10**6]]), 1e-5, 1e-3)[0] == pytest.approx(mean, rel=0.01)

@@ -48,20 +48,6 @@ def test_divergence_is_a_divergence(p: float, q: float, order: float) -> None:
     np.testing.assert_allclose(both, np.maximum(forward, divergence(log_q, log_p, orders)))
 
 
-def test_epsilon_of_many_curves_is_that_of_each() -> None:
-    many = np.stack([CURVE, 2 * CURVE, 3 * CURVE]).reshape(3, 1, -1)
-    each = [pv.epsilon(k * CURVE, None, 1e-5) for k in (1, 2, 3)]
-    np.testing.assert_allclose(pv.epsilon(many, None, 1e-5), np.array(each)[:, None])
-
-
-def test_epsilon_grows_with_cost_and_falls_with_delta() -> None:
-    values = [pv.epsilon(k * CURVE, None, 1e-5) for k in (0, 1, 2, 10)]
-    assert values[0] == 0
-    assert (np.diff(values) > 0).all()
-    assert pv.epsilon(CURVE, None, 1e-3) < pv.epsilon(CURVE, None, 1e-9)
-    assert pv.epsilon(CURVE, None, 1e-5) < pv.epsilon_2017(CURVE, None, 1e-5)
-
-
 def test_orders_without_a_finite_cost_are_left_out() -> None:
     curve = CURVE.copy()
     curve[pv.DEFAULT_ORDERS > 5] = np.inf

@@ -12,7 +12,6 @@ from tests.refusals import refused
 import privote as pv
 from privote import audit
 from privote.audit.exact import (
-    ABSOLUTE,
     BACKWARD,
     FORWARD,
     AuditReport,
@@ -123,13 +122,6 @@ def test_every_neighbour_is_listed() -> None:
     }
 
 
-def test_the_same_seed_gives_the_same_audit() -> None:
-    mech = pv.TauVoting(sigma=1.0, tau=1.1)
-    assert audit.exact(mech, 4, 2, elections=14, seed=9) == audit.exact(
-        mech, 4, 2, elections=14, seed=9
-    )
-
-
 @pytest.mark.parametrize(
     ("bad", "argument"),
     [
@@ -168,14 +160,6 @@ def report(findings: Findings, tightness: float = 1.0) -> AuditReport:
     )  # fmt: skip
 
 
-def test_equal_costs_and_rounding_are_no_violation() -> None:
-    for factor in (0.5, 1.0, 1 + 1e-8):
-        found = compared([[factor, 2 * factor]], [1.0, 2.0])
-        assert not found.exceeded
-        assert found.ratios["cost"] == pytest.approx(factor, rel=1e-9)
-    assert not compared([[ABSOLUTE / 2, 0.0]], [0.0, 0.0]).exceeded
-
-
 @pytest.mark.parametrize(
     ("enumerated", "stated", "order"),
     [
@@ -206,23 +190,7 @@ def test_the_worst_order_of_each_case_is_kept_and_not_too_many_cases() -> None:
     assert found.ratios["cost"] == pytest.approx(4.0)
 
 
-def test_the_report_says_what_broke_and_where() -> None:
-    good, bad = report(compared([[1.0, 2.0]], [1.0, 2.0])), report(compared([[2, 2]], [1, 2]))
-    assert good.ok
-    assert good.summary().startswith("ok: a mechanism, 3 voters, 2 labels: 5 elections")
-    assert bad.summary().startswith("BROKEN")
-    assert f"cost is too small in 1 elections, direction {FORWARD}" in bad.summary()
-    assert "stated 1, enumerated 2 at order 2" in bad.summary()
-    assert report(compared([[1, 2]], [1, 2]), tightness=0.999).tight is False
-
-
 # -- elections of every kind, allowed by the mechanism --------------------------------------------
-
-STYLES = 7
-
-
-def drawn(book: Textbook, elections: int = 70, seed: int = 0) -> np.ndarray:
-    return random_elections(book, elections, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -237,20 +205,14 @@ def drawn(book: Textbook, elections: int = 70, seed: int = 0) -> np.ndarray:
 )
 def test_every_ballot_is_one_the_mechanism_takes(mechanism: pv.Mechanism, missing: bool) -> None:
     book = Textbook(mechanism, 6, 3, missing=missing)
-    cast = drawn(book)
-    assert cast.shape == (70, 6)
-    assert (cast >= 0).all()
-    assert (cast < len(book.ballots)).all()
+    cast = random_elections(book, 80, np.random.default_rng(0))
     votes = book.ballots[cast]
+    assert votes.shape == (80, 6, 3)
     mechanism.check(pv.Ballots.from_array(votes))
     assert (votes == -1).any() == missing
-
-
-def test_some_are_unanimous_some_are_tied() -> None:
-    book = Textbook(pv.BinaryVoting(sigma=2.0), 6, 3)
-    cast = drawn(book)
-    assert all(len(set(row)) == 1 for row in cast[1::STYLES].tolist())
-    assert all(len(set(row)) <= 2 for row in cast[2::STYLES].tolist())  # one against all
-    margins = 2 * book.ballots[cast[3::STYLES]].sum(axis=1) - 6
-    assert (margins == 0).all()  # a ballot and its opposite, evenly
-    assert len({tuple(row) for row in cast[0::STYLES].tolist()}) > 5
+    kinds = [len(set(row)) for row in cast.tolist()]
+    assert {1, 2, 3} <= set(kinds)
+    assert kinds[::4].count(1) > 5  # unanimous
+    assert max(kinds) > 3 or len(book.ballots) < 5
+    if mechanism.name == "binary" and not missing:  # a ballot and its opposite, evenly
+        assert ((2 * votes[1::4].sum(axis=1) == 6).all(axis=1)).sum() > 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import adaptive as room
@@ -80,16 +79,3 @@ def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
         plain, left = effective_ballots(votes[query], baseline[query], left, unit=unit)
         assert np.array_equal(real[query], plain)
     assert (left == after).all()
-
-
-def test_no_voter_departs_more_often_than_allowed() -> None:
-    """All 4^4 ballots of one voter on four queries of two labels, allowance 2."""
-    ballots = list(itertools.product((0, 1), repeat=2))
-    baseline = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], bool)
-    for cast in itertools.product(ballots, repeat=4):
-        votes = np.array(cast, bool)[:, None]
-        for unit in ("vote", "ballot"):
-            counted, spent, _ = effective_votes(votes, baseline, np.array([2]), unit)
-            departs = counted[:, 0] != baseline
-            used = departs.sum() if unit == "vote" else departs.any(axis=1).sum()
-            assert used == spent[0] <= 2

@@ -44,25 +44,6 @@ def test_analytic_gaussian_solves_balle_and_wang(ratio, delta):
             assert spent(eps * (1 - 1e-6)) > delta
 
 
-def test_agrees_with_dp_accounting():
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
-
-    for ratio in (0.1, 1.0, 4.0):
-        theirs = GaussianPrivacyLoss(1 / ratio).get_delta_for_epsilon(
-            gaussian.analytic_gaussian(ratio, DELTA)
-        )
-        assert theirs == pytest.approx(DELTA, rel=1e-6)
-
-
-def test_the_shift_behind_each_mechanism():
-    assert shift(pv.BinaryVoting(sigma=7.0), 50, 22) == pytest.approx(math.sqrt(2 * 22) / 7)
-    gated = pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=30.0, sigma=5.0))
-    assert shift(gated, 50, 1) == pytest.approx(math.sqrt(2 / 49 + 1 / 25))
-    assert shift(pv.PluralityVoting(sigma=4.0), 50, 22) == pytest.approx(math.sqrt(2) / 4)
-    # k = 20: the costliest change of a ballot clipped at 1.8 is 6.48 of a vote's two counts.
-    assert shift(pv.TauVoting(sigma=1.0, tau=1.8), 50, 20) == pytest.approx(math.sqrt(2 * 6.48))
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 @pytest.mark.parametrize("queries", [1, 3])
 def test_no_pair_of_small_elections_costs_more(mechanism, queries):
@@ -81,19 +62,3 @@ def test_no_pair_of_small_elections_costs_more(mechanism, queries):
     times = queries * np.repeat(np.eye(len(here), dtype=int), labels, axis=1)  # one pair a row
     worst = pld.epsilons(moves, times, 1e-3, 2e-3).max()
     assert 0.3 * eps < worst <= eps
-
-
-def test_votes_never_cost_more_than_the_gaussian_mechanism_behind_them():
-    mech = pv.BinaryVoting(sigma=9.0)
-    moves = pld.Moves(*(mech.log_probs(np.array([m]), 50) for m in (2, 0)))
-    for way in (moves, moves.reversed()):
-        loss = pld.epsilons(way, [[60]], DELTA)[0]
-        assert loss < gaussian.analytic_gaussian(math.sqrt(2 * 60) / 9.0, DELTA)
-
-
-@given(st.floats(0.05, 3.0), st.floats(0.5, 30.0))
-def test_the_largest_count_is_the_largest(length, budget):
-    count = gaussian.largest_count(length, budget, DELTA)
-    if count:
-        assert gaussian.analytic_gaussian(length * math.sqrt(count), DELTA) <= budget
-    assert gaussian.analytic_gaussian(length * math.sqrt(count + 1), DELTA) > budget

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import sanitize2018
 
-from privote.accounting import sanitize
-
 
 def histogram(votes: np.ndarray, queries: int) -> np.ndarray:
     return np.bincount(votes[:queries].sum(axis=1).ravel(), minlength=votes.shape[1] + 1)
@@ -30,28 +28,6 @@ def test_epsilon_20_goes_to_about_26(tmc_votes, sigma, queries, order, after, de
     assert found.order == order
     assert found.after == pytest.approx(after, abs=5e-3)
     assert found.deviation == pytest.approx(deviation, abs=5e-3)
-
-
-def test_its_price_is_not_a_bound(tmc_votes):
-    found = sanitize2018.sanitized(histogram(tmc_votes, 160), 12.0, 1e-5)
-    assert found.price == pytest.approx(5.37, abs=5e-3)
-    assert found.true_price == pytest.approx(6.58, abs=5e-3)
-    assert found.true_price == sanitize.release_cost(found.order, found.beta, found.sigma_s)
-
-
-def test_sensitivity_is_the_discounted_sum_of_local_ones():
-    cells = np.zeros(11, int)
-    cells[[0, 3, 9]] = (4, 2, 1)
-    found = sanitize2018.sanitized(cells, 2.0, 1e-5)
-    changes = sum(
-        times * sanitize2018.local_sensitivity([count, 10 - count], 10, 2.0, found.order)
-        for count, times in ((0, 4), (3, 2), (9, 1))
-    )
-    discounts = np.exp(-found.beta * np.arange(10))
-    assert found.sensitivity == pytest.approx(float((changes * discounts).max()))
-    best = (found.order * np.exp(2 * found.beta) / found.sensitivity) ** (1 / 3)
-    assert found.sigma_s == pytest.approx(best)
-    assert found.after - found.before == pytest.approx(found.price)
 
 
 @pytest.mark.parametrize(

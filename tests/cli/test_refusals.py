@@ -86,7 +86,7 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*POLL, "--seats", 2, "--quota", 0.5), "--seats"),
     ((*POLL, "--people", "club"), "--people"),
     ((*POLL, "--ledger", "l.db"), "--people"),
-    ((*POLL, "--mechanism", "tau"), "--typical"),
+    ((*POLL, "--mechanism", "tau"), "--mechanism"),
     ((*POLL, "--most", 1), "line 2"),
     ((*POLL, "--show-sealed"), "--show-sealed"),
     ((*POLL, "--encoding", "klingon"), "--encoding"),

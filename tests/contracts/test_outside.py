@@ -60,14 +60,6 @@ def test_whole_ballots_have_none_and_are_told_so() -> None:
         pv.bills(LOT, VOTES, 1e-5, accountant="pld")
 
 
-def test_a_missing_vote_is_a_no() -> None:
-    votes = VOTES.astype(np.int8)
-    gaps = np.where(VOTES, 1, -1).astype(np.int8)
-    assert np.array_equal(LAPLACE.release(votes, seed=1), LAPLACE.release(gaps, seed=1))
-    found = pv.bills(LAPLACE, gaps, 1e-5, accountant="pld")
-    np.testing.assert_allclose(found, pv.bills(LAPLACE, VOTES, 1e-5, accountant="pld"))
-
-
 # -- rooms -----------------------------------------------------------------------------------------
 
 
@@ -101,15 +93,6 @@ def test_plans_and_tunings() -> None:
         planning.candidates("sigma", LOT, 40, 3)
     gated = replace(LAPLACE, gate=pv.Gate(threshold=20, sigma=5))
     assert len(planning.tune(VOTES, [LOT, LAPLACE, gated], **BUDGET).trials) == 3
-
-
-def test_teachers_vote_through_it() -> None:
-    rng = np.random.default_rng(1)
-    rows, public = rng.normal(size=(600, 4)), rng.normal(size=(60, 4))
-    pate = pv.PATEClassifier(n_teachers=20, mechanism=LaplaceQuota(sigma=4.0), **BUDGET)
-    pate.fit(rows, (rows[:, :2] > 0.3).astype(np.int8), X_public=public)
-    assert pate.release_.mechanism["mechanism"] == "laplace-quota"
-    assert pate.predict(public).shape == (60, 2)
 
 
 # -- the audit -------------------------------------------------------------------------------------

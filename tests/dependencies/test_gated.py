@@ -35,7 +35,7 @@ def test_the_rest_is_asked_where_the_indicator_is_released_as_one() -> None:
     electorate = pv.Electorate(
         mechanism=pv.BinaryVoting(sigma=2.0), voters=30, labels=1, epsilon=5000, delta=DELTA, seed=1
     )
-    release = gated(electorate.answer, votes, 2, batch=7)
+    release = gated(electorate.answer, votes, 2)
     np.testing.assert_array_equal(release.labels, truth & truth[:, [2]])  # all are of one mind
     asked = 60 + 4 * int(truth[:, 2].sum())
     assert electorate.answered == asked
@@ -51,7 +51,7 @@ def test_in_the_worst_case_the_budget_is_what_is_printed() -> None:
     votes[::10] = True
     epsilon = float(pv.epsilon(30 * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
     door = guardian(epsilon * (1 + 1e-9), mechanism, seed=0)
-    release = gated(door.release, votes, 0, batch=1)
+    release = gated(door.release, votes, 0)
     assert release.epsilon == release.budget
     assert "epsilon is the whole budget" in release.statement()
     # 30 questions: queries 0, 10 and 20 take six each, those between one, and none is left at 14.
@@ -66,41 +66,26 @@ def test_a_query_that_was_begun_and_not_ended_stays_behind() -> None:
     votes = np.ones((4, 20, 3), bool)
     for fit, answered in ((3, 1), (4, 1), (5, 1), (6, 2), (8, 2)):
         epsilon = float(pv.epsilon(fit * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
-        release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0, batch=1)
+        release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0)
         assert release.answered == answered
-    release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0, batch=4)
-    assert release.answered == 2  # four indicators, then two queries to their end
     with pytest.raises(BudgetError):
         gated(guardian(1e-3, mechanism).release, votes, 0)
 
 
-def test_a_baseline_and_an_indicator_held_back() -> None:
-    votes = np.ones((8, 10, 3), bool)
-    votes[4:, ::2] = False
+def test_an_indicator_held_back_and_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        [(f"q{q}", f"v{v}", int(q < 2 or v % 2), int(q < 1)) for q in range(3) for v in range(10)],
+        columns=["query", "voter", "rain", "snow"],
+    )
     mechanism = pv.BinaryVoting(sigma=1.0, gate=pv.Gate(threshold=8, sigma=0.5))
     electorate = pv.Electorate(
         mechanism=mechanism, voters=10, labels=1, epsilon=5000, delta=DELTA, seed=1
     )
-    guess = np.ones((8, 3), bool)
-    release = gated(electorate.answer, votes, 1, baseline=guess)
-    np.testing.assert_array_equal(release.labels[:4], 1)
-    np.testing.assert_array_equal(release.labels[4:], pv.ABSTAIN)
-    np.testing.assert_array_equal(release.sealed.spent, [4, 0] * 5)
-
-
-def test_names_travel() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
-        [(f"q{q}", f"v{v}", int(q < 2), int(q < 1)) for q in range(4) for v in range(20)],
-        columns=["query", "voter", "rain", "snow"],
-    )
-    electorate = pv.Electorate(
-        mechanism=pv.BinaryVoting(sigma=1.0), voters=20, labels=1, epsilon=5000, delta=DELTA
-    )
     release = gated(electorate.answer, frame, 0)
+    np.testing.assert_array_equal(release.labels, [[1, 1], [1, 0], [-1, -1]])
     assert release.label_names == ("rain", "snow")
-    assert release.query_names == ("q0", "q1", "q2", "q3")
-    np.testing.assert_array_equal(release.labels, [[1, 1], [1, 0], [0, 0], [0, 0]])
+    assert release.query_names == ("q0", "q1", "q2")
 
 
 def test_bad_arguments() -> None:
@@ -110,12 +95,6 @@ def test_bad_arguments() -> None:
     votes = np.zeros((2, 3, 4), bool)
     with refused("indicator", value=4):
         gated(never, votes, 4)
-    with refused("baseline"):
-        gated(never, votes, 0, baseline=np.zeros((2, 3)))
-    with refused("baseline"):
-        gated(never, votes, 0, baseline=np.full((2, 4), 2))
-    with refused("batch", value=0):
-        gated(never, votes, 0, batch=0)
     with refused(None, UnavailableError):
         gated(never, pv.SparseBallots([0], [0], [[1, 0]], queries=1, voters=3), 0)
     for guarantee in ("ptr", "data-dependent"):
@@ -215,8 +194,7 @@ def ratios(
 
 
 @pytest.mark.parametrize("allowance", [1, 2])
-@pytest.mark.parametrize("batch", [1, 2])
-def test_all_transcripts_under_an_allowance(allowance: int, batch: int) -> None:
+def test_all_transcripts_under_an_allowance(allowance: int) -> None:
     mechanism = TapedVoting(sigma=2.0)
 
     def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
@@ -226,7 +204,7 @@ def test_all_transcripts_under_an_allowance(allowance: int, batch: int) -> None:
                 allowance=allowance,
             )  # fmt: skip
             run.epsilon = electorate.epsilon  # type: ignore[attr-defined]
-            gated(electorate.answer, votes, 0, batch=batch)
+            gated(electorate.answer, votes, 0)
 
         found = transcripts(run)
         world.epsilon = run.epsilon  # type: ignore[attr-defined]
@@ -239,17 +217,14 @@ def test_all_transcripts_under_an_allowance(allowance: int, batch: int) -> None:
     assert delta <= DELTA
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_all_transcripts_in_the_worst_case(batch: int) -> None:
+def test_all_transcripts_in_the_worst_case() -> None:
     mechanism, questions = TapedVoting(sigma=2.0), 4
     each = mechanism.worst_case_rdp(3, 1, ORDERS)
     whole = questions * mechanism.worst_case_rdp(3, 1)
     epsilon = float(pv.epsilon(whole, pv.DEFAULT_ORDERS, DELTA)) * (1 + 1e-9)
 
     def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
-        return transcripts(
-            lambda: gated(guardian(epsilon, mechanism).release, votes, 0, batch=batch)
-        )
+        return transcripts(lambda: gated(guardian(epsilon, mechanism).release, votes, 0))
 
     worlds = [world(votes) for votes in neighbours(7)]
     assert {len(bits) for bits in worlds[0]} <= {2, 3, 4}  # two to four questions

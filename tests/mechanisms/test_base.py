@@ -98,10 +98,3 @@ def test_it_lists_what_can_be_cast_and_released(
 
 def blocks(votes: np.ndarray) -> list[Block]:
     return list(pv.Ballots.of(votes.astype(bool)).blocks())
-
-
-def test_prices_by_level_are_for_single_votes() -> None:
-    assert pv.BinaryVoting(sigma=2.0).by_level(5, False) is not None
-    for mechanism in (pv.TauVoting(sigma=2.0, tau=1.0), pv.PowersetVoting(sigma=2.0)):
-        assert mechanism.by_level(5, False) is None
-        assert not mechanism.counts_missing(True)

@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import norm
 
 import privote as pv
-from privote.accounting.renyi import two_sided
 from privote.mechanisms import binary as room
 from privote.mechanisms import cells
 
@@ -68,23 +67,6 @@ def test_scanned_and_searched_worst_cases_agree(
     assert (searched >= scanned).all()  # real tallies include the whole ones
     # Between whole tallies the cost may be a little more, with a sharp gate a lot.
     assert (searched <= scanned * (4.0 if mech.gate or mech.sigma == 0.3 else 1.05)).all()
-
-
-def test_the_costliest_vote_costs_what_the_worst_case_says() -> None:
-    mech = pv.BinaryVoting(sigma=3.0)
-    margins = np.arange(-9, 10)
-    log_p = mech.log_probs(margins, 9)
-    dearest = two_sided(log_p[:-2], log_p[2:], ORDERS).max(axis=0)
-    np.testing.assert_allclose(mech.worst_case_rdp(9, 1, ORDERS), dearest, rtol=1e-9)
-    np.testing.assert_allclose(mech.worst_case_rdp(9, 4, ORDERS), 4 * dearest, rtol=1e-9)
-    np.testing.assert_allclose(mech.surprise_rdp(9, 4, ORDERS), dearest, rtol=1e-9)
-
-
-def test_an_optimal_link_costs_what_it_says() -> None:
-    mech = pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=2.5))
-    assert mech.surprise_rdp(50, 20, [2.5])[0] == pytest.approx(0.05, rel=1e-6)
-    with pytest.raises(pv.UnavailableError, match="pate2018"):
-        mech.rdp(np.zeros((1, 3, 1), bool), [2.0], bound="pate2018")
 
 
 @pytest.mark.parametrize("placed", [{}, {"quota": 0.2}, {"false_alarm": 0.05}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,16 +49,6 @@ def test_it_is_binary_voting_if_it_says_the_same(kind: type) -> None:
     assert (mine >= 0.9 * theirs).all()
 
 
-@pytest.mark.parametrize("gate", [None, GATE])
-def test_the_worst_case_is_the_worst_of_all_margins(gate: pv.Gate | None) -> None:
-    mechanism = Plain(sigma=2.0, quota=0.3, gate=gate)
-    ladder = mechanism.by_level(12, False)
-    assert ladder is not None
-    costs = ladder.costs(slice(None), ORDERS)
-    np.testing.assert_allclose(mechanism.worst_case_rdp(12, 4, ORDERS), 4 * costs.max(axis=0))
-    np.testing.assert_allclose(mechanism.surprise_rdp(12, 4, ORDERS), costs.max(axis=0))
-
-
 def test_levels_are_counts_or_margins() -> None:
     binary = pv.BinaryVoting(sigma=2.0)
     counts, margins = binary.by_level(4, False), binary.by_level(4, True)
@@ -89,20 +78,6 @@ def test_margins_are_held_in_few_bits_and_computed_in_many(voters: int, missing:
         assert tally.margins[:, 0].tolist() == [-voters, voters, 2 * (voters // 2) - voters]
         assert (tally.counted.itemsize == 1) == (voters < 64)
         assert (tally.counted + voters).min() >= 0  # a sum that must not wrap around
-
-
-def test_margins_of_few_voters_travel_as_bytes() -> None:
-    tally = pv.BinaryVoting(sigma=2.0).tally(DenseBlock(np.zeros((1000, 50, 20), np.bool_), False))
-    assert len(pickle.dumps(tally)) < 21_000
-
-
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("voters", [1, 63, 64, 127, 128, 600, 40_000])
-def test_a_margin_stands_where_it_stands_in_few_bits(voters: int, missing: bool) -> None:
-    ladder = Ladder(pv.BinaryVoting(sigma=3.0), voters, missing)
-    few = ladder.margins.astype(np.min_scalar_type(-voters - 1))  # fewer than its sum takes
-    assert (ladder.places(few) == np.arange(len(ladder.margins))).all()
-    assert (ladder.places(ladder.margins) == np.arange(len(ladder.margins))).all()
 
 
 @pytest.mark.parametrize("cells", [20, 900])

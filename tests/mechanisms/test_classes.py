@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -64,17 +63,6 @@ def test_unvoted_sets_are_drawn_alike(most: int) -> None:
     assert chisquare(counts[free]).pvalue > 1e-4
 
 
-def test_powerset_of_few_positives_is_plurality_with_a_none() -> None:
-    # One positive at most: k + 1 classes, of which plurality lacks the empty one.
-    mech = pv.PowersetVoting(sigma=2.0, max_positives=1)
-    assert mech.classes(4) == 5
-    assert pv.PowersetVoting(sigma=2.0).classes(1000) == 2**1000
-    assert mech.classes(1000) == 1001
-    assert pv.PowersetVoting(sigma=2.0, max_positives=3).classes(100) == sum(
-        math.comb(100, i) for i in range(4)
-    )
-
-
 @pytest.mark.parametrize("profile", [(3, 2), (1,), (5, 5, 5), ()])
 @pytest.mark.parametrize("classes", [4, 64, 2**40])
 def test_a_contest_adds_up(profile: tuple[int, ...], classes: int) -> None:
@@ -82,21 +70,6 @@ def test_a_contest_adds_up(profile: tuple[int, ...], classes: int) -> None:
     levels, log_mult = contest.levels()
     assert np.exp(contest.win_log_probs() + log_mult).sum() == pytest.approx(1, abs=1e-12)
     assert (np.diff(levels) < 0).all()
-
-
-def test_more_votes_never_hurt() -> None:
-    wins = [Contest(2.0, (count, 3), 16).win_log_probs()[0] for count in range(4, 30)]
-    assert (np.diff(wins) >= -1e-15).all()  # near certainty only rounding is left
-    assert (np.diff(wins)[:10] > 0).all()
-
-
-def test_the_worst_case_is_above_a_vote_between_two() -> None:
-    # Three-way contests cost up to half a percent more than two-way ones.
-    two = pv.BinaryVoting(sigma=3.0).worst_case_rdp(2001, 1, ORDERS)
-    argmax = pv.PluralityVoting(sigma=3.0).worst_case_rdp(2001, 3, ORDERS)
-    assert (argmax >= two * (1 - 2e-6)).all()
-    assert (argmax <= two * 1.05).all()
-    assert (argmax <= ORDERS / 9.0).all()
 
 
 def test_refusals_name_the_rule_and_seal_the_place() -> None:

@@ -22,21 +22,6 @@ def test_chances_by_hand() -> None:
     )
 
 
-@given(
-    threshold=st.floats(-100, 100), sigma=st.floats(0.1, 100), top=st.floats(-200, 200)
-)  # fmt: skip
-def test_open_or_shut_and_oftener_open_with_more_votes(
-    threshold: float, sigma: float, top: float
-) -> None:
-    gate = pv.Gate(threshold=threshold, sigma=sigma)
-    shut, opened = np.exp(gate.log_probs(np.array([top, top + 1]))).T
-    np.testing.assert_allclose(shut + opened, 1, rtol=1e-12)
-    assert opened[1] >= opened[0]
-    # As far above the threshold it opens as often as it is shut as far below.
-    mirrored = gate.log_probs(np.array(2 * threshold - top))
-    np.testing.assert_allclose(mirrored[::-1], gate.log_probs(np.array(top)), rtol=1e-9, atol=1e-9)
-
-
 def test_a_gate_far_below_is_none_and_one_far_above_says_nothing() -> None:
     votes = np.random.default_rng(0).random((6, 9, 3)) < 0.5
     plain = pv.BinaryVoting(sigma=2.0)
@@ -76,13 +61,3 @@ def test_classes_are_held_back_as_a_whole(mechanism: pv.Mechanism) -> None:
     held = (released == pv.ABSTAIN).any(axis=1)
     assert (released[held] == pv.ABSTAIN).all()
     assert 100 < held.sum() < 300  # three agree, the threshold is three: every second one
-
-
-def test_it_is_named_among_the_public_parameters() -> None:
-    mechanism = pv.BinaryVoting(sigma=7, gate=pv.Gate(threshold=50, sigma=30))
-    assert mechanism.parameters() == {
-        "mechanism": "binary",
-        "sigma": 7.0,
-        "gate": {"kind": "Gate", "threshold": 50.0, "sigma": 30.0},
-    }
-    assert str(mechanism) == "binary (sigma=7, gate threshold=50 sigma=30)"

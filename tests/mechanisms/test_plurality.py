@@ -28,16 +28,6 @@ def test_of_two_labels_it_is_one_yes_or_no() -> None:
         assert wins.sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_every_release_names_one_label_or_none() -> None:
-    votes = np.repeat(ballots((3, 2, 0), silent=2), 500, axis=0)
-    released = pv.PluralityVoting(sigma=4.0).release(votes, seed=1)
-    assert (released.sum(axis=1) == 1).all()
-    assert (released.sum(axis=0) > 50).all()  # the unvoted one as well
-    gated = pv.PluralityVoting(sigma=4.0, gate=pv.Gate(threshold=3, sigma=1.0))
-    rows = np.unique(gated.release(votes, seed=1).sum(axis=1))
-    assert rows.tolist() == [3 * pv.ABSTAIN, 1]
-
-
 def test_the_silent_are_neighbours_of_those_who_speak() -> None:
     mech = pv.PluralityVoting(sigma=1.0)
     bills = mech.rdp_by_voter(ballots((3, 3), silent=1), ORDERS)

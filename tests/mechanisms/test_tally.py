@@ -12,8 +12,6 @@ from scipy.special import ndtr
 from tests.refusals import refused
 
 import privote as pv
-from privote.entropy import Entropy
-from privote.mechanisms import mechanism_of
 from privote.mechanisms.tally import PERCENT
 
 ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
@@ -45,11 +43,6 @@ def test_prices_are_the_gaussians_lines() -> None:
     np.testing.assert_allclose(many, ORDERS * 2 * 1.5**2 / 50)
 
 
-def test_what_an_allowance_counts() -> None:
-    assert pv.TallyVoting(sigma=1.0).surprise_unit == "vote"
-    assert pv.TallyVoting(sigma=1.0, tau=1.0).surprise_unit == "ballot"
-
-
 @given(tau=st.floats(0.2, 4), labels=st.integers(1, 12), grid=st.integers(20, 2000))
 def test_no_clipped_ballot_exceeds_the_norm(tau: float, labels: int, grid: int) -> None:
     mech = pv.TallyVoting(sigma=1.0, tau=tau, grid=grid)
@@ -58,13 +51,6 @@ def test_no_clipped_ballot_exceeds_the_norm(tau: float, labels: int, grid: int) 
     assert (weights <= 1).all()
     assert (sizes * weights**2 <= tau**2).all()
     assert mech.squared_shift(labels) <= 2 * tau**2 * grid**2
-
-
-def test_clipped_tallies_are_whole_steps() -> None:
-    votes = np.ones((1, 4, 3), bool)
-    mech = pv.TallyVoting(sigma=1e-5, tau=1.0)
-    # 4 voters of weight 1/sqrt(3), in thousandths, rounded down.
-    assert mech.release(votes, seed=0).tolist() == [[4 * 577] * 3]
 
 
 def test_probabilities_count_as_percents() -> None:
@@ -101,19 +87,6 @@ def test_listed_tallies_leave_no_more_than_the_stated_tail() -> None:
     np.testing.assert_allclose(chances[0, 0, 1:-1], exact[1:-1], rtol=1e-6, atol=1e-14)
 
 
-def test_plain_majorities_of_noisy_tallies() -> None:
-    mech = pv.TallyVoting(sigma=2.0)
-    votes = np.zeros((1, 5, 2), bool)
-    votes[0, :4, 1] = True
-    (block,) = pv.Ballots.from_array(votes).blocks()
-    one = mech.cell_probabilities(mech.tally(block))[0, :, 1]
-    drawn = mech.draw(
-        mech.tally(next(iter(pv.Ballots.from_array(votes.repeat(4000, 0)).blocks()))), Entropy(3)
-    )
-    np.testing.assert_allclose((drawn > 2.5).mean(axis=0), one, atol=0.03)
-    assert mech.unanimous(5, 2) > one[1]
-
-
 def test_settings_that_do_not_go() -> None:
     with pytest.raises(pv.UnavailableError):
         pv.TallyVoting(sigma=1.0, gate=pv.Gate(threshold=1, sigma=1))
@@ -122,8 +95,3 @@ def test_settings_that_do_not_go() -> None:
             pv.TallyVoting(**bad)
     with refused("grid"):
         pv.TallyVoting(sigma=1.0, tau=0.1, grid=10).worst_case_rdp(3, 5)
-
-
-def test_parameters_make_the_same_mechanism_again() -> None:
-    for mech in (pv.TallyVoting(sigma=2.5), pv.TallyVoting(sigma=1.0, tau=1.8, grid=64)):
-        assert mechanism_of(mech.parameters()) == mech

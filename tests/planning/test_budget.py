@@ -1,3 +1,5 @@
+"""What a budget buys, and the noise that a wish needs: as real releases have it."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,9 +12,10 @@ from tests.refusals import refused
 
 import privote as pv
 from privote import planning
-from privote.accounting.allowance import largest_count
+from privote.accounting.filters import RenyiFilter, likely_orders
 
 DELTA = 1e-5
+GATE = pv.Gate(threshold=15, sigma=30)
 
 
 def binary(sigma: float) -> pv.Mechanism:
@@ -21,22 +24,15 @@ def binary(sigma: float) -> pv.Mechanism:
 
 def test_queries_are_what_a_release_answers() -> None:
     # ACCOUNTING section 4: tmc2007's size (50 voters, 22 labels) at epsilon 20, worst case.
-    expected = {7.0: 18, 9.0: 31, 12.0: 55, 20.0: 153}
-    for sigma, queries in expected.items():
+    for sigma, queries in {7.0: 18, 9.0: 31, 12.0: 55, 20.0: 153}.items():
         assert planning.queries_for(binary(sigma), 50, 22, 20.0, DELTA) == queries
 
 
 def test_allowance_is_what_an_electorate_gives() -> None:
     for mechanism in (binary(7.0), pv.PowersetVoting(sigma=7.0)):
-        electorate = pv.Electorate(
-            mechanism=mechanism, voters=20, labels=3, epsilon=8.0, delta=DELTA
-        )
-        assert planning.allowance_for(mechanism, 20, 3, 8.0, DELTA) == electorate.allowance
-
-
-def test_nothing_fits_a_tiny_budget() -> None:
-    assert planning.queries_for(binary(1.0), 20, 3, 0.01, DELTA) == 0
-    assert planning.allowance_for(binary(1.0), 20, 3, 0.01, DELTA) == 0
+        size = {"voters": 20, "labels": 3, "epsilon": 8.0, "delta": DELTA}
+        allowance = pv.Electorate(mechanism=mechanism, **size).allowance
+        assert planning.allowance_for(mechanism, **size) == allowance
 
 
 @given(
@@ -58,44 +54,10 @@ def test_more_noise_or_budget_never_buys_less(
 def test_queries_until_out() -> None:
     assert planning.queries_until_out(binary(7.0), 10, 46, 2.0) == 23
     assert planning.queries_until_out(pv.PowersetVoting(sigma=7.0), 10, 46, 0.5) == 92
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "surprises"),
-    [(binary(7.0), 11), (pv.TauVoting(sigma=7.0, tau=1.0), 2), (binary(7.0), 0)],
-)
-def test_impossible_surprises(mechanism: pv.Mechanism, surprises: float) -> None:
-    with refused("surprises_per_query"):
-        planning.queries_until_out(mechanism, 10, 46, surprises)
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        binary(7.0),
-        pv.TauVoting(sigma=9.0, tau=1.8),
-        pv.PowersetVoting(sigma=4.0),
-        pv.PluralityVoting(sigma=8.0),
-        pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=40, sigma=9)),
-    ],
-)
-def test_a_unanimous_label_is_missed_as_often_as_said(mechanism: pv.Mechanism) -> None:
-    votes = np.zeros((4000, 20, 3), bool)
-    votes[:, :, 0] = True
-    missed = 1 - (mechanism.release(votes, seed=0)[:, 0] == 1).mean()
-    if mechanism.name == "powerset":
-        released = mechanism.release(votes, seed=0)
-        missed = 1 - (released == [1, 0, 0]).all(axis=1).mean()
-    stated = planning.unanimous_miss(mechanism, 20, 3)
-    assert abs(missed - stated) < 4 * np.sqrt(stated * (1 - stated) / 4000) + 1e-9
-
-
-def test_counts_agree_with_the_accountant() -> None:
-    mechanism = pv.TauVoting(sigma=9.0, tau=1.8)
-    curve = mechanism.worst_case_rdp(30, 5)
-    assert planning.queries_for(mechanism, 30, 5, 4.0, DELTA) == largest_count(
-        curve, pv.DEFAULT_ORDERS, 4.0, DELTA
-    )
+    for mechanism, most in ((binary(7.0), 10), (pv.TauVoting(sigma=7.0, tau=1.0), 1)):
+        for surprises in (0, most + 1):
+            with refused("surprises_per_query"):
+                planning.queries_until_out(mechanism, 10, 46, surprises)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +77,86 @@ def test_a_shared_budget_is_counted_as_a_ledger_counts_it(
     assert planning.allowance_for(mechanism, **size, rule="shared") == allowed.allowance
     with refused("rule"):
         planning.queries_for(mechanism, **size, rule="fair")
+
+
+# -- sigma -----------------------------------------------------------------------------------------
+
+
+@given(
+    wanted=st.integers(1, 5000),
+    epsilon=st.floats(0.05, 50),
+    delta=st.sampled_from([1e-9, 1e-5, 1e-2]),
+)
+def test_sigma_is_enough_and_a_little_less_is_not(
+    wanted: int, epsilon: float, delta: float
+) -> None:
+    sigma = planning.sigma_for(binary, 50, 10, epsilon, delta, wanted)
+    assert planning.queries_for(binary(sigma), 50, 10, epsilon, delta) >= wanted
+    assert planning.queries_for(binary(0.998 * sigma), 50, 10, epsilon, delta) < wanted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: pv.TauVoting(sigma=s, tau=1.8),
+        lambda s: pv.PowersetVoting(sigma=s),
+        lambda s: pv.BinaryVoting(sigma=s, gate=GATE),
+    ],
+)
+def test_sigma_for_every_mechanism(make: object) -> None:
+    assert callable(make)
+    sigma, orders = planning.sigma_for(make, 20, 4, 8.0, DELTA, 40), likely_orders(8.0, DELTA)
+
+    def fit(sigma: float) -> int:
+        each = make(sigma).worst_case_rdp(20, 4, orders)
+        return RenyiFilter(8.0, DELTA, None, orders).fitting(each, 1000)
+
+    assert fit(0.998 * sigma) < 40 <= fit(sigma)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"),
+    [(binary(3.0), 0.5), (pv.PowersetVoting(sigma=2.0), 25.0)],
+    ids=str,
+)
+def test_likely_orders_say_what_all_of_them_say(mechanism: pv.Mechanism, epsilon: float) -> None:
+    orders = likely_orders(epsilon, DELTA)
+    each = mechanism.worst_case_rdp(30, 3, orders)
+    few = RenyiFilter(epsilon, DELTA, None, orders).fitting(each, 10**9)
+    assert few == planning.queries_for(mechanism, 30, 3, epsilon, DELTA)
+    assert len(orders) < 20
+
+
+@pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])
+def test_sigma_under_the_allowance(surprises: float) -> None:
+    options = {"guarantee": "allowance", "surprises_per_query": surprises}
+    sigma = planning.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
+
+    def lasts(sigma: float) -> int:
+        allowance = planning.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
+        return planning.queries_until_out(binary(sigma), 10, allowance, surprises)
+
+    assert lasts(0.98 * sigma) < 100 <= lasts(sigma)
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"wanted": 0}, "wanted"),
+        ({"wanted": True}, "wanted"),
+        ({"guarantee": "hope"}, "guarantee"),
+        ({"guarantee": "allowance"}, "surprises_per_query"),
+        ({"surprises_per_query": 1.0}, "surprises_per_query"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+    ],
+)
+def test_bad_arguments(change: dict[str, object], argument: str) -> None:
+    good = {"voters": 50, "labels": 10, "epsilon": 8.0, "delta": DELTA, "wanted": 5}
+    with refused(argument):
+        planning.sigma_for(binary, **{**good, **change})  # type: ignore[arg-type]
+
+
+def test_a_budget_beyond_reach_is_refused() -> None:
+    with refused(None, pv.BudgetError):
+        planning.sigma_for(binary, 50, 10, 1e-7, 1e-12, 100)

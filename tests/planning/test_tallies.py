@@ -82,36 +82,6 @@ def test_what_is_needed_is_enough_and_not_much_more(rule: str | None) -> None:
     assert plan(voters=400).needed == {}
 
 
-def test_more_voters_fewer_queries_and_a_larger_epsilon_help() -> None:
-    at = plan()
-    for better in ({"voters": 120}, {"queries": 100}, {"epsilon": 16.0}):
-        assert plan(**better).noise_per_voter < at.noise_per_voter
-        assert plan(**better).quality["f1"] > at.quality["f1"]
-
-
-def test_few_voters_are_said_to_be_few() -> None:
-    found = plan(voters=4, labels=5, queries=100)
-    assert not found.learns
-    assert not found.told
-    assert found.allowance == 63  # an eighth of the cells
-    assert found.changes[0].startswith("4 voters are too few to learn an allowance")
-    assert found.needed["voters"] is not None
-
-
-def test_a_fixed_allowance_that_is_too_small_costs_recall() -> None:
-    rare, common = (plan(voters=8, epsilon=4.0, yes=yes) for yes in (0.1, 0.4))
-    assert not common.learns
-    assert common.allowance == rare.allowance < 0.4 * 400 * 20
-    assert common.quality_by_f1["recall"] < 0.9
-
-
-def test_facts_are_json() -> None:
-    facts = json.loads(json.dumps(plan().facts()))
-    assert facts["needed"].keys() == {"voters", "queries", "epsilon"}
-    assert facts["quality"].keys() == {"precision", "recall", "f1"}
-    assert facts["changes"] == plan().changes
-
-
 @pytest.mark.parametrize(
     "numbers",
     [

@@ -41,7 +41,9 @@ def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -
 
 
 def likely_orders(budget: float, delta: float, own: float | None = None) -> Floats:
-    """Return a few orders around the one where a full budget most likely settles.
+    """Return a few orders around the one where a full budget most likely settles, and the largest.
+
+    The largest are where a few charges settle whose cost no longer rises with the order.
 
     For plans that ask prices again and again. Were the best order another, epsilon would be
     overstated, and never understated.
@@ -53,7 +55,8 @@ def likely_orders(budget: float, delta: float, own: float | None = None) -> Floa
     """
     likely = pinned_order(budget, delta) if own is None else own
     place = int(np.searchsorted(DEFAULT_ORDERS, likely))
-    return DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
+    near = DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
+    return np.union1d(near, DEFAULT_ORDERS[-_NEAR:])
 
 
 def check_charge(curve: Floats, orders: Floats) -> Floats:

@@ -158,22 +158,22 @@ def farthest_logit(
     mirrored
         Compare with the negative of the logit that is looked for, instead.
     """
+    here, told = coin(logit), (order - 1) * gain
 
     def within(p: tuple[float, float], q: tuple[float, float]) -> bool:
-        terms = [order * a - (order - 1) * b for a, b in zip(p, q, strict=True)]
-        terms[1] += (order - 1) * gain
-        top = max(terms)
-        return (top + math.log(sum(math.exp(t - top) for t in terms))) / (order - 1) <= most
+        zero, one = order * p[0] - (order - 1) * q[0], order * p[1] - (order - 1) * q[1] + told
+        top = max(zero, one)
+        return (top + math.log(math.exp(zero - top) + math.exp(one - top))) / (order - 1) <= most
 
     def fits(candidate: float) -> bool:
-        here, there = coin(-candidate if mirrored else logit), coin(candidate)
-        return within(here, there) and within(there, here)
+        there = coin(candidate)
+        near = (there[1], there[0]) if mirrored else here
+        return within(near, there) and within(there, near)
 
     low, high = logit, FARTHEST
     if low >= high or fits(high):
         return high
-    for _ in range(80):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low  # the side that was seen to fit, so rounding never spends more
 
