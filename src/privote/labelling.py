@@ -24,7 +24,7 @@ from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import InputError, PrivoteWarning
 from .files import Draft, beside, check_new, complete, drafted
-from .forecast import Forecast, forecast
+from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
 from .ledger import Budget, Ledger
@@ -165,7 +165,7 @@ def label(
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
             release = record_kept(ledger, release, parts.since, parts.draft)
-            near, why = None, _NEXT if parts.all_there else _NO_FURTHER
+            near, sparse, why = None, False, _NEXT if parts.all_there else _NO_FURTHER
         else:
             ballots = ballots_of(votes, mechanism, threshold)
             warn_of_axes(ballots, voter_ids)
@@ -188,6 +188,7 @@ def label(
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
             named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
+            sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
                 texts = json.dumps(getattr(ballots, "query_names", None))
@@ -215,9 +216,9 @@ def label(
             text = f"{STOPPED} {release.answered} of {release.asked} queries: {why}."
             release = replace(release, reasons=(*release.reasons, text))
         if release.tallies is None:
-            guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
-            release = with_forecast(release, made_by, baseline=guess, near=near)
+            few = sparse or baseline is not None
+            release = with_forecast(release, made_by, near=near, few=few)
         if output is not None and draft is not None:
             release = output.write(release)
             draft.finish()
@@ -279,10 +280,14 @@ def with_forecast(
     release: Release,
     mechanism: Mechanism,
     *,
-    baseline: npt.NDArray[Any] | None = None,
     near: npt.ArrayLike | None = None,
+    few: bool = False,
 ) -> Release:
-    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`."""
+    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`.
+
+    How long an allowance lasts is not told where surprises are ``few``, because of a baseline or
+    of voters who seldom speak.
+    """
     if not release.answered or release.tallies is not None:
         return release
     each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance or 0,)
@@ -290,19 +295,16 @@ def with_forecast(
         mechanism,
         release.voters,
         release.labels.shape[1],
-        allowance=min((own for own in each if own > 0), default=None),
-        released=release.labels,
-        baseline=baseline,
-        before=0 if release.so_far is None else release.so_far - release.answered,
-        departed=getattr(release.sealed, "departed", None),
         near=near,
+        allowance=None if few or near is not None else max(each) or None,
+        asked=release.so_far or release.answered,
     )
     return replace(release, forecast=told)
 
 
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
-    said = [] if release.forecast is None else [*release.forecast.warnings]
+    said = [*(release.forecast or {}).get("warnings", ())]
     if "learnt" in release.terms and release.quality is None:
         said.append(release.expected)
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
@@ -532,7 +534,6 @@ class Electorate:
         )
         self._allowance = self._guardian.register(self.voters, self.labels)
         self.answered, self._counting = 0, threading.Lock()
-        # What was released from the allowance so far: it tells how long the rest should last.
         self._warned = 0
 
     @property
@@ -591,8 +592,7 @@ class Electorate:
     ) -> Release:
         """Answer every query of a batch; its queries and baseline may depend on past releases.
 
-        The release's forecast says how long the allowance should last, by what this batch released.
-        A batch is never cut short: what to ask next is up to whoever reads that.
+        A batch is never cut short: whoever runs out counts as the baseline.
 
         Parameters
         ----------
@@ -614,17 +614,12 @@ class Electorate:
                 "`voter_ids` if some are absent",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        guess = None if baseline is None else np.asarray(baseline)
-        near = getattr(ballots, "near", None)
-        release = with_forecast(release, self.mechanism, baseline=guess, near=near)
+        near, few = getattr(ballots, "near", None), ballots.sparse or baseline is not None
+        release = with_forecast(release, self.mechanism, near=near, few=few)
+        said = (release.forecast or {}).get("warnings", ())
         with self._counting:
             self.answered += release.answered
-            self._warn(release.forecast)
+            more, self._warned = len(said) > self._warned, len(said)
+        for text in said if more else ():
+            warnings.warn(text, PrivoteWarning, stacklevel=2)
         return release
-
-    def _warn(self, found: Forecast | None) -> None:
-        """Warn of labels that are not expected to be good, when there is more to warn of."""
-        said = () if found is None else found.warnings
-        for text in said if len(said) > self._warned else ():
-            warnings.warn(text, PrivoteWarning, stacklevel=3)
-        self._warned = len(said)

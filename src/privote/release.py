@@ -22,7 +22,7 @@ from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
-from .forecast import LASTS, Forecast
+from .forecast import expected
 from .ledger.records import digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
@@ -287,24 +287,10 @@ def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
     """Return what is to be expected of labels that were drawn; of tallies see the headline."""
     if facts["forecast"] is None:
         return []
-    forecast = Forecast.of_facts(facts["forecast"])
-    first = poor_from(forecast, facts["so_far"], facts["answered"])
-    poor = f"labels from row {first} on, marked in a CSV file: voters should have run out by then"
-    said = forecast.lines()[: -len(forecast.warnings) or None]
     return [
-        ("forecast", "expected", " ".join(said)),
-        ("poor", "expected to be poor", None if first is None else poor),
-        ("warnings", "WARNING", " ".join(forecast.warnings)),
+        ("forecast", "expected", expected(facts["forecast"])),
+        ("warnings", "WARNING", " ".join(facts["forecast"]["warnings"])),
     ]
-
-
-def poor_from(forecast: Forecast | None, so_far: int | None, answered: int) -> int | None:
-    """Return the first row by which voters should have run out; None if there is none."""
-    if forecast is None or not any(t.startswith(LASTS) for t in forecast.warnings):
-        return None
-    before = 0 if so_far is None else so_far - answered
-    first = 0 if forecast.lasts is None else max(0, forecast.lasts - before)
-    return first if first < answered else None
 
 
 def _meaning(facts: Mapping[str, Any]) -> str | None:
@@ -599,7 +585,8 @@ class Release:
     asked
         How many queries there were to answer; None where nobody said.
     forecast
-        How good such labels are expected to be, from public numbers and from what was released.
+        How good labels of a named mechanism are expected to be, from public numbers
+        (:func:`privote.forecast.forecast`).
     reasons
         Why these settings, why it stopped where it did and what would answer more, in sentences.
     label_names, query_names
@@ -641,7 +628,7 @@ class Release:
     so_far: int | None = None
     left: float | None = None
     asked: int | None = None
-    forecast: Forecast | None = None
+    forecast: dict[str, Any] | None = None
     reasons: tuple[str, ...] = ()
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
@@ -758,14 +745,6 @@ class Release:
             f"epsilon={shown}, delta={rounded_up(self.delta)}{mark})"
         )
 
-    @property
-    def poor_from(self) -> int | None:
-        """The first row whose labels are expected to be poor, as voters run out; None if none is.
-
-        By the forecast: from public numbers and released labels, never from who ran out.
-        """
-        return poor_from(self.forecast, self.so_far, self.answered)
-
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON; labels and names by digests."""
         names = None if self.query_names is None else json.dumps(self.query_names).encode()
@@ -791,7 +770,7 @@ class Release:
             "so_far": self.so_far,
             "left": self.left,
             "asked": self.asked,
-            "forecast": None if self.forecast is None else self.forecast.facts(),
+            "forecast": self.forecast,
             "reasons": list(self.reasons),
             "protects": self.protects,
             "label_names": None if self.label_names is None else list(self.label_names),
@@ -878,8 +857,6 @@ class Release:
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
                 raise ValueError(f"its {name} have the shape {array.shape}, labels {labels.shape}")
-        if own["forecast"] is not None:
-            own["forecast"] = Forecast.of_facts(own["forecast"])
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
         if own.get("label_names") is not None:

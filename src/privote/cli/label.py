@@ -67,9 +67,8 @@ def label(
     continues from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
-    Rows of a named mechanism by which voters should have run out say so in a last column,
-    "expected": poor. Queries and labels have the names that the votes give them. The .npz file also
-    holds the bill; read it with privote.Release.load.
+    Queries and labels have the names that the votes give them. The .npz file also holds the bill;
+    read it with privote.Release.load.
 
     Parameters
     ----------
@@ -241,7 +240,6 @@ def _show(
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
             "read_as": read_as,
-            "expected_poor_from_row": release.poor_from,
             "output": str(output),
             "rows": {row.name: row.text for row in release.rows()},
             "statement": release.statement(),

@@ -330,7 +330,7 @@ class Accounts:
             raise DrawnError(_DRAWN)
 
     def record(
-        self, drawn: str, stated: Mapping[str, Any], body: Mapping[str, Any], **more: Any
+        self, drawn: str, stated: Mapping[str, Any], body: Mapping[str, Any]
     ) -> Entry | None:
         """Enter the digest of what was drawn, unless the run that is resumed has; return the entry.
 
@@ -347,7 +347,7 @@ class Accounts:
                 if not same:
                     self.check_undrawn()
                     body = {**self.entry("outcome"), **body}
-                    same = [_outcome(self.ledger, body, drawn, stated, **more)]
+                    same = [_outcome(self.ledger, body, drawn, stated)]
         except LedgerError as error:
             if self.draft is not None:
                 raise
@@ -503,11 +503,6 @@ class Allowance:
         known = self._known
         return known.before.get(self.accounts.claim or "", known.queries)
 
-    @property
-    def departed(self) -> int:
-        """How many labels were released from it that depart from the baseline."""
-        return self._known.departed
-
     def answer(
         self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
     ) -> Some | None:
@@ -567,14 +562,13 @@ class Allowance:
                 self.accounts.enter(body)
             return replace(self, each=known.allowance, mechanism=known.mechanism)
 
-    def spending(self, **more: Any) -> Sealed:
+    def spending(self) -> Sealed:
         """Return what each voter has done with it, in the order of their names. Sealed."""
         known, at = self._known, slice(None) if self.seats is None else self.seats
         return Sealed(
             spent=-(-known.spent[at] // self.unit),
             refused=known.refused[at].copy(),
             allowance=self.own.copy(),
-            **more,
         )
 
     @property
@@ -615,14 +609,14 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
 
 
 def _outcome(
-    ledger: Ledger, body: Mapping[str, Any], drawn: str, stated: Mapping[str, Any], **more: Any
+    ledger: Ledger, body: Mapping[str, Any], drawn: str, stated: Mapping[str, Any]
 ) -> Entry:
     """Enter the digest of what was drawn and what is stated of it, inside a transaction.
 
     Sealed all the same: the published view says nothing that depends on votes, not even by way of a
     release.
     """
-    hidden = {"drawn": drawn, "stated": dict(stated), **more}
+    hidden = {"drawn": drawn, "stated": dict(stated)}
     row = ledger.append({**body, "kind": "outcome"}, hidden)
     return Entry(number=row.number, digest=row.digest, body=body, hidden=hidden)
 

@@ -30,7 +30,7 @@ from ..accounting.allowance import (
 )
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
-from ..mechanisms import ABSTAIN, Mechanism, TallyVoting, mechanism_of
+from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release, Sealed
 from ..votes.cube import (
@@ -113,7 +113,7 @@ def release(
             epsilon=issuer.epsilon(allowance.curve),
             allowance=plain(allowance.each),
         )
-    mechanism, start, before, departed = issuer.mechanism, 0, allowance.departed, 0
+    mechanism, start = issuer.mechanism, 0
     shape = ballots.queries, ballots.labels
     labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
 
@@ -141,13 +141,9 @@ def release(
             if alone:
                 part = partial(part, sealed=Sealed(taken=allowance.last))
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
-            apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
-            departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int
-    sealed = allowance.spending(departed=before)
+    sealed = allowance.spending()
     whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
-    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
-    more = {"departed": departed} if whole.tallies is None else {}
-    return issuer.record(whole, parts, account=allowance.account, more=more)
+    return issuer.record(whole, parts, account=allowance.account)
 
 
 def check_resumed(first: Release, allowance: Allowance, ballots: BallotSource) -> None:

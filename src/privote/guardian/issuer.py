@@ -152,7 +152,6 @@ class Issuer:
         *,
         queries: int | None = None,
         account: str | None = None,
-        more: dict[str, Any] | None = None,
     ) -> Release:
         """Enter the digest of what was drawn and leaves, and return the release with it.
 
@@ -169,7 +168,7 @@ class Issuer:
             **({} if account is None else {"account": account}),
         }
         digest = digest_of(release.outcome)
-        outcome = accounts.record(digest, stated_of(release), body, **(more or {}))
+        outcome = accounts.record(digest, stated_of(release), body)
         if outcome is None:
             return replace(release, drawn=(digest,))
         return recorded(release, outcome, lasts=accounts.ledger.lasts)

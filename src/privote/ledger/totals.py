@@ -204,8 +204,6 @@ class Account:
         How many were answered from it; public.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
-    departed
-        How many labels were released from it that depart from the baseline.
     before
         How many queries were answered before each answer that has a claim, by claim.
     last
@@ -223,7 +221,6 @@ class Account:
     curve: Floats
     roll: dict[str, int] | None
     queries: int = 0
-    departed: int = 0
     before: dict[str, int] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
     learnt: dict[str, Any] | None = None
@@ -328,7 +325,8 @@ class Totals:
             account.mechanism = body["mechanism"]
             account.allowance = np.full(len(account.spent), body["limit"], np.int64)
         elif body["kind"] == "outcome":
-            self._add_outcome(body, row, chain)
+            if body.get("claim") is not None:
+                self.outcomes.setdefault(draft, []).append(row.number)
         else:
             self._add_answer(body, row, chain)
 
@@ -369,13 +367,6 @@ class Totals:
         account.queries += int(body["queries"])
         account.spent += spent
         account.refused += refused
-
-    def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden = unsealed(row, body, chain)
-        if "departed" in hidden:  # of what was released; not known after a crash
-            self.accounts[body["account"]].departed += int(hidden["departed"])
-        if body.get("claim") is not None:
-            self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
 
 
 def draft_of(claim: str | None) -> tuple[str, int]:

@@ -5,6 +5,7 @@ From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_unti
 or paid for: `tune` and `queries_that_fit`. These look at the votes and are covered by no guarantee.
 """
 
+from ..forecast import YES
 from .budget import (
     FewOrders,
     allowance_for,
@@ -13,7 +14,7 @@ from .budget import (
     sigma_for,
     unanimous_miss,
 )
-from .tallies import YES, Plan, plan
+from .tallies import Plan, plan
 from .tuning import (
     NOT_PRIVATE,
     Quality,
