@@ -64,14 +64,30 @@ def forecast(
         most = labels if by_vote else 1  # surprises on a query
         mean = YES * labels if by_vote else 1 - (1 - YES) ** labels
         lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / most) * (1 + 1e-12))
-    told = {
+    told: dict[str, Any] = {
         "missed": 1 - high,
         "false_alarm": low,
         "share_needed": None if needed is None else needed / speaking,
         "near": None if near is None else speaking,
         "lasts": lasts,
     }
-    return {**told, "warnings": _warnings(told, asked)}
+    said = []
+    if 1 - high > WORRY:
+        said.append(
+            f"There is much noise for so few voters: {1 - high:.0%} of the labels that "
+            f"{_whoever(told)} wants are missed, and more of those on which voters differ."
+        )
+    if low > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
+        said.append(
+            f"{low:.0%} of the labels that nobody wants are released as 1: where "
+            "few labels are wanted, many of the ones are false."
+        )
+    if lasts is not None and lasts < asked:
+        said.append(
+            f"If {YES:.0%} of all votes are a yes, the allowance lasts for {lasts:,} of "
+            f"{asked:,} queries. Later labels fall to the baseline: 0, unless you gave another."
+        )
+    return {**told, "warnings": said}
 
 
 def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
@@ -100,23 +116,3 @@ def expected(told: Mapping[str, Any]) -> str:
 
 def _whoever(told: Mapping[str, Any]) -> str:
     return "every voter" if told["near"] is None else "every voter near a query"
-
-
-def _warnings(told: Mapping[str, Any], asked: int) -> list[str]:
-    said = []
-    if told["missed"] > WORRY:
-        said.append(
-            f"There is much noise for so few voters: {told['missed']:.0%} of the labels that "
-            f"{_whoever(told)} wants are missed, and more of those on which voters differ."
-        )
-    if told["false_alarm"] > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
-        said.append(
-            f"{told['false_alarm']:.0%} of the labels that nobody wants are released as 1: where "
-            "few labels are wanted, many of the ones are false."
-        )
-    if told["lasts"] is not None and told["lasts"] < asked:
-        said.append(
-            f"If {YES:.0%} of all votes are a yes, the allowance lasts for {told['lasts']:,} of "
-            f"{asked:,} queries. Later labels fall to the baseline: 0, unless you gave another."
-        )
-    return said

@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import InputError, PrivoteWarning
-from .files import Draft, beside, check_new, complete, drafted
+from .files import Draft, beside, check_new, complete
 from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
@@ -157,10 +158,15 @@ def label(
         raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
-    asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
+    asked |= {"mechanism": mechanism, "plan_for": plan_for}
     asked |= {} if output is None else output.asked
-    claimed = None if output is None else beside(output.path)
-    with drafted(claimed, asked, resume=resume, force=force) as draft:
+    if output is None and resume:
+        raise InputError("resume", "needs the file that an earlier call was to write")
+    draft: Draft | None = None
+    with ExitStack() as stack:
+        if output is not None:
+            claimed = Draft(beside(output.path), asked, resume=resume, force=force)
+            draft = stack.enter_context(claimed)
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
@@ -187,7 +193,7 @@ def label(
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
-            named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
+            named, near = partial(_named, ballots, wanted), getattr(ballots, "near", None)
             sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
@@ -345,13 +351,13 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
     odd = None
     if voters == 1:
         odd = "1 voter"
-    elif has_names(ballots, voter_ids) or queries == 1:
-        return  # named, or a poll: nothing is in the wrong place
+    elif queries == 1:
+        return  # a poll: nothing is in the wrong place
     elif voters > 1000 * queries or (queries >= _SOME and voters > _SOME * queries):
         odd = f"{voters} voters and {queries} queries"
     elif labels >= 1000 and labels > 10 * max(queries, voters):
         odd = f"{labels} labels of {queries} queries and {voters} voters"
-    if odd is not None:
+    if odd is not None and (voters == 1 or not has_names(ballots, voter_ids)):
         warnings.warn(
             f"votes have {odd}: their axes are (queries, voters, labels), got shape "
             f"({queries}, {voters}, {labels}); are they in this order?",
@@ -360,20 +366,11 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
         )
 
 
-def _naming(ballots: BallotSource, asked: int) -> Callable[[Release, int], Release]:
-    """Return what gives a release the public names; it takes where its first query is, too."""
+def _named(ballots: BallotSource, asked: int, release: Release, start: int) -> Release:
+    """Return a release, whose first query is at ``start``, with the public names."""
     labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
-
-    def named(release: Release, start: int) -> Release:
-        stop = start + release.answered
-        return replace(
-            release,
-            asked=asked,
-            label_names=labels,
-            query_names=None if queries is None else queries[start:stop],
-        )
-
-    return named
+    own = None if queries is None else queries[start : start + release.answered]
+    return replace(release, asked=asked, label_names=labels, query_names=own)
 
 
 class KeptReleases:

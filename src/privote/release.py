@@ -23,7 +23,7 @@ from .accounting.renyi import rounded_up
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .forecast import expected
-from .ledger.records import digest_of
+from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
 from .votes.arrays import ArrayFile
@@ -71,13 +71,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(facts) < len(pairs):
         raise ValueError("it states something twice")
     return facts
-
-
-def check_protects(value: Any) -> str:
-    """Return whom the promise is to, if that is one line of text."""
-    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
-        raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
-    return value
 
 
 # -- in words --------------------------------------------------------------------------------------
@@ -648,6 +641,11 @@ class Release:
     def outcome(self) -> npt.NDArray[Any]:
         """What was drawn, or made of it afterwards: tallies where there are any, else labels."""
         return self.labels if self.tallies is None else self.tallies
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What a ledger records of it, sealed, besides the digest of what was drawn."""
+        return {name: getattr(self, name) for name in STATED}
 
     @cached_property
     def posterior(self) -> Posterior | None:

@@ -308,10 +308,14 @@ def test_whom_it_protects_is_one_line(ledger: pv.Ledger, value: Any) -> None:
 
 
 def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
+    """Whatever somebody does to the guardian's attributes."""
     door = guardian(ledger)
-    for name in ("mechanism", "budget", "guarantee", "orders"):
-        with pytest.raises(AttributeError):
-            setattr(door, name, None)
+    door.mechanism, door.guarantee = pv.BinaryVoting(sigma=0.1), "worst-case"
+    door.budget, door.learns = pv.Budget(epsilon=1e5, delta=0.1), True
+    release = door.release(cube(1, 1, 1, 1))
+    plain = guardian(pv.Ledger.in_memory()).release(cube(1, 1, 1, 1))
+    for name in ("mechanism", "guarantee", "budget", "delta", "allowance"):
+        assert getattr(release, name) == getattr(plain, name)
 
 
 # -- after the charge ------------------------------------------------------------------------------

@@ -272,7 +272,8 @@ def test_more_queries_than_planned_are_refused_inside_the_charge(tmp_path: Path)
     accounts = Accounts(
         ledger=ledger, budget=pv.Budget(**BUDGET), orders=pv.DEFAULT_ORDERS, dataset="default"
     )
-    held = Allowance.of(accounts, account, ledger.reading().accounts[account], None)
+    known = ledger.reading().accounts[account]
+    held = Allowance(accounts, account, known.allowance, known.curve, None, known.learnt)
     with refused(None, pv.BudgetError):
         held.answer(21, lambda left: (None, 0 * left, 0 * left))
     held.answer(20, lambda left: (None, 0 * left, 0 * left))

@@ -22,7 +22,7 @@ from ..accounting import ptr
 from ..accounting import sanitize as rules
 from ..accounting.renyi import Floats, epsilon
 from ..entropy import Entropy
-from ..errors import InputError, UnavailableError
+from ..errors import UnavailableError
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, Ladder
@@ -72,20 +72,16 @@ def propose_test_release(issuer: Issuer, ballots: BallotSource, parts: Parts | N
     return issuer.record(made, parts, queries=ballots.queries)
 
 
-def data_dependent(
-    issuer: Issuer, ballots: BallotSource, bound: str, parts: Parts | None
-) -> Release:
+def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
     """Price and draw in one pass; charge, sealed, before anything leaves."""
     mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
-    if bound not in mechanism.bounds:
-        raise InputError("bound", f"must be one of {', '.join(mechanism.bounds)}", bound)
     mechanism.check(ballots)
-    levels = Levels.of(mechanism, ballots) if bound == "exact" else None
+    levels = Levels.of(mechanism, ballots)
     total = np.zeros(len(orders))
 
     def price(tally: Any) -> None:
         nonlocal total
-        total += mechanism.total_cost(tally, orders=orders, bound=bound)
+        total += mechanism.total_cost(tally, orders=orders, bound="exact")
         if levels is not None:
             levels.add(tally)
 
@@ -99,7 +95,7 @@ def data_dependent(
         epsilon=epsilon(total, orders, delta),
         rdp=total,
         orders=orders,
-        bound=bound,
+        bound="exact",
         bills=partial(bills, mechanism, ballots, delta),
         epsilon_by_voter=Later(lambda: exact.value.epsilon),
         accountant=Later(lambda: exact.value.accountant),

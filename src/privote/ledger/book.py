@@ -13,9 +13,8 @@ can only mean that the ledger was taken away.
 
 A backup is one file, to be put back where entries, key and anchor are lost: a zip of four members
 that are stored as they are, so none is larger than the file; nothing is ever unpacked by a name
-that stands in it. Putting it back writes key, anchor and entries in this order. Until the entries
-are there nobody can charge anything, so a crash leaves a ledger or none, and the same can be done
-again.
+that stands in it. Putting it back commits all entries at once, after key and anchor. Until then
+nobody can charge anything, so a crash leaves a ledger or none, and the same can be done again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from .._version import check_written, written
 from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
-from ..files import check_file, complete, locked, sync_folder
+from ..files import check_file, complete
 from ..votes.names import folded, twins
 from .chain import (
     KEY_VARIABLE,
@@ -167,7 +166,7 @@ class Ledger:
         A charge is a charge only if its row is in the chain: what was appended is read back before
         the commit and after it. A trigger or rule of the database's can drop a row without a word.
         """
-        with self._turn():
+        with self._turn:
             if self._readonly:
                 raise LedgerError("the ledger was opened for reading only")
             if self._added is not None:
@@ -201,9 +200,9 @@ class Ledger:
             finally:
                 self._added = None
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Let in one thread at a time, of the process that opened the ledger.
+    @property
+    def _turn(self) -> threading.RLock:
+        """The lock that lets in one thread at a time, of the process that opened the ledger.
 
         A fork copies what is kept in memory, so it would be spent twice, and two processes would
         talk over one connection.
@@ -213,8 +212,7 @@ class Ledger:
                 "the ledger was opened by another process, which then forked: open it again in "
                 "this one. A ledger without a file belongs to the process that made it"
             )
-        with self._lock:
-            yield
+        return self._lock
 
     def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
         """Find out what became of a commit whose answer was lost; raise unless it happened.
@@ -273,7 +271,7 @@ class Ledger:
 
     def reading(self) -> Totals:
         """Return what all entries add up to now; takes no lock of the database's."""
-        with self._turn():
+        with self._turn:
             return self._catch_up()
 
     def _catch_up(self) -> Totals:
@@ -296,7 +294,7 @@ class Ledger:
         for name in ("allowance", "queries", "voters", "labels"):
             if np.min(body.get(name) or 0) < 0:
                 raise InputError(name, "of an entry must not be negative", body[name])
-        if body["kind"] == "charge":
+        if body["kind"] in ("charge", "restored"):
             # Who runs it may be one of the voters: where those have names, these go with them.
             body = {**body, **written(FORMAT.number)}
             if sealed is None:
@@ -396,7 +394,7 @@ class Ledger:
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
         shown = []
-        with self._turn():
+        with self._turn:
             rows = self._store.rows()
         for row in rows:
             body = json.loads(row.body)
@@ -461,13 +459,13 @@ class Ledger:
 
     def records(self) -> Records:
         """Return charges and what was drawn from each; for the owner's eyes."""
-        with self._turn():
+        with self._turn:
             self._catch_up()  # which checks the chain
             return Records(self._store.rows(), self._chain)
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
-        with self._turn():
+        with self._turn:
             return verify(self._store, self._chain, self._anchor)
 
     def backup(self, path: str | os.PathLike[str]) -> bool:
@@ -479,7 +477,7 @@ class Ledger:
         target = Location.of(path).file
         if not target.parent.is_dir():
             raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
-        with self._turn():
+        with self._turn:
             found = self.verify()
             if not found.ok:
                 raise LedgerError(f"the ledger is broken: {'; '.join(found.problems)}")
@@ -503,8 +501,9 @@ class Ledger:
         copy = cls(SQLiteStore.of(held.rows), held.chain, None)
         with closing(copy):
             with copy.writing():
-                body = {"kind": "restored", "dataset": None, "consumer": None, "backup": held.at}
-                copy.append({**body, **written(FORMAT.number), **_operator()})
+                copy.append(
+                    {"kind": "restored", "dataset": None, "consumer": None, "backup": held.at}
+                )
             held.put(location, copy._store.rows())
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
@@ -610,13 +609,19 @@ class Location:
                 raise self._erased("its anchor is gone, but its key is there", self.key)
             if not create and not self.head.exists():
                 raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no anchor")
-            return PostgresStore(self.address, create=create)
+            return self.store(create=create)
         # Looked for before the entries, which are made first: so nothing is misread meanwhile.
         left = [file for file in (self.head, self.key) if file.exists()]
         if left and not self.file.exists():
             what = "anchor" if left[0] == self.head else "key"
             raise self._erased(f"it is gone, but its {what} is there", *left)
-        return SQLiteStore(self.file, create=create)
+        return self.store(create=create)
+
+    def store(self, *, create: bool = True, readonly: bool = False) -> Store:
+        """Open the entries, whatever else is there."""
+        if self.address is None:
+            return SQLiteStore(self.file, create=create, readonly=readonly)
+        return PostgresStore(self.address, create=create, readonly=readonly)
 
     def open_reader(self) -> tuple[Store, Chain, Anchor]:
         """Open entries, key and anchor without writing anything, also on read-only media."""
@@ -625,24 +630,28 @@ class Location:
         chain = Chain.from_environment()
         if chain is None and not self.key.exists():
             # Without an entry it is being made, or a crash left it so: the next run ends that.
-            if self.address is None and Anchor.peek(self.head) == 0:
+            anchored = self.head.exists() and Anchor.peek(self.head) > 0
+            if self.address is None and not anchored:
                 with closing(SQLiteStore(self.file, readonly=True)) as entries:
                     if entries.head() == (0, START):
                         raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
             raise self._no_key()
         chain = chain or Chain.read(self.key)
-        store: Store = (
-            SQLiteStore(self.file, readonly=True)
-            if self.address is None
-            else PostgresStore(self.address, create=False, readonly=True)
-        )
-        return store, chain, Anchor(self.head, chain)
+        return self.store(create=False, readonly=True), chain, Anchor(self.head, chain)
 
     def unlock(self, store: Store, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
         """Return key and anchor, made if the ledger is new; only under the store's lock."""
         chain, head = Chain.from_environment(), store.head()
-        if chain is None and not self.key.exists():
-            return self._begin(head, create=create)
+        if chain is None and not self.key.exists():  # without entries, it is new
+            if head[0] > 0 or (self.head.exists() and Anchor.peek(self.head) > 0):
+                raise self._no_key()
+            if not create:
+                raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key, no entry")
+            chain = Chain()
+            anchor = Anchor(self.head, chain)
+            anchor.write((0, START))
+            chain.keep(self.key)
+            return chain, anchor
         named = chain is not None
         chain = chain or Chain.read(self.key)
         anchor = Anchor(self.head, chain)
@@ -656,19 +665,6 @@ class Location:
         check_placed(store, anchor, head)
         if head in anchor.read():  # what others added is anchored once the chain was checked
             anchor.write(head)
-        return chain, anchor
-
-    def _begin(self, head: Head, *, create: bool) -> tuple[Chain, Anchor]:
-        """Make key and anchor of a ledger without entries."""
-        said = Anchor.peek(self.head)
-        if head[0] > 0 or said > 0:
-            raise self._no_key()
-        if not create:
-            raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no key, no entry")
-        chain = Chain()
-        anchor = Anchor(self.head, chain)
-        anchor.write((0, START))
-        chain.keep(self.key)
         return chain, anchor
 
     def _no_key(self) -> LedgerError:
@@ -798,43 +794,20 @@ class Archive:
         """Put a ledger with these rows, which go on from the archive's, where none is."""
         if not place.file.parent.is_dir():
             raise InputError("ledger", f"needs its folder {str(place.file.parent)!r}")
-        if place.address is not None:
-            self._check_place(place)
-            with closing(PostgresStore(place.address)) as store, store.transaction():
+        self._check_place(place)
+        with closing(place.store()) as store:
+            with store.transaction():
                 if store.head() != (0, START):
                     raise LedgerError(f"{place.shown!r} holds entries: nothing is replaced")
-                self._put_beside(place, rows)
+                # Until the entries are committed, key and anchor say that a ledger is missing.
+                if self.own_key and not place.key.exists():
+                    self.chain.keep(place.key)
+                *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
+                Anchor(place.head, self.chain).write(last, added, restoring=True)
                 for row in rows:
                     store.append(row)
-            return
-        draft = place.file.with_name(f".{place.file.name}.restoring")
-        try:
-            file = locked(draft, make=True)
-        except InputError as error:
-            raise LedgerError(f"the ledger cannot be put back: {error}") from None
-        with os.fdopen(file, "r+b") as stream, closing(SQLiteStore.of(rows)) as copy:
-            try:
-                self._check_place(place)  # whoever was faster may have moved it
-                stream.truncate(0)
-                stream.write(copy.packed())
-                stream.flush()
-                os.fsync(stream.fileno())
-                os.fchmod(stream.fileno(), 0o600)
-                self._put_beside(place, rows)
-                os.replace(draft, place.file)
-                sync_folder(place.file.parent)
-            except BaseException as error:
-                draft.unlink(missing_ok=True)
-                if isinstance(error, OSError):
-                    raise LedgerError(f"the ledger cannot be put back: {error}") from None
-                raise
-
-    def _put_beside(self, place: Location, rows: Sequence[Row]) -> None:
-        """Put key and anchor; until the entries are there, these say that a ledger is missing."""
-        if self.own_key and not place.key.exists():
-            self.chain.keep(place.key)
-        *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
-        Anchor(place.head, self.chain).write(last, added, restoring=True)
+            if isinstance(store, SQLiteStore):  # who only reads would leave a log beside it
+                store.run("PRAGMA journal_mode=DELETE")
 
     def _check_place(self, place: Location) -> None:
         """Refuse a place where anything would be replaced, or that knows of later charges."""
@@ -854,11 +827,10 @@ class Archive:
                 f"the anchor {place.head.name!r} knows of entry {known[0][0]}, and the archive has "
                 "another in its place: it is of another ledger"
             )
-        if place.address is None:
-            for end in ("", "-wal", "-shm", "-journal"):
-                file = place.file.with_name(place.file.name + end)
-                if os.path.lexists(file):
-                    raise LedgerError(f"{str(file)!r} is there, and is not replaced: move it away")
+        logs = (place.file.with_name(place.file.name + end) for end in ("-wal", "-journal"))
+        for log in logs if not place.file.exists() else ():
+            if os.path.lexists(log):  # with charges of a ledger that is gone
+                raise LedgerError(f"{str(log)!r} is there, and is not replaced: move it away")
 
 
 def _members(path: Path) -> dict[str, bytes]:

@@ -265,7 +265,8 @@ class PostgresStore:
                 raise LedgerError("the database holds no ledger")
             self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
         found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-        FORMAT.check(found, lambda _: self._run(_WRITER).fetchone())
+        if found not in (0, FORMAT.number):
+            FORMAT.refuse(found, lambda _: self._run(_WRITER).fetchone())
         return found
 
     # -- the contract ------------------------------------------------------------------------------
