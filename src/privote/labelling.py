@@ -320,18 +320,19 @@ def warn_of_quality(release: Release) -> None:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
-def read_as(shape: Sequence[int], *, named: bool) -> str:
+def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
     """Return in words what the axes of votes were taken for; by sizes and names, never by votes.
 
     Where an array without names has more voters than queries, it asks: of votes that came as
     (voters, queries, labels) the promise would be to the wrong ones.
     """
     words = (("query", "queries"), ("voter", "voters"), ("label", "labels"))
+    sizes = ballots.queries, ballots.voters, ballots.labels
     said = " x ".join(
         f"{size:,} {one if size == 1 else more}"
-        for size, (one, more) in zip(shape, words, strict=True)
+        for size, (one, more) in zip(sizes, words, strict=True)
     )
-    if named or not 1 < shape[0] < shape[1]:
+    if not 1 < sizes[0] < sizes[1] or _has_names(ballots, voter_ids):
         return said
     return (
         f"{said}. More voters than queries: is that so? Of an array the first axis is the queries, "
@@ -339,7 +340,7 @@ def read_as(shape: Sequence[int], *, named: bool) -> str:
     )
 
 
-def has_names(ballots: BallotSource, voter_ids: Any = None) -> bool:
+def _has_names(ballots: BallotSource, voter_ids: Any) -> bool:
     """Return whether more than the order of axes tells voters from queries."""
     names = [getattr(ballots, f"{axis}_names", None) for axis in ("query", "voter")]
     return ballots.sparse or any(name is not None for name in (*names, voter_ids))
@@ -357,7 +358,7 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
         odd = f"{voters} voters and {queries} queries"
     elif labels >= 1000 and labels > 10 * max(queries, voters):
         odd = f"{labels} labels of {queries} queries and {voters} voters"
-    if odd is not None and (voters == 1 or not has_names(ballots, voter_ids)):
+    if odd is not None and (voters == 1 or not _has_names(ballots, voter_ids)):
         warnings.warn(
             f"votes have {odd}: their axes are (queries, voters, labels), got shape "
             f"({queries}, {voters}, {labels}); are they in this order?",

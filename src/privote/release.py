@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -38,6 +38,8 @@ PERSON = "a person, with all their records"
 
 FORMAT = 3  # of what is saved
 
+# What is no fact: digests say what it is, or nobody may know it.
+_APART = ("labels", "tallies", "chances", "query_names", "sealed")
 # Facts that follow from others.
 _DERIVED = ("answered", "labels", "abstained", "sha256", "digest", "format")
 
@@ -746,41 +748,20 @@ class Release:
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON; labels and names by digests."""
         names = None if self.query_names is None else json.dumps(self.query_names).encode()
+        own = {of.name: getattr(self, of.name) for of in fields(self) if of.name not in _APART}
         facts: dict[str, Any] = {
             "answered": self.answered,
             "labels": int(self.labels.shape[1]),
             "abstained": self.abstained,
+            **{
+                name: [*value] if isinstance(value, tuple) else value for name, value in own.items()
+            },
             "decided": None if self.tallies is None else self.decided,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "guarantee": self.guarantee,
-            "budget": self.budget,
-            "mechanism": self.mechanism,
-            "voters": self.voters,
-            "allowance": [*self.allowance] if isinstance(self.allowance, tuple) else self.allowance,
-            "terms": self.terms,
-            "simulated": self.simulated,
-            "ledger": self.ledger,
-            "dataset": self.dataset,
-            "consumer": self.consumer,
-            "new": self.new,
-            "rule": self.rule,
-            "so_far": self.so_far,
-            "left": self.left,
-            "asked": self.asked,
-            "forecast": self.forecast,
-            "reasons": list(self.reasons),
-            "protects": self.protects,
-            "label_names": None if self.label_names is None else list(self.label_names),
-            "drawn": list(self.drawn),
             "sha256": {
                 "labels": digest_of(self.labels),
                 "tallies": None if self.tallies is None else digest_of(self.tallies),
                 "query_names": None if names is None else sha256(names).hexdigest(),
             },
-            "processed": list(self.processed),
-            "made": self.made,
-            "version": self.version,
             "format": FORMAT,
         }
         return {**facts, "digest": digest_of_facts(facts)}
@@ -850,17 +831,14 @@ class Release:
             if isinstance(facts[name], bool) or not facts[name] >= 0:
                 raise ValueError(f"its {name} is {facts[name]!r:.40}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
-        own["reasons"] = tuple(map(str, own["reasons"]))
+        for name in ("reasons", "drawn", "processed", "label_names"):
+            own[name] = None if own[name] is None else tuple(map(str, own[name]))
         own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
                 raise ValueError(f"its {name} have the shape {array.shape}, labels {labels.shape}")
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
-        if own.get("label_names") is not None:
-            own["label_names"] = tuple(map(str, own["label_names"]))
-        for name in ("drawn", "processed"):
-            own[name] = tuple(map(str, own[name]))
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")

@@ -12,7 +12,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.renyi import divergence
-from privote.guardian import voter_bills as voters
+from privote.guardian import consensus as voters
 from privote.release import Later, Sealed
 
 DELTA = 1e-5

@@ -101,22 +101,13 @@ def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("secret", ["e", "seven77"])
-@pytest.mark.parametrize("address", ["postgresql://u:{}@h/d", "postgresql://u@h/d?password={}"])
-def test_a_short_password_is_refused(address: str, secret: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", ["e", SECRET])
+def test_an_error_that_repeats_a_password_is_not_repeated(secret: str) -> None:
     """Crossed out in a message, one letter would be told by the gaps."""
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with pytest.raises(pv.InputError, match="at least 8 characters") as caught:
-        pv.Ledger.open(address.format(secret), beside=tmp_path / "site")
-    assert "seven77" not in str(caught.value)
-    assert "***" not in str(caught.value)
-    assert files(tmp_path) == []
-
-
-def test_an_error_that_repeats_a_password_is_not_repeated() -> None:
     store = object.__new__(PostgresStore)
-    store._secret = SECRET
-    assert store._say(ValueError(f"no such user:{SECRET}@h\nmore")) == "no such user:***@h"
+    store._secret = secret
+    assert store._say(ValueError(f"no such user:{secret}@h\nmore")) == "ValueError"
+    assert store._say(ValueError("no us")) == "no us"
 
 
 # -- erased ledgers --------------------------------------------------------------------------------

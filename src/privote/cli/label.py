@@ -114,7 +114,7 @@ def label(
     import privote
     from privote.dependencies import Implications, consistent
     from privote.files import check_new, complete, name_of, write_statement
-    from privote.labelling import Output, has_names, read_as
+    from privote.labelling import Output, read_as
     from privote.report.results import write_label_page
 
     from .files import (
@@ -190,10 +190,7 @@ def label(
         )
     if names is None:
         names = getattr(ballots, "voter_names", None)
-    said = None
-    if ballots is not None:
-        shape = (ballots.queries, ballots.voters, ballots.labels)
-        said = read_as(shape, named=has_names(ballots, names))
+    said = None if ballots is None else read_as(ballots, names)
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 

@@ -26,8 +26,8 @@ from . import allowance as allowances
 from . import consensus
 from .accounts import Accounts, Allowance, record_kept
 from .allowance import seats
+from .consensus import bills
 from .issuer import Issuer, Parts, charged, sizes
-from .voter_bills import bills
 
 __all__ = ["AUTO", "Accounts", "Allowance", "Guardian", "bills", "record_kept", "seats"]
 

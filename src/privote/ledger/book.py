@@ -795,19 +795,24 @@ class Archive:
         if not place.file.parent.is_dir():
             raise InputError("ledger", f"needs its folder {str(place.file.parent)!r}")
         self._check_place(place)
+        if place.address is None and not place.file.exists():
+            self._put_beside(place, rows)  # an empty file alone would be taken for a new ledger
         with closing(place.store()) as store:
             with store.transaction():
                 if store.head() != (0, START):
                     raise LedgerError(f"{place.shown!r} holds entries: nothing is replaced")
-                # Until the entries are committed, key and anchor say that a ledger is missing.
-                if self.own_key and not place.key.exists():
-                    self.chain.keep(place.key)
-                *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
-                Anchor(place.head, self.chain).write(last, added, restoring=True)
+                self._put_beside(place, rows)
                 for row in rows:
                     store.append(row)
             if isinstance(store, SQLiteStore):  # who only reads would leave a log beside it
                 store.run("PRAGMA journal_mode=DELETE")
+
+    def _put_beside(self, place: Location, rows: Sequence[Row]) -> None:
+        """Put key and anchor; until the entries are there, these say that a ledger is missing."""
+        if self.own_key and not place.key.exists():
+            self.chain.keep(place.key)
+        *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
+        Anchor(place.head, self.chain).write(last, added, restoring=True)
 
     def _check_place(self, place: Location) -> None:
         """Refuse a place where anything would be replaced, or that knows of later charges."""

@@ -314,7 +314,9 @@ def queries_that_fit(
     budget = Budget(epsilon=epsilon, delta=delta)
     ballots = Ballots.of(votes)
     mechanism.check(ballots)
-    guess = check_baseline(baseline, ballots, mechanism)
+    guess = np.zeros((ballots.queries, ballots.labels), np.bool_)
+    if baseline is not None:
+        guess = check_baseline(baseline, ballots, mechanism)
     allowance = allowance_for(mechanism, ballots.voters, ballots.labels, epsilon, delta)
     lasting = 0  # not a single surprise: refused, however quiet the voters are
     if allowance >= 1:
