@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import warnings
 from typing import Any
 
@@ -66,24 +64,6 @@ def test_effective_votes_equal_the_rule_by_hand(
     assert (spent <= left).all()
 
 
-def test_allowance_lasts_over_batches() -> None:
-    voters = electorate(allowance=5)
-    batch = np.zeros((1, 3, 4), bool)
-    batch[0, 0, :2] = True  # voter 0 departs twice a batch
-    for _ in range(4):
-        voters.answer(batch)
-    assert voters.sealed.spent.tolist() == [4, 0, 0]
-    voters.answer(batch[:, :, ::-1] | batch)  # four surprises do not fit into one
-    assert voters.sealed.spent.tolist() == [4, 0, 0]
-    single = np.zeros((1, 3, 4), bool)
-    single[0, 0, 3] = True
-    voters.answer(single)  # nor does any other from then on
-    assert voters.sealed.spent.tolist() == [4, 0, 0]
-    assert voters.sealed.refused.tolist() == [4, 0, 0]
-    assert voters.sealed.exhausted.tolist() == [True, False, False]
-    assert voters.answered == 6
-
-
 def test_exhausted_voter_counts_as_the_baseline() -> None:
     mechanism = pv.BinaryVoting(sigma=0.1)  # next to no noise: the release shows the tally
     voters = pv.Electorate(
@@ -102,13 +82,6 @@ def test_each_voter_may_have_its_own_allowance() -> None:
     assert each[0] == 0.0
     assert 0 < each[1] < each[2]
     assert voters.epsilon == each[2]
-
-
-def test_refuses_to_be_copied_or_pickled() -> None:
-    voters = electorate()
-    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="its allowance exists once"):
-            attempt(voters)
 
 
 def test_repr_shows_no_sealed_number() -> None:

@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -183,14 +182,6 @@ def test_a_key_of_the_environment_is_not_in_the_archive(
     monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
     assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db").ok
     assert not (tmp_path / "again.db.key").exists()
-
-
-def test_the_archive_says_what_it_is(backup: Path) -> None:
-    with zipfile.ZipFile(backup) as archive:
-        manifest = json.loads(archive.read("manifest.json"))
-    assert manifest["version"] == pv.__version__
-    assert manifest["entries"] == 3
-    assert "holds the ledger's key" in manifest["note"]
 
 
 def test_postgresql_goes_to_a_file_and_back(database: str, server: Any, tmp_path: Path) -> None:
