@@ -217,7 +217,6 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
     further = [
         *([protects] if facts["protects"] == VOTER else []),
         ("meaning", "what that means", _meaning(facts)),
-        ("price_2018", "for comparison only", _compared(terms)),
         ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
         ("rule", "what may follow from released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
@@ -386,19 +385,9 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
     numbers = ", ".join(
         f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
         for name, value in terms.items()
-        if name not in ("passed", "price_2018")
+        if name not in ("passed", "price_2018")  # which earlier releases have
     )
     return f"{said}; {numbers}"
-
-
-def _compared(terms: Mapping[str, Any]) -> str | None:
-    if "price_2018" not in terms:
-        return None
-    return (
-        "PATE 2018 (Theorem 23) would price the published number at "
-        f"{rounded_up(terms['price_2018'], 4)} instead of {rounded_up(terms['price'], 4)}: not a "
-        "valid bound"
-    )
 
 
 def learnt_from(terms: Mapping[str, Any]) -> str:
@@ -558,8 +547,7 @@ class Release:
         is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
         ("epsilon0") and whether all of the budget was priced at once ("exact"); for "ptr" what
         was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
-        order, the noise, the confidence, its price, and to compare what PATE 2018 would price it at
-        (``price_2018``: not a valid bound).
+        order, the noise, the confidence and its price.
     allowance
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated

@@ -118,20 +118,3 @@ def test_a_hundred_thousand_voters_pass_the_test() -> None:
     )
     assert release.epsilon == pytest.approx(8.0)
     assert release.terms["passed"]
-
-
-def test_the_price_of_2018_is_said_to_be_no_bound() -> None:
-    votes = np.random.default_rng(0).random((10, 20, 3)) < 0.1
-    release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=7.0),
-        epsilon=8.0,
-        delta=1e-5,
-        guarantee="data-dependent",
-        queries=10,
-    )
-    assert release.terms["price_2018"] != pytest.approx(release.terms["price"])
-    (line,) = [text for text in release.statement().splitlines() if "PATE 2018" in text]
-    assert line.startswith("For comparison only: ")
-    assert line.endswith("not a valid bound.")
-    assert "price_2018" not in release.summary()

@@ -180,8 +180,6 @@ def sanitize(
         gamma,
     )
     terms = {"order": order, "beta": beta, "sigma_s": sigma_s, "gamma": gamma, "price": price}
-    if 2 * order * beta < 1:  # where Theorem 23 says anything
-        terms["price_2018"] = rules.published_cost_2018(order, beta, sigma_s)
     return rules.statement_epsilon(upper, price, order, delta), terms
 
 
