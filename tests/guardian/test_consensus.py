@@ -42,16 +42,6 @@ def test_levels_add_up_to_the_bill(mechanism: pv.Mechanism, kind: type) -> None:
     )
 
 
-def test_other_mechanisms_have_no_proof() -> None:
-    ballots = pv.Ballots.from_array(np.zeros((2, 5, 3), bool))
-    for mechanism in (
-        pv.TauVoting(sigma=2.0, tau=1.0),
-        pv.PowersetVoting(sigma=2.0),
-        pv.PluralityVoting(sigma=2.0),
-    ):
-        assert Levels.of(mechanism, ballots) is None
-
-
 def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
     # What the smooth sensitivity and the distance test rest on.
     rng = np.random.default_rng(2)
@@ -64,16 +54,6 @@ def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
         assert here.reach == reach
         for below in range(len(here.histogram) - reach):
             assert there.histogram[: below + 1].sum() <= here.histogram[: below + reach + 1].sum()
-
-
-def test_bills_are_each_voters_own_epsilon() -> None:
-    votes = np.random.default_rng(3).random((5, 6, 2)) < 0.5
-    mechanism = pv.PowersetVoting(sigma=3.0)
-    each = pv.bills(mechanism, votes, 1e-5)
-    assert each.shape == (6,)
-    curves = mechanism.rdp_by_voter(votes, pv.DEFAULT_ORDERS)
-    expected = [pv.epsilon(curve, None, 1e-5) for curve in curves[2]]
-    assert each[2] == pytest.approx(max(expected))
 
 
 def empty(voters: int, mechanism: pv.BinaryVoting) -> Levels:

@@ -151,20 +151,6 @@ def test_what_is_left_of_another_ledger_does_not(path: Path, backup: Path, end: 
     assert not path.exists()
 
 
-def test_another_history_under_the_same_key_is_refused(path: Path, backup: Path) -> None:
-    """Two ledgers went on from one backup: the anchor of one is not that of the other."""
-    fork = path.with_name("fork.db")
-    pv.Ledger.restore(backup, fork)
-    label(path)
-    label(fork)
-    ledger = pv.Ledger.open(fork)
-    ledger.backup(later := path.with_name("later.backup"))
-    ledger.close()
-    lose(path, "")
-    with refused(None, pv.LedgerError):
-        pv.Ledger.restore(later, path)
-
-
 def test_a_key_of_the_environment_is_not_in_the_archive(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,13 +98,6 @@ def test_kinds_of_guarantee_do_not_mix_on_one_data_set(path: Path) -> None:
     label(path, guarantee="data-dependent", queries=5, dataset="study")
 
 
-def test_bad_argument_makes_no_ledger(path: Path) -> None:
-    for changes in ({"guarantee": "none"}, {"epsilon": -1.0}, {"votes": VOTES[0]}):
-        with pytest.raises(pv.InputError):
-            label(path, **changes)
-    assert not path.exists()
-
-
 def test_published_view_and_file_names_hold_nothing_sealed(path: Path) -> None:
     release = label(path, guarantee="data-dependent", queries=50)
     label(path, dataset="other")
