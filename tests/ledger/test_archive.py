@@ -219,9 +219,9 @@ def test_a_ledger_from_before_entries_said_who_wrote_them(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        for name in ("ledger.book.written", "ledger.chain.written"):
+        for name in ("ledger.written", "ledger.chain.written"):
             before.setattr(f"privote.{name}", lambda _: {})
-        before.setattr("privote.ledger.book._operator", dict)
+        before.setattr("privote.ledger._operator", dict)
         label(path)
     assert "version" not in path.with_name("ledger.db.head").read_text()
     label(path)

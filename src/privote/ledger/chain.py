@@ -49,15 +49,7 @@ class Chain:
     def from_environment(cls) -> Chain | None:
         """Return the chain whose key the environment names; None if it names none."""
         given = os.environ.get(KEY_VARIABLE)
-        if given is None:
-            return None
-        try:
-            key = bytes.fromhex(given)
-        except ValueError:
-            key = b""
-        if len(key) < _SHORTEST:
-            raise LedgerError(f"{KEY_VARIABLE} must be at least 32 hexadecimal digits")
-        return cls(key)
+        return None if given is None else cls.parse(given.encode(errors="replace"), KEY_VARIABLE)
 
     @classmethod
     def read(cls, path: Path) -> Chain:
@@ -84,7 +76,8 @@ class Chain:
         except ValueError as error:
             raise LedgerError(f"the ledger's key {name!r} cannot be read: {error}") from None
         if len(key) < _SHORTEST:
-            raise LedgerError(f"the ledger's key {name!r} is too short: restore it")
+            rule = "must have at least 32 hexadecimal digits"
+            raise LedgerError(f"the ledger's key {name!r} {rule}: restore it")
         return cls(key)
 
     @property

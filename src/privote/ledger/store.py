@@ -1,7 +1,7 @@
 """Where entries lie: the contract of a store, and the SQLite one.
 
 A store appends rows inside one exclusive transaction and never changes one. It knows nothing of
-budgets; that is :mod:`privote.ledger.book`.
+budgets; that is :mod:`privote.ledger`.
 
 SQLite files that must survive, a ledger or the journals of a coalition, are opened, checked, locked
 and written in one way. A commit is on disk when it returns; another kind of file, or another
