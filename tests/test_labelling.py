@@ -122,10 +122,7 @@ def test_seed_marks_the_release_as_simulated(votes: np.ndarray) -> None:
 def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
     gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
     release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=4.0, gate=gate),
-        **BUDGET,
-        guarantee="allowance",
+        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), **BUDGET, guarantee="allowance"
     )
     assert release.answered == 30
     assert release.abstained == 30 * 4
@@ -136,10 +133,7 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
     for guarantee in ("allowance", "worst-case"):
         facts = [
             pv.label(
-                cube,
-                mechanism=pv.BinaryVoting(sigma=4.0),
-                **BUDGET,
-                guarantee=guarantee,
+                cube, mechanism=pv.BinaryVoting(sigma=4.0), **BUDGET, guarantee=guarantee
             ).facts()
             for cube in (votes, ~votes)
         ]
@@ -190,11 +184,7 @@ def test_ptr_answers_all_or_nothing_within_the_budget(votes: np.ndarray) -> None
     outcomes = {}
     for name, cube in (("agreed", agreed), ("divided", divided)):
         outcomes[name] = pv.label(
-            cube,
-            mechanism=pv.BinaryVoting(sigma=8.0),
-            **BUDGET,
-            guarantee="ptr",
-            queries=30,
+            cube, mechanism=pv.BinaryVoting(sigma=8.0), **BUDGET, guarantee="ptr", queries=30
         )
     assert outcomes["agreed"].answered == 30
     assert outcomes["divided"].answered == 0
