@@ -25,7 +25,7 @@ import privote as pv
 from privote.accounting import pld, ptr, sanitize
 from privote.accounting.renyi import divergence
 from privote.datasets import load_teacher_votes
-from privote.guardian.voter_bills import VoterLevels
+from privote.guardian.consensus import VoterLevels
 from privote.planning import allowance_for, queries_for
 from privote.votes.cube import DenseBlock
 

@@ -48,7 +48,6 @@ def run(*, with_student: bool) -> pv.Electorate:
         spent = electorate.sealed.spent - before
         print(
             f"  batch {batch + 1}: {(answer.labels == truth[rows]).mean():.3f} of labels right; "
-            f"the allowance should last for {answer.forecast.lasts} queries; "
             f"sealed: {spent.mean():.0f} surprises a voter"
         )
     return electorate

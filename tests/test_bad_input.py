@@ -326,11 +326,6 @@ CASES: dict[str, tuple[Any, ...]] = {
     "voters nameless": (lambda: label(voter_ids=[None] * 5), "voter_ids"),
     "voters in two columns": (lambda: label(voter_ids=np.zeros((5, 2), int)), "voter_ids"),
     "nobody": (lambda: guardian(voter_ids=[]), "voter_ids"),
-    "bound without a use": (lambda: guardian().release(GOOD, bound="pate2018"), "bound"),
-    "bound unknown": (
-        lambda: guardian(guarantee="data-dependent").release(GOOD, queries=2, bound="tight"),
-        "bound",
-    ),
     "baseline ragged": (lambda: label(baseline=[[1], [1, 2]]), "baseline"),
     "baseline words": (lambda: label(baseline=np.full((4, 3), "0")), "baseline"),
     "baseline with a hidden byte": (

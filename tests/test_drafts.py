@@ -342,24 +342,6 @@ def test_a_test_that_failed_leaves_no_draft(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_release_that_stopped_early_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    truth = RNG.random((200, 1, 12)) < 0.18
-    votes = RNG.random((200, 60, 12)) < np.where(truth, 0.95, 0.01)
-    path, asked = tmp_path / "a.npz", {**ASKED, "mechanism": pv.BinaryVoting(sigma=12.0)}
-    asked["guarantee"] = "worst-case"
-    with monkeypatch.context() as patch:
-        patch.setattr(pv.Release, "save", broken)
-        with pytest.raises(ChargedError):
-            pv.label(votes, **asked, output=path)
-    release = pv.label(None, **asked, output=path, resume=True)
-    assert release.answered < release.asked == 200
-    assert release.forecast is not None
-    assert any(why.startswith("It stopped after") for why in release.reasons)
-    assert pv.Release.load(path).facts() == release.facts()
-
-
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
 @pytest.mark.parametrize("good", [0, 2])
 def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(

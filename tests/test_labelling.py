@@ -12,6 +12,7 @@ from tests.refusals import refused
 
 import privote as pv
 
+BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 MECHANISMS = [
     pv.BinaryVoting(sigma=4.0),
     pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
@@ -68,9 +69,7 @@ def test_worst_case_stops_before_the_budget(mechanism: pv.Mechanism, votes: np.n
 def test_data_dependent_epsilon_is_sealed_everywhere(
     mechanism: pv.Mechanism, votes: np.ndarray, tmp_path: Path
 ) -> None:
-    release = pv.label(
-        votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, guarantee="data-dependent", queries=25
-    )
+    release = pv.label(votes, mechanism=mechanism, **BUDGET, guarantee="data-dependent", queries=25)
     assert release.answered == 25
     sealed = release.sealed.epsilon
     if isinstance(mechanism, pv.BinaryVoting):  # sanitized: another number, with its terms
@@ -102,51 +101,28 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
 
 def test_prefix_only(votes: np.ndarray) -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
-    few = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, queries=7, seed=3)
-    same = pv.label(votes[:7], mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=3)
+    few = pv.label(votes, mechanism=mechanism, **BUDGET, queries=7, seed=3)
+    same = pv.label(votes[:7], mechanism=mechanism, **BUDGET, seed=3)
     np.testing.assert_array_equal(few.labels, same.labels)
 
 
 def test_seed_marks_the_release_as_simulated(votes: np.ndarray) -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
-    first, second = (
-        pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5, seed=5) for _ in range(2)
-    )
+    first, second = (pv.label(votes, mechanism=mechanism, **BUDGET, seed=5) for _ in range(2))
     np.testing.assert_array_equal(first.labels, second.labels)
     assert first.simulated
     assert "SIMULATED" in first.summary()
     assert "SIMULATED" in first.statement()
     assert "SIMULATED" in repr(first)
-    real = pv.label(votes, mechanism=mechanism, epsilon=8.0, delta=1e-5)
+    real = pv.label(votes, mechanism=mechanism, **BUDGET)
     assert not real.simulated
     assert "SIMULATED" not in real.summary()
-
-
-def test_saved_release_comes_back_without_what_is_sealed(votes: np.ndarray, tmp_path: Path) -> None:
-    release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=15, sigma=2.0)),
-        epsilon=8.0,
-        delta=1e-5,
-    )
-    release.save(tmp_path / "r.npz")
-    back = pv.Release.load(tmp_path / "r.npz")
-    np.testing.assert_array_equal(back.labels, release.labels)
-    assert back.facts() == release.facts()
-    with pytest.raises(AttributeError, match="nothing sealed under 'spent'"):
-        _ = back.sealed.spent
-    with refused("path"):
-        release.save(tmp_path / "r.csv")
 
 
 def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
     gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
     release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=4.0, gate=gate),
-        epsilon=8.0,
-        delta=1e-5,
-        guarantee="allowance",
+        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), **BUDGET, guarantee="allowance"
     )
     assert release.answered == 30
     assert release.abstained == 30 * 4
@@ -157,11 +133,7 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
     for guarantee in ("allowance", "worst-case"):
         facts = [
             pv.label(
-                cube,
-                mechanism=pv.BinaryVoting(sigma=4.0),
-                epsilon=8.0,
-                delta=1e-5,
-                guarantee=guarantee,
+                cube, mechanism=pv.BinaryVoting(sigma=4.0), **BUDGET, guarantee=guarantee
             ).facts()
             for cube in (votes, ~votes)
         ]
@@ -174,8 +146,7 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
 def test_a_statement_says_what_when_and_for_whom(votes: np.ndarray, tmp_path: Path) -> None:
     setting: dict[str, Any] = {
         "mechanism": pv.BinaryVoting(sigma=4.0),
-        "epsilon": 8.0,
-        "delta": 1e-5,
+        **BUDGET,
         "ledger": tmp_path / "a.ledger",
         "dataset": "ward 7",
         "consumer": "registry",
@@ -195,8 +166,7 @@ def test_sanitized_epsilon_is_mostly_above_the_exact_one(votes: np.ndarray) -> N
         pv.label(
             votes,
             mechanism=pv.BinaryVoting(sigma=4.0),
-            epsilon=8.0,
-            delta=1e-5,
+            **BUDGET,
             guarantee="data-dependent",
             queries=25,
             seed=seed,
@@ -214,12 +184,7 @@ def test_ptr_answers_all_or_nothing_within_the_budget(votes: np.ndarray) -> None
     outcomes = {}
     for name, cube in (("agreed", agreed), ("divided", divided)):
         outcomes[name] = pv.label(
-            cube,
-            mechanism=pv.BinaryVoting(sigma=8.0),
-            epsilon=8.0,
-            delta=1e-5,
-            guarantee="ptr",
-            queries=30,
+            cube, mechanism=pv.BinaryVoting(sigma=8.0), **BUDGET, guarantee="ptr", queries=30
         )
     assert outcomes["agreed"].answered == 30
     assert outcomes["divided"].answered == 0
@@ -234,7 +199,7 @@ def test_ptr_answers_all_or_nothing_within_the_budget(votes: np.ndarray) -> None
 
 
 def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: Path) -> None:
-    arguments = {"mechanism": pv.BinaryVoting(sigma=8.0), "epsilon": 8.0, "delta": 1e-5}
+    arguments = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
     arguments["ledger"] = tmp_path / "l.db"
     pv.label(votes, guarantee="ptr", queries=5, **arguments)
     for guarantee in ("ptr", "worst-case", "allowance"):
@@ -242,33 +207,10 @@ def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: P
             pv.label(votes, guarantee=guarantee, queries=1, **arguments)
 
 
-def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, tmp_path: Path) -> None:
-    ledger = pv.Ledger.open(tmp_path / "l.db")
-    assert (tmp_path / "l.db").stat().st_mode & 0o077 == 0
-    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="d")
-    ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset="d", consumer="lab")
-    request = {"mechanism": pv.BinaryVoting(sigma=8.0), "epsilon": 8.0, "delta": 1e-5}
-    request |= {"guarantee": "ptr", "queries": 5, "ledger": ledger, "dataset": "d"}
-    with pytest.raises(pv.BudgetError, match="more than 'lab' has"):
-        pv.label(votes, consumer="lab", **request)
-    pv.label(votes, **request)
-    assert ledger.standing()[0]["used"] == 8.0
-
-
-@pytest.mark.parametrize("voters", [4, 8])
-def test_too_few_voters_are_said(voters: int) -> None:
-    votes = np.random.default_rng(0).random((100, voters, 5)) < 0.1
-    message = "cannot be told: there are too few voters to learn from. More voters"
-    with pytest.warns(pv.PrivoteWarning, match=message):
-        release = pv.label(votes, epsilon=1.0, delta=1e-5)
-    assert release.answered == 100
-    assert message in release.summary()
-
-
 def test_empty_votes_have_no_ones_out_of_nothing() -> None:
     votes = np.zeros((200, 60, 6), bool)
     with pytest.warns(pv.PrivoteWarning, match="no label is a 1, and how good the labels are"):
-        release = pv.label(votes, epsilon=8.0, delta=1e-5, seed=0)
+        release = pv.label(votes, **BUDGET, seed=0)
     assert not release.labels.any()
     assert release.quality is None
 
@@ -277,7 +219,7 @@ def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
     many = np.concatenate([np.repeat(votes, 4, axis=1)] * 4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        release = pv.label(many, epsilon=8.0, delta=1e-5, seed=0)
+        release = pv.label(many, **BUDGET, seed=0)
     assert release.quality is not None
     first = release.summary().splitlines()[0]
     precision = f"{release.quality['precision']:.0%}".replace("%", " %")
@@ -291,13 +233,12 @@ def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
 def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     votes: np.ndarray, tmp_path: Path
 ) -> None:
-    budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
     wide, narrow = pv.BinaryVoting(sigma=90.0), pv.BinaryVoting(sigma=4.0)
-    assert pv.label(votes, mechanism=wide, **budget).guarantee == "worst-case"
-    assert pv.label(votes, mechanism=narrow, **budget).guarantee == "allowance"
-    assert pv.label(votes[:1], mechanism=narrow, **budget).guarantee == "worst-case"
+    assert pv.label(votes, mechanism=wide, **BUDGET).guarantee == "worst-case"
+    assert pv.label(votes, mechanism=narrow, **BUDGET).guarantee == "allowance"
+    assert pv.label(votes[:1], mechanism=narrow, **BUDGET).guarantee == "worst-case"
     for more in ({"ledger": tmp_path / "l.db"}, {"voter_ids": range(20)}):
-        assert pv.label(votes[:1], mechanism=narrow, **budget, **more).guarantee == "allowance"
+        assert pv.label(votes[:1], mechanism=narrow, **BUDGET, **more).guarantee == "allowance"
 
 
 @pytest.mark.parametrize(
@@ -314,14 +255,14 @@ def test_bad_settings_charge_nothing(
     votes: np.ndarray, setting: dict[str, Any], argument: str, tmp_path: Path
 ) -> None:
     with refused(argument):
-        pv.label(votes, epsilon=8.0, delta=1e-5, ledger=tmp_path / "l.db", **setting)
+        pv.label(votes, **BUDGET, ledger=tmp_path / "l.db", **setting)
     assert not (tmp_path / "l.db").exists()
 
 
 def test_the_statement_says_what_epsilon_means() -> None:
     votes = np.random.default_rng(0).random((5, 60, 3)) < 0.2
     mechanism = pv.BinaryVoting(sigma=40.0)
-    asked = {"mechanism": mechanism, "epsilon": 8.0, "delta": 1e-5}
+    asked = {"mechanism": mechanism, **BUDGET}
     for guarantee in ("allowance", "worst-case"):
         said = pv.label(votes, guarantee=guarantee, **asked).statement()
         assert "What that means: had the ballots of one voter been different" in said
@@ -330,3 +271,16 @@ def test_the_statement_says_what_epsilon_means() -> None:
     assert "What that means" not in seeded.statement()  # it protects nobody
     about = pv.label(votes, guarantee="data-dependent", queries=5, **asked)
     assert "What that means" not in about.statement()
+
+
+@pytest.mark.parametrize("own", [(1.0, 1e-5), (30.0, 1e-9)])
+def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, own: tuple[float, float]) -> None:
+    ledger = pv.Ledger.in_memory()
+    ledger.set_budget(pv.Budget(**BUDGET), dataset="d")
+    ledger.set_budget(pv.Budget(epsilon=own[0], delta=own[1]), dataset="d", consumer="lab")
+    request = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
+    request |= {"guarantee": "ptr", "queries": 5, "ledger": ledger, "dataset": "d"}
+    with pytest.raises(pv.BudgetError, match="more than 'lab' has"):
+        pv.label(votes, consumer="lab", **request)
+    pv.label(votes, **request)
+    assert ledger.standing()[0]["used"] == 8.0

@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
@@ -23,8 +24,8 @@ import numpy.typing as npt
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
 from .errors import InputError, PrivoteWarning
-from .files import Draft, beside, check_new, complete, drafted
-from .forecast import Forecast, forecast
+from .files import Draft, beside, check_new, complete
+from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
 from .ledger import Budget, Ledger
@@ -157,15 +158,20 @@ def label(
         raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
-    asked |= {"mechanism": str(mechanism), "plan_for": plan_for}
+    asked |= {"mechanism": mechanism, "plan_for": plan_for}
     asked |= {} if output is None else output.asked
-    claimed = None if output is None else beside(output.path)
-    with drafted(claimed, asked, resume=resume, force=force) as draft:
+    if output is None and resume:
+        raise InputError("resume", "needs the file that an earlier call was to write")
+    draft: Draft | None = None
+    with ExitStack() as stack:
+        if output is not None:
+            claimed = Draft(beside(output.path), asked, resume=resume, force=force)
+            draft = stack.enter_context(claimed)
         parts = None if draft is None else KeptReleases(draft)
         if parts is not None and resume and (votes is None or parts.all_there):
             release, _ = parts.together()
             release = record_kept(ledger, release, parts.since, parts.draft)
-            near, why = None, _NEXT if parts.all_there else _NO_FURTHER
+            near, sparse, why = None, False, _NEXT if parts.all_there else _NO_FURTHER
         else:
             ballots = ballots_of(votes, mechanism, threshold)
             warn_of_axes(ballots, voter_ids)
@@ -187,7 +193,8 @@ def label(
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
-            named, near = _naming(ballots, wanted), getattr(ballots, "near", None)
+            named, near = partial(_named, ballots, wanted), getattr(ballots, "near", None)
+            sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
                 texts = json.dumps(getattr(ballots, "query_names", None))
@@ -215,9 +222,9 @@ def label(
             text = f"{STOPPED} {release.answered} of {release.asked} queries: {why}."
             release = replace(release, reasons=(*release.reasons, text))
         if release.tallies is None:
-            guess = None if baseline is None else np.asarray(baseline)[: release.answered]
             made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
-            release = with_forecast(release, made_by, baseline=guess, near=near)
+            few = sparse or baseline is not None
+            release = with_forecast(release, made_by, near=near, few=few)
         if output is not None and draft is not None:
             release = output.write(release)
             draft.finish()
@@ -279,10 +286,14 @@ def with_forecast(
     release: Release,
     mechanism: Mechanism,
     *,
-    baseline: npt.NDArray[Any] | None = None,
     near: npt.ArrayLike | None = None,
+    few: bool = False,
 ) -> Release:
-    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`."""
+    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`.
+
+    How long an allowance lasts is not told where surprises are ``few``, because of a baseline or
+    of voters who seldom speak.
+    """
     if not release.answered or release.tallies is not None:
         return release
     each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance or 0,)
@@ -290,19 +301,16 @@ def with_forecast(
         mechanism,
         release.voters,
         release.labels.shape[1],
-        allowance=min((own for own in each if own > 0), default=None),
-        released=release.labels,
-        baseline=baseline,
-        before=0 if release.so_far is None else release.so_far - release.answered,
-        departed=getattr(release.sealed, "departed", None),
         near=near,
+        allowance=None if few or near is not None else max(each) or None,
+        asked=release.so_far or release.answered,
     )
     return replace(release, forecast=told)
 
 
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
-    said = [] if release.forecast is None else [*release.forecast.warnings]
+    said = [*(release.forecast or {}).get("warnings", ())]
     if "learnt" in release.terms and release.quality is None:
         said.append(release.expected)
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
@@ -312,18 +320,19 @@ def warn_of_quality(release: Release) -> None:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
-def read_as(shape: Sequence[int], *, named: bool) -> str:
+def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
     """Return in words what the axes of votes were taken for; by sizes and names, never by votes.
 
     Where an array without names has more voters than queries, it asks: of votes that came as
     (voters, queries, labels) the promise would be to the wrong ones.
     """
     words = (("query", "queries"), ("voter", "voters"), ("label", "labels"))
+    sizes = ballots.queries, ballots.voters, ballots.labels
     said = " x ".join(
         f"{size:,} {one if size == 1 else more}"
-        for size, (one, more) in zip(shape, words, strict=True)
+        for size, (one, more) in zip(sizes, words, strict=True)
     )
-    if named or not 1 < shape[0] < shape[1]:
+    if not 1 < sizes[0] < sizes[1] or _has_names(ballots, voter_ids):
         return said
     return (
         f"{said}. More voters than queries: is that so? Of an array the first axis is the queries, "
@@ -331,7 +340,7 @@ def read_as(shape: Sequence[int], *, named: bool) -> str:
     )
 
 
-def has_names(ballots: BallotSource, voter_ids: Any = None) -> bool:
+def _has_names(ballots: BallotSource, voter_ids: Any) -> bool:
     """Return whether more than the order of axes tells voters from queries."""
     names = [getattr(ballots, f"{axis}_names", None) for axis in ("query", "voter")]
     return ballots.sparse or any(name is not None for name in (*names, voter_ids))
@@ -343,13 +352,13 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
     odd = None
     if voters == 1:
         odd = "1 voter"
-    elif has_names(ballots, voter_ids) or queries == 1:
-        return  # named, or a poll: nothing is in the wrong place
+    elif queries == 1:
+        return  # a poll: nothing is in the wrong place
     elif voters > 1000 * queries or (queries >= _SOME and voters > _SOME * queries):
         odd = f"{voters} voters and {queries} queries"
     elif labels >= 1000 and labels > 10 * max(queries, voters):
         odd = f"{labels} labels of {queries} queries and {voters} voters"
-    if odd is not None:
+    if odd is not None and (voters == 1 or not _has_names(ballots, voter_ids)):
         warnings.warn(
             f"votes have {odd}: their axes are (queries, voters, labels), got shape "
             f"({queries}, {voters}, {labels}); are they in this order?",
@@ -358,20 +367,11 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
         )
 
 
-def _naming(ballots: BallotSource, asked: int) -> Callable[[Release, int], Release]:
-    """Return what gives a release the public names; it takes where its first query is, too."""
+def _named(ballots: BallotSource, asked: int, release: Release, start: int) -> Release:
+    """Return a release, whose first query is at ``start``, with the public names."""
     labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
-
-    def named(release: Release, start: int) -> Release:
-        stop = start + release.answered
-        return replace(
-            release,
-            asked=asked,
-            label_names=labels,
-            query_names=None if queries is None else queries[start:stop],
-        )
-
-    return named
+    own = None if queries is None else queries[start : start + release.answered]
+    return replace(release, asked=asked, label_names=labels, query_names=own)
 
 
 class KeptReleases:
@@ -532,7 +532,6 @@ class Electorate:
         )
         self._allowance = self._guardian.register(self.voters, self.labels)
         self.answered, self._counting = 0, threading.Lock()
-        # What was released from the allowance so far: it tells how long the rest should last.
         self._warned = 0
 
     @property
@@ -591,8 +590,7 @@ class Electorate:
     ) -> Release:
         """Answer every query of a batch; its queries and baseline may depend on past releases.
 
-        The release's forecast says how long the allowance should last, by what this batch released.
-        A batch is never cut short: what to ask next is up to whoever reads that.
+        A batch is never cut short: whoever runs out counts as the baseline.
 
         Parameters
         ----------
@@ -614,17 +612,12 @@ class Electorate:
                 "`voter_ids` if some are absent",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        guess = None if baseline is None else np.asarray(baseline)
-        near = getattr(ballots, "near", None)
-        release = with_forecast(release, self.mechanism, baseline=guess, near=near)
+        near, few = getattr(ballots, "near", None), ballots.sparse or baseline is not None
+        release = with_forecast(release, self.mechanism, near=near, few=few)
+        said = (release.forecast or {}).get("warnings", ())
         with self._counting:
             self.answered += release.answered
-            self._warn(release.forecast)
+            more, self._warned = len(said) > self._warned, len(said)
+        for text in said if more else ():
+            warnings.warn(text, PrivoteWarning, stacklevel=2)
         return release
-
-    def _warn(self, found: Forecast | None) -> None:
-        """Warn of labels that are not expected to be good, when there is more to warn of."""
-        said = () if found is None else found.warnings
-        for text in said if len(said) > self._warned else ():
-            warnings.warn(text, PrivoteWarning, stacklevel=3)
-        self._warned = len(said)

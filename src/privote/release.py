@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -22,8 +22,8 @@ from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
-from .forecast import LASTS, Forecast
-from .ledger.records import digest_of
+from .forecast import expected
+from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
 from .votes.arrays import ArrayFile
@@ -38,6 +38,8 @@ PERSON = "a person, with all their records"
 
 FORMAT = 3  # of what is saved
 
+# What is no fact: digests say what it is, or nobody may know it.
+_APART = ("labels", "tallies", "chances", "query_names", "sealed")
 # Facts that follow from others.
 _DERIVED = ("answered", "labels", "abstained", "sha256", "digest", "format")
 
@@ -71,13 +73,6 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(facts) < len(pairs):
         raise ValueError("it states something twice")
     return facts
-
-
-def check_protects(value: Any) -> str:
-    """Return whom the promise is to, if that is one line of text."""
-    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
-        raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", value)
-    return value
 
 
 # -- in words --------------------------------------------------------------------------------------
@@ -222,7 +217,6 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
     further = [
         *([protects] if facts["protects"] == VOTER else []),
         ("meaning", "what that means", _meaning(facts)),
-        ("price_2018", "for comparison only", _compared(terms)),
         ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
         ("rule", "what may follow from released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
@@ -287,24 +281,10 @@ def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
     """Return what is to be expected of labels that were drawn; of tallies see the headline."""
     if facts["forecast"] is None:
         return []
-    forecast = Forecast.of_facts(facts["forecast"])
-    first = poor_from(forecast, facts["so_far"], facts["answered"])
-    poor = f"labels from row {first} on, marked in a CSV file: voters should have run out by then"
-    said = forecast.lines()[: -len(forecast.warnings) or None]
     return [
-        ("forecast", "expected", " ".join(said)),
-        ("poor", "expected to be poor", None if first is None else poor),
-        ("warnings", "WARNING", " ".join(forecast.warnings)),
+        ("forecast", "expected", expected(facts["forecast"])),
+        ("warnings", "WARNING", " ".join(facts["forecast"]["warnings"])),
     ]
-
-
-def poor_from(forecast: Forecast | None, so_far: int | None, answered: int) -> int | None:
-    """Return the first row by which voters should have run out; None if there is none."""
-    if forecast is None or not any(t.startswith(LASTS) for t in forecast.warnings):
-        return None
-    before = 0 if so_far is None else so_far - answered
-    first = 0 if forecast.lasts is None else max(0, forecast.lasts - before)
-    return first if first < answered else None
 
 
 def _meaning(facts: Mapping[str, Any]) -> str | None:
@@ -405,19 +385,9 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
     numbers = ", ".join(
         f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
         for name, value in terms.items()
-        if name not in ("passed", "price_2018")
+        if name not in ("passed", "price_2018")  # which earlier releases have
     )
     return f"{said}; {numbers}"
-
-
-def _compared(terms: Mapping[str, Any]) -> str | None:
-    if "price_2018" not in terms:
-        return None
-    return (
-        "PATE 2018 (Theorem 23) would price the published number at "
-        f"{rounded_up(terms['price_2018'], 4)} instead of {rounded_up(terms['price'], 4)}: not a "
-        "valid bound"
-    )
 
 
 def learnt_from(terms: Mapping[str, Any]) -> str:
@@ -577,8 +547,7 @@ class Release:
         is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
         ("epsilon0") and whether all of the budget was priced at once ("exact"); for "ptr" what
         was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
-        order, the noise, the confidence, its price, and to compare what PATE 2018 would price it at
-        (``price_2018``: not a valid bound).
+        order, the noise, the confidence and its price.
     allowance
         Surprises a voter may cast in its life: one number, one per voter, or None.
     simulated
@@ -599,7 +568,8 @@ class Release:
     asked
         How many queries there were to answer; None where nobody said.
     forecast
-        How good such labels are expected to be, from public numbers and from what was released.
+        How good labels of a named mechanism are expected to be, from public numbers
+        (:func:`privote.forecast.forecast`).
     reasons
         Why these settings, why it stopped where it did and what would answer more, in sentences.
     label_names, query_names
@@ -641,7 +611,7 @@ class Release:
     so_far: int | None = None
     left: float | None = None
     asked: int | None = None
-    forecast: Forecast | None = None
+    forecast: dict[str, Any] | None = None
     reasons: tuple[str, ...] = ()
     protects: str = VOTER
     label_names: tuple[str, ...] | None = None
@@ -661,6 +631,11 @@ class Release:
     def outcome(self) -> npt.NDArray[Any]:
         """What was drawn, or made of it afterwards: tallies where there are any, else labels."""
         return self.labels if self.tallies is None else self.tallies
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What a ledger records of it, sealed, besides the digest of what was drawn."""
+        return {name: getattr(self, name) for name in STATED}
 
     @cached_property
     def posterior(self) -> Posterior | None:
@@ -758,52 +733,23 @@ class Release:
             f"epsilon={shown}, delta={rounded_up(self.delta)}{mark})"
         )
 
-    @property
-    def poor_from(self) -> int | None:
-        """The first row whose labels are expected to be poor, as voters run out; None if none is.
-
-        By the forecast: from public numbers and released labels, never from who ran out.
-        """
-        return poor_from(self.forecast, self.so_far, self.answered)
-
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON; labels and names by digests."""
         names = None if self.query_names is None else json.dumps(self.query_names).encode()
+        own = {of.name: getattr(self, of.name) for of in fields(self) if of.name not in _APART}
         facts: dict[str, Any] = {
             "answered": self.answered,
             "labels": int(self.labels.shape[1]),
             "abstained": self.abstained,
+            **{
+                name: [*value] if isinstance(value, tuple) else value for name, value in own.items()
+            },
             "decided": None if self.tallies is None else self.decided,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "guarantee": self.guarantee,
-            "budget": self.budget,
-            "mechanism": self.mechanism,
-            "voters": self.voters,
-            "allowance": [*self.allowance] if isinstance(self.allowance, tuple) else self.allowance,
-            "terms": self.terms,
-            "simulated": self.simulated,
-            "ledger": self.ledger,
-            "dataset": self.dataset,
-            "consumer": self.consumer,
-            "new": self.new,
-            "rule": self.rule,
-            "so_far": self.so_far,
-            "left": self.left,
-            "asked": self.asked,
-            "forecast": None if self.forecast is None else self.forecast.facts(),
-            "reasons": list(self.reasons),
-            "protects": self.protects,
-            "label_names": None if self.label_names is None else list(self.label_names),
-            "drawn": list(self.drawn),
             "sha256": {
                 "labels": digest_of(self.labels),
                 "tallies": None if self.tallies is None else digest_of(self.tallies),
                 "query_names": None if names is None else sha256(names).hexdigest(),
             },
-            "processed": list(self.processed),
-            "made": self.made,
-            "version": self.version,
             "format": FORMAT,
         }
         return {**facts, "digest": digest_of_facts(facts)}
@@ -873,19 +819,14 @@ class Release:
             if isinstance(facts[name], bool) or not facts[name] >= 0:
                 raise ValueError(f"its {name} is {facts[name]!r:.40}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
-        own["reasons"] = tuple(map(str, own["reasons"]))
+        for name in ("reasons", "drawn", "processed", "label_names"):
+            own[name] = None if own[name] is None else tuple(map(str, own[name]))
         own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
                 raise ValueError(f"its {name} have the shape {array.shape}, labels {labels.shape}")
-        if own["forecast"] is not None:
-            own["forecast"] = Forecast.of_facts(own["forecast"])
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
-        if own.get("label_names") is not None:
-            own["label_names"] = tuple(map(str, own["label_names"]))
-        for name in ("drawn", "processed"):
-            own[name] = tuple(map(str, own[name]))
         named = None if query_names is None else tuple(map(str, query_names))
         if named is not None and len(named) != len(labels):
             raise ValueError(f"it has {len(named)} query names and {len(labels)} queries")

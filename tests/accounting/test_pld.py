@@ -14,7 +14,7 @@ from privote.accounting import pld
 from privote.accounting.pld import Moves
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.accounting.renyi import epsilon as rdp_epsilon
-from privote.guardian.voter_bills import voter_moves
+from privote.guardian.consensus import voter_moves
 
 DELTA = 1e-5
 GATE = pv.Gate(threshold=3.0, sigma=1.0)

@@ -19,7 +19,7 @@ from privote.cli import app
 from privote.errors import ChargedError, DrawnError
 from privote.files import Draft
 from privote.learning import PrivateClassifier, save_student
-from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
+from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED
 
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((12, 20, 3)) < 0.3
@@ -285,12 +285,3 @@ def test_what_was_charged_and_not_recorded(
         )
     (tmp_path / "s.json").write_text(json.dumps(made.facts()))
     assert _check(tmp_path / "s.json", ledger)["status"] == NOT_RECORDED
-
-
-def test_digests_of_floats() -> None:
-    """They are of the values, whatever machine or layout holds them."""
-    one = np.arange(6, dtype=np.float64).reshape(2, 3) / 7
-    assert digest_of(one) == digest_of(np.asfortranarray(one)) == digest_of(one.astype(">f8"))
-    assert digest_of(one) != digest_of(one.T)
-    assert digest_of(one[0], one[1]) != digest_of(one)
-    assert digest_of(one.astype("f4")) == digest_of(one.astype("f4").astype("f8"))

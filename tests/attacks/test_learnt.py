@@ -107,16 +107,6 @@ def test_voters_in_another_order_get_nobody_elses_allowance(start: Start, names:
     assert _label(path, VOTES, resume=True, voter_ids=NAMES).answered == 40
 
 
-def test_the_draft_of_what_voters_spent_is_gone_at_the_end(start: Start, tmp_path: Path) -> None:
-    path = start()
-    drafts = [file for file in tmp_path.iterdir() if file.suffix == ".draft"]
-    assert [file.stat().st_mode & 0o777 for file in drafts] == [0o600]
-    _label(path, VOTES, resume=True)
-    assert [file.name for file in tmp_path.iterdir()] == ["out.npz"]
-    with np.load(path) as saved:
-        assert set(saved) == {"labels", "tallies", "facts"}
-
-
 def test_an_electorate_charges_for_no_stand_in(tmp_path: Path) -> None:
     with Ledger.at(tmp_path / "a.ledger") as book:
         with refused("mechanism"):

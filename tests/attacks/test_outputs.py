@@ -36,7 +36,7 @@ import json, os, signal, sys
 import privote.cli, privote.learning, privote.labelling, sklearn.linear_model, skops.io
 import privote.cli.files, privote.cli.output, privote.learning.jobs, privote.report.results
 import privote.votes.arrays, typer._adapters
-import privote.ledger.book, privote.learning.direct.training, privote.polls, privote.report.polls
+import privote.ledger, privote.learning.direct.training, privote.polls, privote.report.polls
 from privote.ledger import Ledger
 
 training = privote.learning.direct.training

@@ -118,6 +118,9 @@ def test_the_digest_is_of_numbers_not_of_their_layout() -> None:
     assert len({digest_of(array) for array in different}) == len(different)
     with pytest.raises(pv.InputError):
         digest_of(labels.astype("u8"))
+    floats = np.arange(6).reshape(2, 3) / 7
+    assert digest_of(floats) == digest_of(np.asfortranarray(floats.astype(">f8")))
+    assert digest_of(floats[0], floats[1]) != digest_of(floats) != digest_of(floats.T)
 
 
 def test_the_published_view_says_nothing_of_what_was_drawn(path: Path) -> None:

@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.refusals import refused
 
 import privote as pv
-from privote.errors import BallotError
 from privote.guardian.allowance import registered_blocks
 from privote.votes import cube as blocks
 from privote.votes import cube as room
@@ -178,14 +176,6 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     assert (joined[:, present:] == MISSING).all()
 
 
-def test_a_chunk_that_was_lost_is_not_counted_as_noes(tmp_path: Path) -> None:
-    path = stored("zarr7", tmp_path, votes_of("binary", 7))
-    ballots = Ballots.of(path)
-    next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()).unlink()
-    with refused("votes.zarr", BallotError):
-        next(ballots.blocks())
-
-
 class Uneven:
     """A source of one's own, in blocks of any size."""
 
@@ -221,17 +211,3 @@ def test_an_empty_block_is_counted_with_the_others(guarantee: str, missing: bool
         seed=1,
     )
     assert found.labels.shape == (12, 8)
-
-
-def test_what_goes_wrong_while_counting_is_raised_and_ends_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def rows(start: int, stop: int) -> Any:
-        if stop > 16:
-            raise BallotError("the file is gone")
-        return np.ones((stop - start, 2, 1), bool)
-
-    monkeypatch.setattr(room, "_BLOCK_CELLS", 16)
-    ballots = Ballots((64, 2, 1), rows, missing=False)
-    with refused(None, pv.ChargedError):
-        pv.label(ballots, mechanism=MECHANISMS["binary"], epsilon=8.0, delta=1e-5)

@@ -42,16 +42,6 @@ def test_levels_add_up_to_the_bill(mechanism: pv.Mechanism, kind: type) -> None:
     )
 
 
-def test_other_mechanisms_have_no_proof() -> None:
-    ballots = pv.Ballots.from_array(np.zeros((2, 5, 3), bool))
-    for mechanism in (
-        pv.TauVoting(sigma=2.0, tau=1.0),
-        pv.PowersetVoting(sigma=2.0),
-        pv.PluralityVoting(sigma=2.0),
-    ):
-        assert Levels.of(mechanism, ballots) is None
-
-
 def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
     # What the smooth sensitivity and the distance test rest on.
     rng = np.random.default_rng(2)
@@ -64,16 +54,6 @@ def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
         assert here.reach == reach
         for below in range(len(here.histogram) - reach):
             assert there.histogram[: below + 1].sum() <= here.histogram[: below + reach + 1].sum()
-
-
-def test_bills_are_each_voters_own_epsilon() -> None:
-    votes = np.random.default_rng(3).random((5, 6, 2)) < 0.5
-    mechanism = pv.PowersetVoting(sigma=3.0)
-    each = pv.bills(mechanism, votes, 1e-5)
-    assert each.shape == (6,)
-    curves = mechanism.rdp_by_voter(votes, pv.DEFAULT_ORDERS)
-    expected = [pv.epsilon(curve, None, 1e-5) for curve in curves[2]]
-    assert each[2] == pytest.approx(max(expected))
 
 
 def empty(voters: int, mechanism: pv.BinaryVoting) -> Levels:
@@ -118,20 +98,3 @@ def test_a_hundred_thousand_voters_pass_the_test() -> None:
     )
     assert release.epsilon == pytest.approx(8.0)
     assert release.terms["passed"]
-
-
-def test_the_price_of_2018_is_said_to_be_no_bound() -> None:
-    votes = np.random.default_rng(0).random((10, 20, 3)) < 0.1
-    release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=7.0),
-        epsilon=8.0,
-        delta=1e-5,
-        guarantee="data-dependent",
-        queries=10,
-    )
-    assert release.terms["price_2018"] != pytest.approx(release.terms["price"])
-    (line,) = [text for text in release.statement().splitlines() if "PATE 2018" in text]
-    assert line.startswith("For comparison only: ")
-    assert line.endswith("not a valid bound.")
-    assert "price_2018" not in release.summary()

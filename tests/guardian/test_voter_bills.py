@@ -12,7 +12,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.renyi import divergence
-from privote.guardian import voter_bills as voters
+from privote.guardian import consensus as voters
 from privote.release import Later, Sealed
 
 DELTA = 1e-5
@@ -109,6 +109,8 @@ def test_other_mechanisms_have_the_curve_only(mechanism: pv.Mechanism, votes: np
     )
     with refused(None, pv.UnavailableError):
         pv.bills(mechanism, votes, DELTA, accountant="pld")
+    with refused("accountant"):
+        pv.bills(mechanism, votes, DELTA, accountant="gdp")
 
 
 def test_a_release_works_nothing_out_before_it_is_asked(
@@ -153,8 +155,3 @@ def test_what_is_sealed_and_not_yet_worked_out_stays_here() -> None:
             _ = back.then
     with pytest.raises(AttributeError, match="there is: now, then"):
         _ = sealed.other
-
-
-def test_bad_accountant(votes: np.ndarray) -> None:
-    with refused("accountant"):
-        pv.bills(pv.BinaryVoting(sigma=4.0), votes, DELTA, accountant="gdp")

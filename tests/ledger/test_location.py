@@ -47,6 +47,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "address",
     [
+        f"postgresql://clerk:{SECRET}@db.example:5433,two.example/ledger",
         f"postgresql://clerk:{SECRET}@db.example:5433/ledger",
         f"postgres://clerk:{SECRET}@db.example:5433/ledger?sslmode=require",
         f"postgresql+psycopg://db.example:5433/ledger?user=clerk&password={SECRET}",
@@ -54,15 +55,10 @@ def files(folder: Path) -> list[str]:
 )
 def test_an_address_is_shown_without_user_and_password(address: str, tmp_path: Path) -> None:
     place = Location.of(address, tmp_path / "site")
-    assert place.shown == "postgresql://db.example:5433/ledger"
+    other = ",two.example" if "two" in address else ""
+    assert place.shown == f"postgresql://db.example:5433{other}/ledger"
     assert SECRET not in repr(place)
     assert place.key == tmp_path / "site.key"
-
-
-def test_every_host_of_an_address_is_shown(tmp_path: Path) -> None:
-    address = f"postgresql://clerk:{SECRET}@one.example:5433,two.example/ledger"
-    place = Location.of(address, tmp_path / "site")
-    assert place.shown == "postgresql://one.example:5433,two.example/ledger"
 
 
 BAD: dict[str, tuple[Any, Any, str]] = {
@@ -101,22 +97,13 @@ def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("secret", ["e", "seven77"])
-@pytest.mark.parametrize("address", ["postgresql://u:{}@h/d", "postgresql://u@h/d?password={}"])
-def test_a_short_password_is_refused(address: str, secret: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", ["e", SECRET])
+def test_an_error_that_repeats_a_password_is_not_repeated(secret: str) -> None:
     """Crossed out in a message, one letter would be told by the gaps."""
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with pytest.raises(pv.InputError, match="at least 8 characters") as caught:
-        pv.Ledger.open(address.format(secret), beside=tmp_path / "site")
-    assert "seven77" not in str(caught.value)
-    assert "***" not in str(caught.value)
-    assert files(tmp_path) == []
-
-
-def test_an_error_that_repeats_a_password_is_not_repeated() -> None:
     store = object.__new__(PostgresStore)
-    store._secret = SECRET
-    assert store._say(ValueError(f"no such user:{SECRET}@h\nmore")) == "no such user:***@h"
+    store._secret = secret
+    assert store._say(ValueError(f"no such user:{secret}@h\nmore")) == "ValueError"
+    assert store._say(ValueError("no us")) == "no us"
 
 
 # -- erased ledgers --------------------------------------------------------------------------------
@@ -182,8 +169,13 @@ def test_a_crash_while_it_was_made_is_finished_by_the_next(path: Path, anchored:
     beside(path, ".key").unlink()  # the key comes last
     if not anchored:
         beside(path, ".head").unlink()
+    with refused(None, pv.LedgerError):
+        pv.Ledger.open(path, readonly=True)
     label(path)
-    assert pv.Ledger.open(path).verify().ok
+    assert pv.Ledger.open(path, readonly=True).verify().ok
+    beside(path, ".key").unlink()
+    with refused(None, pv.LedgerError):
+        pv.Ledger.open(path, readonly=True)
 
 
 def test_an_anchor_that_knows_of_entries_forbids_a_new_key(path: Path) -> None:
@@ -227,15 +219,7 @@ def test_looking_makes_nothing(path: Path) -> None:
     assert files(path.parent) == [path.name]
 
 
-def test_files_are_for_their_owner_only(path: Path, tmp_path: Path) -> None:
-    label(path)
-    ledger = pv.Ledger.open(path)
-    ledger.backup(tmp_path / "copy.db")
-    for name in (path, beside(path, ".key"), tmp_path / "copy.db"):
-        assert name.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("bad", ["no/such/copy.db", 7, "postgresql://u@h/d"])
+@pytest.mark.parametrize("bad", ["no/such/copy.db", 7, "postgresql://u@h/d", "/dev/null"])
 def test_a_backup_goes_to_a_new_file(path: Path, bad: Any) -> None:
     ledger = pv.Ledger.open(path)
     with pytest.raises(pv.InputError):
@@ -289,19 +273,3 @@ def test_looking_at_an_empty_database_makes_no_table(database: str, tmp_path: Pa
     with psycopg.connect(database) as connection:
         made = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")
         assert made.fetchall() == []
-
-
-def test_a_ledger_that_a_crash_left_unmade_is_said_and_then_made(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    pv.Ledger.open(path).close()
-    for end in (".key", ".head"):
-        path.with_name(path.name + end).unlink()
-        with refused(None, pv.LedgerError):
-            pv.Ledger.open(path, readonly=True)
-    ledger = pv.Ledger.open(path)
-    ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset="d")
-    ledger.close()
-    assert pv.Ledger.open(path, readonly=True).verify().ok
-    path.with_name(path.name + ".key").unlink()
-    with refused(None, pv.LedgerError):
-        pv.Ledger.open(path, readonly=True)

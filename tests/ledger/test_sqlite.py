@@ -93,13 +93,6 @@ def test_another_format_is_refused_in_one_sentence(path: Path, number: int, said
             SQLiteFile(path, FORM, readonly=readonly)
 
 
-def test_nothing_is_made_unless_it_is_asked_for(path: Path) -> None:
-    for options in ({"create": False}, {"readonly": True}):
-        with pytest.raises(LedgerError):
-            SQLiteFile(path, FORM, **options)
-        assert not path.exists()
-
-
 @pytest.mark.parametrize("how", ["removed", "replaced", "replaced meanwhile"])
 def test_a_file_that_was_swapped_takes_nothing(path: Path, how: str) -> None:
     file = SQLiteFile(path, FORM)

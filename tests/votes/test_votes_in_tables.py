@@ -291,7 +291,8 @@ def test_names_of_voters_say_which_axis_is_theirs(recwarn: pytest.WarningsRecord
     ],
 )
 def test_votes_are_said_to_be_read_as(shape: tuple[int, ...], named: bool, said: str) -> None:
-    found = read_as(shape, named=named)
+    ids = [*map(str, range(shape[1]))] if named else None
+    found = read_as(pv.Ballots.of(np.zeros(shape, bool)), ids)
     assert found.startswith(said)
     assert ("is that so?" in found) is ("More voters" in said)
 

@@ -15,9 +15,8 @@ from .._version import written
 from ..accounting.renyi import rounded_up
 from ..errors import PrivoteWarning
 from ..files import complete, write_statement
-from ..forecast import Forecast, forecast
+from ..forecast import expected, forecast
 from ..ledger import Budget
-from ..planning import YES
 from .charges import Prices
 from .roles import LabelledBatch
 from .terms import Terms
@@ -39,24 +38,23 @@ def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> 
         "allowance_by_party": prices.allowances(name),
         "surprise_unit": terms.mechanism.surprise_unit,
         "noise": terms.noise,
-        "forecast": expected_of(terms, name, queries).facts(),
+        "forecast": expected_of(terms, name, queries),
         "noise_if_known": _if_known(terms, name, answers),
         "secure": hidden and not answers.simulated,
         "stamp": stamp,
     }
 
 
-def expected_of(terms: Terms, name: str, queries: int) -> Forecast:
+def expected_of(terms: Terms, name: str, queries: int) -> dict[str, Any]:
     """Return how good labels for so many rows will be: by the terms alone.
 
-    Before anybody is asked and anything is charged. A share of 0.1 of all votes is taken to be yes.
+    Before anybody is asked and anything is charged.
     """
     return forecast(
         terms.mechanism,
         len(terms.voters(name)),
         len(terms.labels),
         allowance=min(Prices(terms).allowances(name).values(), default=None),
-        yes=YES,
         asked=queries,
     )
 
@@ -68,10 +66,10 @@ def warn_of_quality(terms: Terms, name: str, queries: int) -> None:
     """
     Budget(epsilon=terms.epsilon, delta=terms.delta).warn(len(terms.parties))
     found = expected_of(terms, name, queries)
-    if found.warnings:
+    if found["warnings"]:
         text = (
-            f"{len(terms.voters(name))} sites answer {queries:,} rows. {' '.join(found.warnings)} "
-            "More sites, fewer rows or a larger epsilon would help."
+            f"{len(terms.voters(name))} sites answer {queries:,} rows. "
+            f"{' '.join(found['warnings'])} More sites, fewer rows or a larger epsilon would help."
         )
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
@@ -159,7 +157,10 @@ def statement(facts: dict[str, Any]) -> str:
         ),
         *_noise(facts),
         "",
-        *(f"Expected: {said}" for said in Forecast.of_facts(facts["forecast"]).lines()),
+        *(
+            f"Expected: {said}"
+            for said in (expected(facts["forecast"]), *facts["forecast"]["warnings"])
+        ),
         "",
         f"Engine: {facts['engine']}"
         + (

@@ -95,7 +95,6 @@ def write_labels(path: Path, release: Release) -> None:
             path,
             queries=release.query_names,
             names=release.label_names,
-            poor_from=release.poor_from,
         )
 
 
@@ -314,13 +313,9 @@ def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
         raise ValueError("it is empty")
     if first[0].strip().strip('"') != "query":
         return np.loadtxt(path, delimiter=",", ndmin=2)
-    from privote.report.tables import EXPECTED, POOR
-
     sheet = CSVFile(path).table()
     names, *cells = sheet.columns.values()
     called = [name_in(cell.strip()) for cell in names]
-    if cells and sheet.header[-1] in EXPECTED and set(cells[-1]) <= {"", POOR}:
-        cells.pop()  # what is expected of each row, and no label
     table = np.array(cells, np.float64).T
     if queries is None or called in (list(queries), [str(i) for i in range(len(called))]):
         return table

@@ -67,9 +67,8 @@ def label(
     continues from there, at no further charge.
 
     In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
-    Rows of a named mechanism by which voters should have run out say so in a last column,
-    "expected": poor. Queries and labels have the names that the votes give them. The .npz file also
-    holds the bill; read it with privote.Release.load.
+    Queries and labels have the names that the votes give them. The .npz file also holds the bill;
+    read it with privote.Release.load.
 
     Parameters
     ----------
@@ -115,7 +114,7 @@ def label(
     import privote
     from privote.dependencies import Implications, consistent
     from privote.files import check_new, complete, name_of, write_statement
-    from privote.labelling import Output, has_names, read_as
+    from privote.labelling import Output, read_as
     from privote.report.results import write_label_page
 
     from .files import (
@@ -191,10 +190,7 @@ def label(
         )
     if names is None:
         names = getattr(ballots, "voter_names", None)
-    said = None
-    if ballots is not None:
-        shape = (ballots.queries, ballots.voters, ballots.labels)
-        said = read_as(shape, named=has_names(ballots, names))
+    said = None if ballots is None else read_as(ballots, names)
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
@@ -241,7 +237,6 @@ def _show(
             "mark": mark(release.guarantee, sanitized=release.epsilon is not None),
             "voters_known_by": known_by,
             "read_as": read_as,
-            "expected_poor_from_row": release.poor_from,
             "output": str(output),
             "rows": {row.name: row.text for row in release.rows()},
             "statement": release.statement(),

@@ -48,7 +48,7 @@ class TuneFlags:
 
     def read(self, votes: str) -> tuple[Any, Any, str]:
         """Return votes to look at, true labels or None, and what was read."""
-        from privote.labelling import has_names, read_as, warn_of_axes
+        from privote.labelling import read_as, warn_of_axes
         from privote.votes.cube import Ballots
 
         from .files import read_truth
@@ -62,7 +62,7 @@ class TuneFlags:
         if known is not None and len(known) != queries:
             rule = f"must have {queries} rows, as the votes have queries"
             raise InputError("truth", rule, len(known))
-        said = read_as(ballots.shape, named=has_names(ballots))
+        said = read_as(ballots)
         head = min(self.max_queries, queries)
         return ballots.head(head).to_array(), None if known is None else known[:head], said
 

@@ -13,21 +13,21 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.renyi import Orders, check_orders
 from ..entropy import Entropy
 from ..errors import InputError
 from ..files import Draft
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
-from ..release import GUARANTEES, VOTER, Release, check_protects
+from ..release import GUARANTEES, PERSON, VOTER, Release
 from ..votes.cube import Ballots, BallotSource, check_head, keep_memory
 from . import allowance as allowances
 from . import consensus
 from .accounts import Accounts, Allowance, record_kept
 from .allowance import seats
+from .consensus import bills
 from .issuer import Issuer, Parts, charged, sizes
-from .voter_bills import bills
 
 __all__ = ["AUTO", "Accounts", "Allowance", "Guardian", "bills", "record_kept", "seats"]
 
@@ -100,7 +100,9 @@ class Guardian:
                 check_name(name, value)
         if not isinstance(ledger, Ledger | Location | str | os.PathLike):
             raise InputError("ledger", "must be a Ledger or its path", ledger)
-        curve_orders, protects = check_orders(orders), check_protects(protects)
+        if not isinstance(protects, str) or not protects.strip() or len(protects.splitlines()) > 1:
+            raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", protects)
+        self.orders = check_orders(orders)
         self._ids = None if voter_ids is None else allowances.seats(voter_ids)
         self._wanted, entropy = allowance, Entropy(seed)
         stamp = {
@@ -116,7 +118,7 @@ class Guardian:
         accounts = Accounts(
             ledger=self._ledger,
             budget=budget,
-            orders=curve_orders,
+            orders=self.orders,
             dataset=dataset,
             consumer=consumer,
             stamp=stamp,
@@ -124,6 +126,9 @@ class Guardian:
             conditional=guarantee == "data-dependent",
             draft=draft,
         )
+        # For reading: what is charged and drawn is the issuer's.
+        self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
+        self.learns = learns  # whether the mechanism follows from the votes, and that is paid for
         self._issuer = Issuer(
             mechanism=mechanism,
             guarantee=guarantee,
@@ -132,32 +137,6 @@ class Guardian:
             protects=protects,
             learns=learns,
         )
-
-    # Read-only: what is charged is what is drawn.
-    @property
-    def mechanism(self) -> Mechanism:
-        """How a tally becomes a release."""
-        return self._issuer.mechanism
-
-    @property
-    def budget(self) -> Budget:
-        """What all releases may cost."""
-        return self._issuer.accounts.budget
-
-    @property
-    def guarantee(self) -> str:
-        """What the budget promises."""
-        return self._issuer.guarantee
-
-    @property
-    def learns(self) -> bool:
-        """Whether the mechanism follows from the votes, and that is paid for."""
-        return self._issuer.learns
-
-    @property
-    def orders(self) -> Floats:
-        """The Rényi orders of every charge."""
-        return self._issuer.orders
 
     def __enter__(self) -> Guardian:
         return self
@@ -179,7 +158,6 @@ class Guardian:
         *,
         queries: int | None = None,
         baseline: npt.ArrayLike | None = None,
-        bound: str = "exact",
         voter_ids: Sequence[Any] | None = None,
         parts: Parts | None = None,
         plan_for: int | None = None,
@@ -193,11 +171,6 @@ class Guardian:
         keep_memory()
         ballots = Ballots.of(votes)
         self.budget.warn(ballots.voters)
-        if bound != "exact" and self.guarantee != "data-dependent":
-            raise InputError(
-                "bound",
-                f"goes with guarantee 'data-dependent', not {self.guarantee!r}; got {bound!r}",
-            )
         if queries is not None:
             ballots = ballots.head(check_head(queries, ballots.queries))
         issuer = self._issuer
@@ -205,12 +178,14 @@ class Guardian:
             raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")
         if plan_for is not None and not issuer.learns:
             raise InputError("plan_for", "goes with `mechanism=auto`, which learns the allowance")
-        if baseline is not None and self.guarantee != "allowance":
-            raise InputError("baseline", f"goes with guarantee 'allowance', not {self.guarantee!r}")
-        if self.guarantee == "allowance" or issuer.learns:
+        if baseline is not None and issuer.guarantee != "allowance":
+            raise InputError(
+                "baseline", f"goes with guarantee 'allowance', not {issuer.guarantee!r}"
+            )
+        if issuer.guarantee == "allowance" or issuer.learns:
             asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
             return allowances.release(issuer, ballots, *asked)
-        if self.guarantee == "worst-case":
+        if issuer.guarantee == "worst-case":
             return self._worst_case(ballots, queries, parts)
         kept = None if parts is None else parts.kept(None)
         if kept is not None:
@@ -218,12 +193,12 @@ class Guardian:
         if queries is None:
             raise InputError(
                 "queries",
-                f"must be given for guarantee {self.guarantee!r}: stopping when a data-dependent "
+                f"must be given for guarantee {issuer.guarantee!r}: stopping when a data-dependent "
                 "cost is used up leaks, so the number is fixed before looking",
             )
-        if self.guarantee == "ptr":
+        if issuer.guarantee == "ptr":
             return consensus.propose_test_release(issuer, ballots, parts)
-        return consensus.data_dependent(issuer, ballots, bound, parts)
+        return consensus.data_dependent(issuer, ballots, parts)
 
     def _worst_case(
         self, ballots: BallotSource, queries: int | None, parts: Parts | None
@@ -240,7 +215,7 @@ class Guardian:
 
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""
-        if self.learns:  # from votes, and there are none yet
+        if self._issuer.learns:  # from votes, and there are none yet
             raise InputError("mechanism", "must be a privote mechanism, and not auto", AUTO)
         self.budget.warn(voters)
         found = allowances.register(self._issuer, voters, labels, self._wanted, self._ids)

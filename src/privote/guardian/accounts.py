@@ -28,7 +28,7 @@ from ..errors import (
 )
 from ..files import Draft
 from ..ledger import Budget, Ledger
-from ..ledger.records import STAMPED, STATED, Entry, digest_of
+from ..ledger.records import STAMPED, Entry, digest_of
 from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Scope, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
@@ -204,8 +204,17 @@ class Accounts:
 
         def bought(totals: Totals) -> tuple[Floats, dict[str, Any]]:
             each = surprise()
-            allowance = self._check_fits(totals, each, wanted, facts["voters"])
-            return FACTOR * allowance.max() * each, {"allowance": plain(allowance)}
+            most = totals.fitting(FACTOR * each, self.orders, self.scope, MOST)
+            if most < 1 or (wanted is not None and wanted.max() < 1):
+                raise self._nothing_left(totals)
+            if wanted is not None and wanted.max() > most:
+                raise InputError(
+                    "allowance",
+                    f"must lie in 0..{most}, the largest that keeps "
+                    f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
+                )
+            own = most if wanted is None else plain(wanted)
+            return FACTOR * np.max(own) * each, {"allowance": own}
 
         found = self._open(bought, facts, roll)
         if wanted is not None and (found.own != wanted).any():
@@ -250,7 +259,7 @@ class Accounts:
         roll: Roll | None,
     ) -> Allowance:
         """Find an account, or charge what is ``bought``, with what its entry says."""
-        terms = terms_of({**self.entry("charge"), **facts})
+        terms = terms_of({**self.entry, **facts})
         digests = None if roll is None else [fold for fold, _ in roll.values()]
         # A coalition's accounts have other names, so nobody goes on with one of those.
         account = self.ledger.name_account(
@@ -264,24 +273,12 @@ class Accounts:
                 curve, more = bought(totals)
                 names = None if digests is None else {"roll": digests}
                 self.enter(self._charge(curve, {**facts, "account": account, **more}), names)
-            return Allowance.of(self, account, totals.accounts[account], roll)
-
-    def _check_fits(
-        self, totals: Totals, surprise: Floats, wanted: Counts | None, voters: int
-    ) -> Counts:
-        """Return the allowance of a new account (voters,); refuse one that does not fit."""
-        most = totals.fitting(FACTOR * surprise, self.orders, self.scope, MOST)
-        if most < 1 or (wanted is not None and wanted.max() < 1):
-            raise self._nothing_left(totals)
-        if wanted is None:
-            return np.full(voters, most, np.int64)
-        if wanted.max() > most:
-            raise InputError(
-                "allowance",
-                f"must lie in 0..{most}, the largest that keeps "
-                f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
-            )
-        return wanted
+            known, seats = totals.accounts[account], None
+            if roll is not None and known.roll is not None:
+                at = np.array(known.seats(roll.values()), np.int64)
+                seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
+            own = known.allowance, known.curve, seats
+            return Allowance(self, account, *own, known.learnt, known.mechanism)
 
     def open_as(
         self,
@@ -324,13 +321,15 @@ class Accounts:
 
         The ledger shows it: by a later claim, or by an outcome that this run has not come across.
         """
+        if self.claim is None:
+            return
         (key, place), totals = draft_of(self.claim), self.ledger.reading()
         others = {*totals.outcomes.get(key, ())} - self._seen
         if others or totals.reached.get(key, 0) > place:
             raise DrawnError(_DRAWN)
 
     def record(
-        self, drawn: str, stated: Mapping[str, Any], body: Mapping[str, Any], **more: Any
+        self, drawn: str, stated: Mapping[str, Any], body: Mapping[str, Any]
     ) -> Entry | None:
         """Enter the digest of what was drawn, unless the run that is resumed has; return the entry.
 
@@ -339,15 +338,13 @@ class Accounts:
         """
         try:
             with self.ledger.writing() as totals:
-                own = {*totals.outcomes.get(draft_of(self.claim)[0], ())} - self._seen
-                known = (
-                    [e for e in self.ledger.records().outcomes if e.number in own] if own else []
-                )
-                same = [entry for entry in known if entry.hidden["drawn"] == drawn]
+                key = None if self.claim is None else draft_of(self.claim)[0]
+                own = {*totals.outcomes.get(key or "", ())} - self._seen
+                known = self.ledger.records().outcomes if own else []
+                same = [e for e in known if e.number in own and e.hidden["drawn"] == drawn]
                 if not same:
                     self.check_undrawn()
-                    body = {**self.entry("outcome"), **body}
-                    same = [_outcome(self.ledger, body, drawn, stated, **more)]
+                    same = [_outcome(self.ledger, {**self.entry, **body}, drawn, stated)]
         except LedgerError as error:
             if self.draft is not None:
                 raise
@@ -401,15 +398,16 @@ class Accounts:
                 self.draft.paid = before
             raise
 
-    def entry(self, kind: str) -> dict[str, Any]:
-        """Return what every entry of a kind says."""
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What every entry says."""
         scope = {"dataset": self.dataset, "consumer": self.consumer}
         claims = {} if self.claim is None else {"claim": self.claim}
-        return {"kind": kind, **scope, **self.stamp, **claims}
+        return {**scope, **self.stamp, **claims}
 
     def _charge(self, curve: Floats | None, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the entry of a charge says."""
-        body = {**self.entry("charge"), **facts, "orders": self.orders.tolist()}
+        body = {"kind": "charge", **self.entry, **facts, "orders": self.orders.tolist()}
         return {**body, "rdp": None if curve is None else curve.tolist()}
 
     def enter(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> None:
@@ -471,22 +469,6 @@ class Allowance:
     mechanism: dict[str, Any] | None = None
     unit: int = 1
 
-    @classmethod
-    def of(
-        cls,
-        accounts: Accounts,
-        account: str,
-        known: Account,
-        roll: Roll | None,
-    ) -> Allowance:
-        """Return the handle of an account that is open."""
-        seats = None
-        if roll is not None and known.roll is not None:
-            at = np.array(known.seats(roll.values()), np.int64)
-            seats = None if np.array_equal(at, np.arange(len(known.roll))) else at
-        own = known.allowance, known.curve, seats
-        return cls(accounts, account, *own, known.learnt, known.mechanism)
-
     @property
     def own(self) -> Counts:
         """The allowance of each voter, in the order of their names."""
@@ -502,11 +484,6 @@ class Allowance:
         """How many queries were answered from it before this run; where one is resumed, that."""
         known = self._known
         return known.before.get(self.accounts.claim or "", known.queries)
-
-    @property
-    def departed(self) -> int:
-        """How many labels were released from it that depart from the baseline."""
-        return self._known.departed
 
     def answer(
         self, queries: int, weigh: Callable[[Counts], tuple[Some, Counts, Counts]]
@@ -527,7 +504,7 @@ class Allowance:
             if entered and accounts.draft is not None and accounts.draft.unread:
                 return None
             accounts.check_undrawn()
-            if not entered:
+            if self.learnt is not None and not entered:
                 self.check_planned(known.queries, queries)
             last = known.last if entered and known.last and known.last[0] == claim else None
             if last is not None:
@@ -537,7 +514,7 @@ class Allowance:
             counted, spent, refused = weigh(left)
             if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
                 return counted
-            body = {**accounts.entry("answer"), "account": self.account}
+            body = {"kind": "answer", **accounts.entry, "account": self.account}
             accounts.enter(
                 {**body, "queries": queries},
                 sealed={"spent": packed(spent), "refused": packed(refused)},
@@ -546,7 +523,8 @@ class Allowance:
 
     def check_planned(self, answered: int, more: int) -> None:
         """Refuse more queries than were planned when the allowance was learnt."""
-        if self.learnt is not None and answered + more > self.learnt["planned"]:
+        assert self.learnt is not None
+        if answered + more > self.learnt["planned"]:
             raise BudgetError(
                 f"this allowance was learnt for {self.learnt['planned']:,} queries in all, and "
                 f"{answered:,} of them are answered: {more:,} more are too many"
@@ -562,19 +540,18 @@ class Allowance:
             known = totals.accounts[self.account]
             if known.mechanism is None:
                 parameters, allowance, limit = draw()
-                body = {**self.accounts.entry("learnt"), "account": self.account}
+                body = {"kind": "learnt", **self.accounts.entry, "account": self.account}
                 body |= {"mechanism": parameters, "allowance": allowance, "limit": limit}
                 self.accounts.enter(body)
             return replace(self, each=known.allowance, mechanism=known.mechanism)
 
-    def spending(self, **more: Any) -> Sealed:
+    def spending(self) -> Sealed:
         """Return what each voter has done with it, in the order of their names. Sealed."""
         known, at = self._known, slice(None) if self.seats is None else self.seats
         return Sealed(
             spent=-(-known.spent[at] // self.unit),
             refused=known.refused[at].copy(),
             allowance=self.own.copy(),
-            **more,
         )
 
     @property
@@ -615,14 +592,14 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
 
 
 def _outcome(
-    ledger: Ledger, body: Mapping[str, Any], drawn: str, stated: Mapping[str, Any], **more: Any
+    ledger: Ledger, body: Mapping[str, Any], drawn: str, stated: Mapping[str, Any]
 ) -> Entry:
     """Enter the digest of what was drawn and what is stated of it, inside a transaction.
 
     Sealed all the same: the published view says nothing that depends on votes, not even by way of a
     release.
     """
-    hidden = {"drawn": drawn, "stated": dict(stated), **more}
+    hidden = {"drawn": drawn, "stated": dict(stated)}
     row = ledger.append({**body, "kind": "outcome"}, hidden)
     return Entry(number=row.number, digest=row.digest, body=body, hidden=hidden)
 
@@ -651,7 +628,7 @@ def record_kept(place: Any, release: Release, since: int, draft: Draft | None = 
 
 
 def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None) -> Release:
-    key, place = draft_of(claim)
+    key, place = ("", 0) if claim is None else draft_of(claim)
     with ledger.writing() as totals:
         records, start, whole = ledger.records(), 0, replace(release, drawn=())
         for outcome in records.outcomes:
@@ -680,13 +657,7 @@ def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None
         body = {name: charge.body[name] for name in own if name in charge.body}
         body["queries"] = rest.answered if "account" in body else charge.body["queries"]
         body |= {} if claim is None else {"claim": claim}
-        return recorded(whole, _outcome(ledger, body, digest_of(rest.outcome), stated_of(rest)))
-
-
-def stated_of(release: Release) -> dict[str, Any]:
-    """Return what an outcome records of a release, sealed."""
-    facts = release.facts()
-    return {name: facts[name] for name in STATED}
+        return recorded(whole, _outcome(ledger, body, digest_of(rest.outcome), rest.stated))
 
 
 def plain(allowance: Counts) -> int | tuple[int, ...]:

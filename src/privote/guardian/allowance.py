@@ -30,7 +30,7 @@ from ..accounting.allowance import (
 )
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
-from ..mechanisms import ABSTAIN, Mechanism, TallyVoting, mechanism_of
+from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release, Sealed
 from ..votes.cube import (
@@ -61,16 +61,15 @@ def register(
     """Find this electorate's account in the ledger, or open and charge it."""
     return issuer.accounts.open(
         partial(issuer.mechanism.surprise_rdp, voters, labels, issuer.orders),
-        check_allowance(wanted, voters),
+        None if wanted is None else check_allowance(wanted, voters),
         {"voters": voters, "labels": labels},
-        roll_of(issuer, ids),
+        None if ids is None else roll_of(issuer, ids),
     )
 
 
-def roll_of(issuer: Issuer, ids: dict[str, int] | None) -> Roll | None:
-    """Return the digests of named voters, as the ledger has them; None if they have no names."""
-    ledger = issuer.accounts.ledger
-    return None if ids is None else {name: ledger.name_voter(name) for name in ids}
+def roll_of(issuer: Issuer, ids: dict[str, int]) -> Roll:
+    """Return the digests of named voters, as the ledger has them."""
+    return {name: issuer.accounts.ledger.name_voter(name) for name in ids}
 
 
 def release(
@@ -85,10 +84,16 @@ def release(
     plan_for: int | None,
 ) -> Release:
     """Answer every query, block by block: a block's surprises are entered before it is drawn."""
-    here = seats_in_batch(ids, ballots.voters, voter_ids)
-    guess = check_baseline(baseline, ballots, issuer.mechanism, first=queries)
+    shape, here = (ballots.queries, ballots.labels), None
+    if ids is not None or voter_ids is not None:
+        here = seats_in_batch(ids, ballots.voters, voter_ids)
+    guess: Bools = np.broadcast_to(np.zeros((), np.bool_), shape)
+    if baseline is not None:
+        guess = check_baseline(baseline, ballots, issuer.mechanism, first=queries)
     if issuer.learns:
-        allowance = charge_learnt(issuer, ballots, roll_of(issuer, ids), plan_for)
+        allowance = charge_learnt(
+            issuer, ballots, None if ids is None else roll_of(issuer, ids), plan_for
+        )
     else:
         issuer.mechanism.check(ballots)
         named = ballots.voters if ids is None else len(ids)
@@ -113,8 +118,7 @@ def release(
             epsilon=issuer.epsilon(allowance.curve),
             allowance=plain(allowance.each),
         )
-    mechanism, start, before, departed = issuer.mechanism, 0, allowance.departed, 0
-    shape = ballots.queries, ballots.labels
+    mechanism, start = issuer.mechanism, 0
     labels: Labels = np.empty(shape, mechanism.outcomes)  # once, not in pieces
 
     def weigh(
@@ -141,13 +145,9 @@ def release(
             if alone:
                 part = partial(part, sealed=Sealed(taken=allowance.last))
             labels[now], start = issuer.next(tally, block.queries, parts, part), now.stop
-            apart = (labels[now] != guess[now]) & (labels[now] != ABSTAIN)
-            departed += int(np.count_nonzero(apart))  # of numpy 2 it is no int
-    sealed = allowance.spending(departed=before)
+    sealed = allowance.spending()
     whole = publish(labels[:start], so_far=allowance.answered, sealed=sealed)
-    # Of what was released, and nothing else: later runs tell by it how long the allowance lasts.
-    more = {"departed": departed} if whole.tallies is None else {}
-    return issuer.record(whole, parts, account=allowance.account, more=more)
+    return issuer.record(whole, parts, account=allowance.account)
 
 
 def check_resumed(first: Release, allowance: Allowance, ballots: BallotSource) -> None:
@@ -381,8 +381,6 @@ def check_baseline(
     With ``first`` the ballots are the first ones of those that the baseline is about.
     """
     shape = (ballots.queries, ballots.labels)
-    if baseline is None:
-        return np.broadcast_to(np.zeros((), np.bool_), shape)
     try:
         guess: npt.NDArray[Any] = np.atleast_1d(np.asarray(baseline))[:first]
     except ValueError:  # ragged
@@ -401,10 +399,8 @@ def check_baseline(
     return guess.astype(np.bool_)
 
 
-def check_allowance(wanted: npt.ArrayLike | None, voters: int) -> Counts | None:
-    """Return the allowance that was asked for, for every voter (voters,); None if none was."""
-    if wanted is None:
-        return None
+def check_allowance(wanted: npt.ArrayLike, voters: int) -> Counts:
+    """Return the allowance that was asked for, for every voter (voters,)."""
     try:
         array = np.asarray(wanted)
     except ValueError:  # ragged
@@ -432,7 +428,8 @@ def registered_blocks(
     places
         The seat of each of the ballots' voters; None if all come in the order of their seats.
     """
-    for block in _even_blocks(ballots, registered):
+    even = ballots.sparse or ballots.voters == registered
+    for block in ballots.blocks() if even else _even_blocks(ballots, registered):
         if places is None:
             yield block
         elif isinstance(block, SparseBlock):
@@ -447,9 +444,6 @@ def registered_blocks(
 
 def _even_blocks(ballots: BallotSource, registered: int) -> Iterator[Block]:
     """Yield blocks of as many queries as if all registered voters were there."""
-    if ballots.sparse or ballots.voters == registered:
-        yield from ballots.blocks()
-        return
     step, start = block_queries(registered, ballots.labels), 0
     waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
     for block in ballots.blocks():

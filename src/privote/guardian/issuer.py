@@ -17,7 +17,7 @@ from ..ledger.records import digest_of
 from ..mechanisms import Mechanism
 from ..release import Release, Sealed, decide
 from ..votes.cube import BallotSource, Counts
-from .accounts import Accounts, recorded, stated_of
+from .accounts import Accounts, recorded
 
 Labels = npt.NDArray[Any]  # or tallies, of a mechanism that releases these
 
@@ -152,7 +152,6 @@ class Issuer:
         *,
         queries: int | None = None,
         account: str | None = None,
-        more: dict[str, Any] | None = None,
     ) -> Release:
         """Enter the digest of what was drawn and leaves, and return the release with it.
 
@@ -169,7 +168,7 @@ class Issuer:
             **({} if account is None else {"account": account}),
         }
         digest = digest_of(release.outcome)
-        outcome = accounts.record(digest, stated_of(release), body, **(more or {}))
+        outcome = accounts.record(digest, release.stated, body)
         if outcome is None:
             return replace(release, drawn=(digest,))
         return recorded(release, outcome, lasts=accounts.ledger.lasts)

@@ -117,7 +117,6 @@ class PoolLabelling:
     parts: KeptReleases | None = None
     asked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     releases: list[Release] = field(default_factory=list)
-    guesses: list[npt.NDArray[np.bool_]] = field(default_factory=list)
 
     def run(self) -> tuple[Rows, Release]:
         """Return the rows that were answered, and one release of all rounds together."""
@@ -167,8 +166,6 @@ class PoolLabelling:
                 raise
             return False  # the rounds before took all there was
         self.releases.append(release)
-        known = np.zeros(release.labels.shape, np.bool_) if guess is None else guess
-        self.guesses.append(known[: release.answered])
         self.asked = np.concatenate([self.asked, batch[: release.answered]])
         if self.progress is not None:
             self.progress(len(self.asked), max(total, len(self.asked)))
@@ -207,8 +204,8 @@ class PoolLabelling:
             each = guardian.mechanism.worst_case_rdp(*size, guardian.orders)
             cost = float(epsilon(whole.answered * each, guardian.orders, whole.delta))
             whole = replace(whole, epsilon=cost)
-        given: dict[str, Any] = {"baseline": np.concatenate(self.guesses), "near": self.pool.near}
-        return with_forecast(whole, guardian.mechanism, **given)
+        few = len(self.releases) > 1  # later rounds have the student's baseline
+        return with_forecast(whole, guardian.mechanism, near=self.pool.near, few=few)
 
 
 def learnt_from(release: Release) -> Targets:

@@ -24,6 +24,7 @@ from typing import Any
 
 from .._version import check_written, written
 from ..errors import LedgerError, PrivoteWarning
+from ..files import sync_folder
 from .store import START, Head, Store
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
@@ -48,15 +49,7 @@ class Chain:
     def from_environment(cls) -> Chain | None:
         """Return the chain whose key the environment names; None if it names none."""
         given = os.environ.get(KEY_VARIABLE)
-        if given is None:
-            return None
-        try:
-            key = bytes.fromhex(given)
-        except ValueError:
-            key = b""
-        if len(key) < _SHORTEST:
-            raise LedgerError(f"{KEY_VARIABLE} must be at least 32 hexadecimal digits")
-        return cls(key)
+        return None if given is None else cls.parse(given.encode(errors="replace"), KEY_VARIABLE)
 
     @classmethod
     def read(cls, path: Path) -> Chain:
@@ -83,7 +76,8 @@ class Chain:
         except ValueError as error:
             raise LedgerError(f"the ledger's key {name!r} cannot be read: {error}") from None
         if len(key) < _SHORTEST:
-            raise LedgerError(f"the ledger's key {name!r} is too short: restore it")
+            rule = "must have at least 32 hexadecimal digits"
+            raise LedgerError(f"the ledger's key {name!r} {rule}: restore it")
         return cls(key)
 
     @property
@@ -194,11 +188,7 @@ class Anchor:
         """Replace the anchor as a whole, durably."""
         try:
             os.replace(_durable(self._path, self.text(head, pending, **more)), self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._path.parent)
         except OSError as error:
             raise LedgerError(
                 f"the anchor {self._path.name!r} cannot be written: {error}"
@@ -207,10 +197,8 @@ class Anchor:
     @staticmethod
     def peek(path: Path) -> int:
         """Return the last number an anchor names, unchecked: for when its key is gone."""
-        found = _content(path, "the anchor")
-        if found is None:
-            return 0
-        return max(Anchor(path, Chain(b"")).parse(found[0], marked=False)[1])[0]
+        content, _ = _content(path, "the anchor") or (b"", 0)
+        return max(Anchor(path, Chain(b"")).parse(content, marked=False)[1])[0]
 
     @property
     def missing(self) -> str:

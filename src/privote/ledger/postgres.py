@@ -91,7 +91,6 @@ SELECT set_config('synchronous_commit', 'on', true)
 # A commit that wrote nothing waits for no standby; this one waits for all that was written before.
 _WAIT_TOO = "SELECT pg_logical_emit_message(true, 'privote', '')"
 _PATIENCE = 60  # seconds to wait for others who write, and for a server that comes back
-_PASSWORD = 8  # characters of the shortest
 # How both ends learn that the other is gone without a word. The server's matters most: its session
 # holds the lock. Seconds; what an address says itself goes first.
 _LINE = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5}
@@ -145,12 +144,6 @@ class PostgresStore:
             # What was given may hold a password, and the error repeats it.
             raise InputError("ledger", "must be a postgresql:// address that can be read") from None
         self._secret = str(given.get("password") or "")
-        # A letter or two can be guessed, and shows wherever `_say` crosses it out.
-        if 0 < len(self._secret) < _PASSWORD:
-            raise InputError(
-                f"the password in the ledger's address must have at least {_PASSWORD} characters, "
-                "and this one has fewer"
-            )
         # As libpq finds them, also in the environment and in the service that it names.
         found = psycopg.pq.Conninfo.get_defaults()
         usual = {each.keyword.decode(): (each.val or b"").decode() for each in found}
@@ -174,8 +167,8 @@ class PostgresStore:
 
     def _say(self, error: Exception) -> str:
         """Return an error's first line without a password."""
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        return said.replace(self._secret, "***") if self._secret else said
+        said = (str(error).splitlines() or [""])[0]
+        return type(error).__name__ if not said or (self._secret and self._secret in said) else said
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -265,7 +258,8 @@ class PostgresStore:
                 raise LedgerError("the database holds no ledger")
             self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
         found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-        FORMAT.check(found, lambda _: self._run(_WRITER).fetchone())
+        if found not in (0, FORMAT.number):
+            FORMAT.refuse(found, lambda _: self._run(_WRITER).fetchone())
         return found
 
     # -- the contract ------------------------------------------------------------------------------

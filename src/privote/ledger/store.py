@@ -1,7 +1,7 @@
 """Where entries lie: the contract of a store, and the SQLite one.
 
 A store appends rows inside one exclusive transaction and never changes one. It knows nothing of
-budgets; that is :mod:`privote.ledger.book`.
+budgets; that is :mod:`privote.ledger`.
 
 SQLite files that must survive, a ledger or the journals of a coalition, are opened, checked, locked
 and written in one way. A commit is on disk when it returns; another kind of file, or another
@@ -113,19 +113,18 @@ class Format:
     writer: str = ""
     earlier: str
 
-    def check(self, found: int, ask: Callable[[str], Any]) -> None:
-        """Refuse a file with another number than this version writes; 0 is none yet.
+    def refuse(self, found: int, ask: Callable[[str], Any]) -> None:
+        """Refuse a file with another number than this version writes.
 
         ``ask`` runs a query on it and returns the first row, or None.
         """
-        if found not in (0, self.number):
-            try:
-                version = (ask(self.writer) or [None])[0]
-            except Exception:  # its tables are of another format, too
-                version = None
-            hint = "use a newer privote" if found > self.number else self.earlier
-            facts = {"format": found, "version": version}
-            check_written(f"the {self.name}", facts, self.number, LedgerError, hint)
+        try:
+            version = (ask(self.writer) or [None])[0]
+        except Exception:  # its tables are of another format, too
+            version = None
+        hint = "use a newer privote" if found > self.number else self.earlier
+        facts = {"format": found, "version": version}
+        check_written(f"the {self.name}", facts, self.number, LedgerError, hint)
 
 
 class SQLiteFile:
@@ -241,7 +240,8 @@ class SQLiteFile:
             raise LedgerError(f"{name} {path!r} does not exist: the file is empty")
         if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
             raise LedgerError(f"{path!r} is a database, but not a {name}")
-        self._form.check(found, lambda query: run(query).fetchone())
+        if found not in (0, self._form.number):  # 0 is none yet
+            self._form.refuse(found, lambda query: run(query).fetchone())
         return found
 
     def close(self) -> None:

@@ -66,30 +66,25 @@ class Budget:
             object.__setattr__(self, "orders", pinned)
             object.__setattr__(self, "rule", "shared")
 
-    def doubts(self, people: int) -> tuple[str, ...]:
-        """Return what such a budget does not promise, in sentences, where it promises little.
+    def warn(self, people: int) -> None:
+        """Warn of a budget that promises little, before it is spent.
 
         ``people`` is how many are protected: voters, persons or records. A delta above one over
         that may be kept by publishing somebody whole; the papers' epsilons go up to 20.
         """
-        said = []
         if people > 1 / self.delta:
-            said.append(
+            said = (
                 f"a delta of {rounded_up(self.delta)} lets each person's part be revealed outright "
-                f"with that chance; it should be well below one over their number"
+                "with that chance; it should be well below one over their number"
             )
+            warnings.warn(said, PrivoteWarning, stacklevel=1)
         if self.epsilon > _LARGE:
             text = rounded_up(self.epsilon)
-            said.append(
+            said = (
                 f"an epsilon of {text} promises next to nothing: what is released may be e^{text} "
                 "times as likely with one person's part as with another in its place"
             )
-        return tuple(said)
-
-    def warn(self, people: int) -> None:
-        """Warn of a budget that promises little, before it is spent: once, whoever else does."""
-        for text in self.doubts(people):
-            warnings.warn(text, PrivoteWarning, stacklevel=1)
+            warnings.warn(said, PrivoteWarning, stacklevel=1)
 
     @property
     def pinned(self) -> tuple[float, ...] | None:
@@ -204,8 +199,6 @@ class Account:
         How many were answered from it; public.
     roll
         The seat of each voter by the keyed digest of its name; None if voters are known by place.
-    departed
-        How many labels were released from it that depart from the baseline.
     before
         How many queries were answered before each answer that has a claim, by claim.
     last
@@ -223,7 +216,6 @@ class Account:
     curve: Floats
     roll: dict[str, int] | None
     queries: int = 0
-    departed: int = 0
     before: dict[str, int] = field(default_factory=dict)
     last: tuple[str | None, Counts, Counts] | None = None
     learnt: dict[str, Any] | None = None
@@ -311,8 +303,11 @@ class Totals:
             self.restored.append(told)
             return
         scope = (body["dataset"], body.get("consumer"))
-        draft, place = draft_of(body.get("claim"))
-        self.reached[draft] = max(place, self.reached.get(draft, 0))
+        if body.get("claim") is not None:
+            draft, place = draft_of(body["claim"])
+            self.reached[draft] = max(place, self.reached.get(draft, 0))
+            if body["kind"] == "outcome":
+                self.outcomes.setdefault(draft, []).append(row.number)
         if body["kind"] == "budget":
             pinned = body["orders"]
             self.budgets[scope] = Budget(
@@ -327,9 +322,7 @@ class Totals:
             account = self.accounts[body["account"]]
             account.mechanism = body["mechanism"]
             account.allowance = np.full(len(account.spent), body["limit"], np.int64)
-        elif body["kind"] == "outcome":
-            self._add_outcome(body, row, chain)
-        else:
+        elif body["kind"] == "answer":
             self._add_answer(body, row, chain)
 
     def _add_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
@@ -370,17 +363,10 @@ class Totals:
         account.spent += spent
         account.refused += refused
 
-    def _add_outcome(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        hidden = unsealed(row, body, chain)
-        if "departed" in hidden:  # of what was released; not known after a crash
-            self.accounts[body["account"]].departed += int(hidden["departed"])
-        if body.get("claim") is not None:
-            self.outcomes.setdefault(draft_of(body["claim"])[0], []).append(row.number)
 
-
-def draft_of(claim: str | None) -> tuple[str, int]:
-    """Return whose claim it is, and how far that draft had come; ("", 0) without one."""
-    key, _, place = (claim or ".0").rpartition(".")
+def draft_of(claim: str) -> tuple[str, int]:
+    """Return whose claim it is, and how far that draft had come."""
+    key, _, place = claim.rpartition(".")
     return key, int(place)
 
 

@@ -352,7 +352,7 @@ class Mechanism(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, as plain numbers, for statements and files."""
         out: dict[str, Any] = {"mechanism": self.name}
-        for name in sorted(self.settings(), key="gate".__eq__):
+        for name in sorted((field.name for field in fields(self)), key="gate".__eq__):
             value = getattr(self, name)
             if is_dataclass(value):
                 value = {"kind": type(value).__name__, **asdict(value)}  # type: ignore[arg-type]

@@ -5,13 +5,14 @@ and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are pub
 or paid for: `tune` and `queries_that_fit`. These look at the votes and are covered by no guarantee.
 """
 
+from ..forecast import YES
 from .budget import (
     allowance_for,
     queries_for,
     queries_until_out,
     sigma_for,
 )
-from .tallies import YES, Plan, plan
+from .tallies import Plan, plan
 from .tuning import (
     NOT_PRIVATE,
     Tuning,

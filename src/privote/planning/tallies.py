@@ -21,10 +21,10 @@ from ..accounting.allowance import Learning, learning_epsilon, mu_at_order, mu_o
 from ..accounting.renyi import Floats, rounded_up
 from ..deciding import FEWEST, Posterior
 from ..errors import InputError, finite, whole
+from ..forecast import YES
 from ..ledger import Budget
 
 TARGET = 0.8  # the F1 that is called good
-YES = 0.1  # the share of yes among all votes, where nobody states one
 
 # The electorate: fitted to votes of teachers on reports (tmc2007) and pictures (VOC 2012).
 _FALL = 1.3  # the j-th commonest label is wanted in proportion to j^-1.3

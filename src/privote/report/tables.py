@@ -26,9 +26,7 @@ from privote.votes.tables import cell_of, write_header
 
 Row = Mapping[str, Any]
 
-#: The column of a labels' CSV that says so of rows expected to be poor; the first that is no label.
 _ROWS = 1 << 12  # of labels that are written at a time
-EXPECTED, POOR = ("expected", "expected of the row", "what to expect of the row"), "poor"
 NOTHING = "–"
 #: What the figures of merit are, for who meets them for the first time.
 FIGURES_MEAN = (
@@ -211,22 +209,14 @@ def write_label_csv(
     *,
     queries: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
-    poor_from: int | None = None,
 ) -> None:
-    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN.
-
-    Where rows from ``poor_from`` on are expected to be poor, a last column says so of each. A
-    word, which nobody takes for a label; without such rows there is no such column.
-    """
+    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
     heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else list(names)
     called = range(len(labels)) if queries is None else map(cell_of, queries)
     starts = range(0, len(labels), _ROWS)  # as lists, all labels would take 20 times as much memory
     rows = (row for start in starts for row in labels[start : start + _ROWS].tolist())
-    if poor_from is not None:
-        heads = [*heads, next(name for name in EXPECTED if name not in heads)]
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["query", *heads])
         writer = csv.writer(stream, lineterminator="\n")
-        for place, (query, row) in enumerate(zip(called, rows, strict=True)):
-            mark = [] if poor_from is None else [POOR if place >= poor_from else ""]
-            writer.writerow([query, *row, *mark])
+        for query, row in zip(called, rows, strict=True):
+            writer.writerow([query, *row])

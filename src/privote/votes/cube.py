@@ -107,7 +107,7 @@ class Ballots:
             raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows, self._packed = rows, packed
-        self._names = named = (names or Names()).checked(self.shape)
+        self._names = named = Names() if names is None else names.checked(self.shape)
         self.query_names, self.voter_names = named.queries, named.voters
         self.label_names = named.labels
 

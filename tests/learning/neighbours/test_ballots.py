@@ -435,5 +435,5 @@ def test_a_forecast_is_about_those_near_a_query(answer: str) -> None:
         voters = pv.Electorate(mechanism=MECHANISM, voters=RECORDS, labels=LABELS, **budget)
         return voters.answer(votes).forecast
 
-    assert found(NeighbourBallots(private, labels, public, 0.1)).near == round(0.1 * RECORDS)
-    assert found(NeighbourBallots(private, labels, public, radius=0.4)).near is None
+    assert found(NeighbourBallots(private, labels, public, 0.1))["near"] == round(0.1 * RECORDS)
+    assert found(NeighbourBallots(private, labels, public, radius=0.4))["near"] is None

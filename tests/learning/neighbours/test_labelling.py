@@ -10,6 +10,7 @@ from tests.refusals import refused
 
 import privote as pv
 import privote.learning.neighbours.labelling as room
+from privote.forecast import expected
 from privote.guardian import Guardian
 from privote.learning import NeighbourStudent, PATEClassifier, load_student, save_student
 from privote.learning.neighbours.ballots import NeighbourBallots
@@ -65,10 +66,10 @@ def test_the_forecast_is_of_the_records_near_a_query(fitted):
     """Published numbers only, and still near what only the owner may see."""
     release, found = fitted.release_, fitted.release_.forecast
     near = np.median(fitted.shares_) * release.voters
-    assert found.near == pytest.approx(near, abs=1)
-    assert 0 < found.share_needed <= 1
-    assert found.lasts is None  # their plan sees to that
-    assert "voters near it want it" in " ".join(found.lines())
+    assert found["near"] == pytest.approx(near, abs=1)
+    assert 0 < found["share_needed"] <= 1
+    assert found["lasts"] is None  # their plan sees to that
+    assert "voters near it want" in expected(found)
     with pytest.warns(pv.PrivoteWarning, match="that every voter near a query wants are missed"):
         pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
 
