@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 from tests.refusals import refused
 
-from privote.datasets import Images, MultiLabelData, Split, keyed_parts, union
+from privote.datasets import Images, MultiLabelData, Split, keyed_parts
 from privote.errors import InputError
 
 
@@ -102,21 +102,6 @@ def test_sides_fixed_by_the_data_set_are_kept() -> None:
     assert split.public.columns["row"].tolist() == list(range(300, 500))
     with pytest.raises(InputError, match="toy"):
         data(sides=fixed).split(private=0.5, public=0.5)
-
-
-def test_union_brings_labels_together() -> None:
-    one = data(4, Y=np.array([[0, 1, -1]] * 4), label_names=("x", "y", "z"))
-    two = data(2, Y=np.array([[1, 0]] * 2), label_names=("w", "y"))
-    first, second = union(one, two)
-    assert first.label_names == second.label_names == ("x", "y", "z", "w")
-    assert first.Y[0].tolist() == [0, 1, -1, -1]
-    assert second.Y[0].tolist() == [-1, 0, -1, 1]
-    chosen = union(one, two, names=["w", "x"])
-    assert [part.Y[0].tolist() for part in chosen] == [[-1, 0], [1, -1]]
-    with refused("names"):
-        union(one, two, names=["q"])
-    with refused(None):
-        union()
 
 
 @pytest.mark.parametrize(

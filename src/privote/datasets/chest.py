@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from privote.errors import InputError, shown
 
 from .images import Images
 from .records import MISSING, MultiLabelData
-from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, Source, absent, columns, find, lines_of
+from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, absent, columns, find, lines_of
 
 Labels = npt.NDArray[np.int8]
 Texts = npt.NDArray[np.str_]
@@ -84,7 +85,7 @@ def chexpert(
     *,
     labels: str | Sequence[str] = "paper",
     views: Sequence[str] | None = FRONTAL,
-    uncertain: str | Mapping[str, str] = "missing",
+    uncertain: str = "missing",
     blank: str = "missing",
     images: bool = True,
     size: Size = 224,
@@ -101,8 +102,7 @@ def chexpert(
     views
         Out of ``"AP"``, ``"PA"``, ``"L"`` (lateral), ``"LL"`` and ``"RL"``; None takes all.
     uncertain
-        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``, or one of these for each
-        label in a dict (labels not in it: missing).
+        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``.
     blank
         What a label becomes that the report does not mention. Where the report has "No Finding",
         a disease it does not mention is 0 in any case.
@@ -139,7 +139,7 @@ def mimic(
     *,
     labels: str | Sequence[str] = "paper",
     views: Sequence[str] | None = FRONTAL,
-    uncertain: str | Mapping[str, str] = "missing",
+    uncertain: str = "missing",
     blank: str = "missing",
     images: bool = True,
     size: Size = 224,
@@ -232,7 +232,8 @@ def padchest(
     facts = ("ImageID", "ImageDir", "PatientID", "Projection", "MethodLabel", "Labels")
     name, place, patient, view, method, listed = columns(file, facts, PADCHEST)
 
-    def votes(text: str) -> list[int]:
+    @cache  # many records have the same findings
+    def votes(text: str) -> list[bool]:
         said = _findings(text, file)
         return [any(w in one for one in said for w in PADCHEST_WORDS[label]) for label in names]
 
@@ -245,7 +246,7 @@ def padchest(
     return _data(
         PADCHEST,
         "padchest",
-        _votes_by_text(listed, votes, len(names)),
+        np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
         names,
         name,
         patient,
@@ -293,7 +294,8 @@ def nih(
         members = lines_of(file.parent / f"{part}_list.txt", NIH)
         keep = np.isin(image, [line.strip() for line in members])
 
-    def votes(text: str) -> list[int]:
+    @cache
+    def votes(text: str) -> list[bool]:
         said = set(text.split("|")) - {"No Finding"}
         unknown = said - set(PAPER_LABELS["nih"])
         if unknown:
@@ -311,7 +313,7 @@ def nih(
     return _data(
         NIH,
         "nih" if part is None else f"nih {part}",
-        _votes_by_text(listed, votes, len(names)),
+        np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
         names,
         image,
         patient,
@@ -331,7 +333,7 @@ def _check_part(part: Any, known: Sequence[str | None]) -> None:
         raise InputError("part", f"must be one of {', '.join(map(str, known))}", part)
 
 
-def _table(given: str | Path, patterns: Sequence[str], source: Source) -> Path:
+def _table(given: str | Path, patterns: Sequence[str], source: str) -> Path:
     """Return the table itself, or where it lies in a folder."""
     return Path(given) if Path(given).is_file() else find(Path(given), patterns, source)
 
@@ -352,7 +354,7 @@ def _chosen(
 
 
 def _data(
-    source: Source,
+    source: str,
     name: str,
     Y: Labels,
     label_names: tuple[str, ...],
@@ -395,13 +397,6 @@ def _data(
     )
 
 
-def _votes_by_text(listed: Texts, votes: Callable[[str], list[int]], labels: int) -> Labels:
-    """Return labels (records, labels) of texts that list findings; many records have the same."""
-    texts, place = np.unique(listed, return_inverse=True)
-    made = np.array([votes(text) for text in texts.tolist()], dtype=np.int8)
-    return np.asarray(made.reshape(-1, labels)[place.reshape(-1)])
-
-
 def _findings(text: str, file: Path) -> set[str]:
     """Return the findings in a cell, a list as Python writes it; none if there is no list."""
     if text in ("", "nan"):
@@ -425,21 +420,17 @@ def _patient(path: str, file: Path) -> str:
 
 def _labelled(
     file: Path,
-    source: Source,
+    source: str,
     facts: Sequence[str],
     names: Sequence[str],
-    uncertain: str | Mapping[str, str],
+    uncertain: str,
     blank: str,
 ) -> tuple[list[Texts], Labels]:
     """Return facts, and the labels of what the CheXpert labeller wrote: 1, 0, -1 (uncertain), none.
 
     A disease that a report does not mention is 0 where it has no finding at all.
     """
-    policy = dict.fromkeys(names, uncertain) if isinstance(uncertain, str) else dict(uncertain)
-    unknown = [name for name in policy if name not in names]
-    if unknown:
-        raise InputError("uncertain", f"must name some of {', '.join(names)}; got {unknown}")
-    for argument, value in [("blank", blank), *(("uncertain", p) for p in policy.values())]:
+    for argument, value in (("uncertain", uncertain), ("blank", blank)):
         if value not in _POLICIES:
             raise InputError(argument, f"must be one of {', '.join(_POLICIES)}", value)
     needed = list(dict.fromkeys(("No Finding", *names)))
@@ -457,6 +448,6 @@ def _labelled(
     for code, name in zip(Y.T, names, strict=True):
         if name not in _NOT_A_DISEASE:
             code[healthy & (code == _BLANK)] = 0
-        code[code == _UNCERTAIN] = _POLICIES[policy.get(name, "missing")]
+    Y[Y == _UNCERTAIN] = _POLICIES[uncertain]
     Y[Y == _BLANK] = _POLICIES[blank]
     return read[: len(facts)], Y
