@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Run
 
-from privote import InputError
-
 SMALL = ("--records", 600, "--queries", 60)
 
 
@@ -60,8 +58,7 @@ def test_tables_for_people_without_figures(
     def refuse(*_: Any) -> Any:
         raise missing_extra("report", "drawing figures")
 
-    for name in ("privote.report.plots.sheet", "privote.report.plots.sheets"):
-        monkeypatch.setattr(name, refuse)
+    monkeypatch.setattr("privote.report.plots.sheet", refuse)
     done = run("demo", *SMALL, "--output", "my demo")
     assert done.exit_code == 0, done.stderr
     for words in ("not private", "pictures", "Report: my demo/report.html", "privote label"):
@@ -70,22 +67,12 @@ def test_tables_for_people_without_figures(
     assert "needs the extra [report]" in (tmp_path / "my demo/report.html").read_text()
 
 
-def test_only_an_earlier_demo_is_replaced(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise InputError("the work began")
-
-    monkeypatch.setattr("privote.report.demo.run_demo", stop)
+def test_only_what_may_be_replaced_is(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "votes.npz").write_text("theirs")
-    (folder / "summary.json").write_text("{}")
     done = run("demo", *SMALL, "--output", "mine")
     assert done.exit_code == 2
     assert "--force" in done.stderr
-    assert (folder / "votes.npz").read_text() == "theirs"
-    (folder / "summary.json").write_text(json.dumps({"command": "privote demo --output mine"}))
-    assert "the work began" in run("demo", *SMALL, "--output", "mine").stderr
-    (folder / "summary.json").unlink()
-    assert "the work began" in run("demo", *SMALL, "--output", "mine", "--force").stderr
+    assert [file.name for file in folder.iterdir()] == ["votes.npz"]
+    assert run("demo", "--records", 10, "--output", "new").exit_code == 2
