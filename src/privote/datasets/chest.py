@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -119,17 +120,21 @@ def chexpert(
     (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names, uncertain, blank)
     # A path begins with the name of the release, which may have been unpacked under another.
     ids = np.array([one.partition("/")[2] for one in path.tolist()], dtype=np.str_)
-    return _data(
+    data = MultiLabelData(
+        X=None,
+        Y=Y,
+        label_names=names,
+        ids=ids,
+        groups=np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
+        columns={"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
+        name=f"chexpert {file.name.partition('.')[0]}",
+    )
+    return _taken(
+        data,
         CHEXPERT,
-        f"chexpert {file.name.partition('.')[0]}",
-        Y,
-        names,
-        ids,
-        np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
-        {"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
         views,
         size if images else None,
-        lambda rows: [file.parent / one for one in ids[rows].tolist()],
+        lambda some: [file.parent / one for one in some.ids.tolist()],
     )
 
 
@@ -181,22 +186,24 @@ def mimic(
     if part is not None:
         name, side = columns(table("split"), ("dicom_id", "split"), MIMIC)
         keep &= np.isin(dicom, name[side == part])
-    return _data(
-        MIMIC,
-        "mimic" if part is None else f"mimic {part}",
-        Y[row],
-        names,
-        dicom,
-        subject,
-        {"view": view, "study": study},
-        views,
-        size if images else None,
-        lambda rows: [
-            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
-            for who, what, name in zip(subject[rows], study[rows], dicom[rows], strict=True)
-        ],
-        keep,
+    data = MultiLabelData(
+        X=None,
+        Y=Y[row],
+        label_names=names,
+        ids=dicom,
+        groups=subject,
+        columns={"view": view, "study": study},
+        name="mimic" if part is None else f"mimic {part}",
     )
+
+    def paths(some: MultiLabelData) -> list[Path]:
+        assert some.groups is not None
+        return [
+            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
+            for who, what, name in zip(some.groups, some.columns["study"], some.ids, strict=True)
+        ]
+
+    return _taken(data.take(keep), MIMIC, views, size if images else None, paths)
 
 
 def padchest(
@@ -237,25 +244,25 @@ def padchest(
         said = _findings(text, file)
         return [any(w in one for one in said for w in PADCHEST_WORDS[label]) for label in names]
 
-    def paths(rows: Any) -> list[Path]:
-        home = file.parent
-        if len(rows) and (home / place[rows[0]] / name[rows[0]]).is_file():  # in numbered folders
-            return [home / place[row] / name[row] for row in rows]
-        return [home / name[row] for row in rows]
-
-    return _data(
-        PADCHEST,
-        "padchest",
-        np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
-        names,
-        name,
-        patient,
-        {"view": view, "method": method, "findings": listed},
-        views,
-        size if images else None,
-        paths,
-        ~np.isin(listed, ("", "nan")),
+    data = MultiLabelData(
+        X=None,
+        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
+        label_names=names,
+        ids=name,
+        groups=patient,
+        columns={"view": view, "method": method, "findings": listed},
+        name="padchest",
     )
+    folder_of = dict(zip(name.tolist(), place.tolist(), strict=True))
+
+    def paths(some: MultiLabelData) -> list[Path]:
+        numbered = [file.parent / folder_of[one] / one for one in some.ids.tolist()]
+        if numbered and numbered[0].is_file():  # in numbered folders
+            return numbered
+        return [file.parent / one for one in some.ids.tolist()]
+
+    known = data.take(~np.isin(listed, ("", "nan")))
+    return _taken(known, PADCHEST, views, size if images else None, paths)
 
 
 def nih(
@@ -289,10 +296,6 @@ def nih(
     file = _table(folder, ["*Data_Entry_2017*.csv*"], NIH)
     facts = ("Image Index", "Finding Labels", "Patient ID", "View Position")
     image, listed, patient, view = columns(file, facts, NIH)
-    keep = np.ones(len(image), np.bool_)
-    if part is not None:
-        members = lines_of(file.parent / f"{part}_list.txt", NIH)
-        keep = np.isin(image, [line.strip() for line in members])
 
     @cache
     def votes(text: str) -> list[bool]:
@@ -303,26 +306,27 @@ def nih(
             raise InputError(f"{file}: a finding must be one of the 14", sealed=sealed)
         return [name in said for name in names]
 
-    def paths(rows: Any) -> list[Path]:
+    data = MultiLabelData(
+        X=None,
+        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
+        label_names=names,
+        ids=image,
+        groups=patient,
+        columns={"view": view},
+        name="nih" if part is None else f"nih {part}",
+    )
+    if part is not None:
+        members = lines_of(file.parent / f"{part}_list.txt", NIH)
+        data = data.take(np.isin(image, [line.strip() for line in members]))
+
+    def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent / "images"  # or one folder for each archive
         found = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
         if not found and not home.is_dir():
             raise absent(f"the folder {home}", NIH)
-        return [found.get(name, home / name) for name in image[rows].tolist()]
+        return [found.get(name, home / name) for name in some.ids.tolist()]
 
-    return _data(
-        NIH,
-        "nih" if part is None else f"nih {part}",
-        np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
-        names,
-        image,
-        patient,
-        {"view": view},
-        views,
-        size if images else None,
-        paths,
-        keep,
-    )
+    return _taken(data, NIH, views, size if images else None, paths)
 
 
 # -- what they share -------------------------------------------------------------------------------
@@ -353,48 +357,31 @@ def _chosen(
     return tuple(labels)
 
 
-def _data(
+def _taken(
+    data: MultiLabelData,
     source: str,
-    name: str,
-    Y: Labels,
-    label_names: tuple[str, ...],
-    ids: Texts,
-    groups: Texts,
-    facts: Mapping[str, Texts],
     views: Sequence[str] | None,
     size: Size | None,
-    paths: Callable[[Any], Sequence[Path]],
-    keep: npt.NDArray[np.bool_] | None = None,
+    paths: Callable[[MultiLabelData], Sequence[Path]],
 ) -> MultiLabelData:
-    """Return the records to keep that were taken in one of the ``views``; ``facts`` has theirs.
+    """Return the records that were taken in one of the ``views``, with their images.
 
     Images are grey and cropped to the middle, the first must be there; without a ``size`` none are.
     """
-    rows = np.arange(len(ids)) if keep is None else np.flatnonzero(keep)
     if views is not None:
-        seen = facts["view"][rows]
-        known = sorted(set(seen.tolist()) - {""})
+        known = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
         if isinstance(views, str) or not views:
-            raise InputError("views", f"must be a list out of {', '.join(known)}; got {views!r}")
-        rows = rows[np.isin(seen, list(views))]
-        if not len(rows):
-            there = ", ".join(known)
-            raise InputError(f"no record has a view in {tuple(views)}; there are {there}")
-    X = None
-    if size is not None:
-        files = paths(rows)
-        if len(files) and not files[0].is_file():
-            raise absent(f"the image {files[0]}", source)
-        X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
-    return MultiLabelData(
-        X=X,
-        Y=Y[rows],
-        label_names=label_names,
-        ids=ids[rows],
-        groups=groups[rows],
-        columns={fact: column[rows] for fact, column in facts.items()},
-        name=name,
-    )
+            raise InputError("views", f"must be a list out of {known}; got {views!r}")
+        data = data.take(np.isin(data.columns["view"], list(views)))
+        if not len(data):
+            raise InputError(f"no record has a view in {tuple(views)}; there are {known}")
+    if size is None:
+        return data
+    files = paths(data)
+    if len(files) and not files[0].is_file():
+        raise absent(f"the image {files[0]}", source)
+    X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
+    return replace(data, X=X)
 
 
 def _findings(text: str, file: Path) -> set[str]:
