@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_files import got_through, time_limit
+from tests.polls import test_reading
 from tests.polls.test_reading import CAT
 
 from privote.errors import PrivoteError
@@ -20,30 +21,16 @@ from privote.polls import read
 from privote.votes.cube import MOST
 
 _MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
-PB = """META
-key;value
-num_projects;3
-num_votes;2
-budget;10
-vote_type;cumulative
-max_points;3
-max_sum_points;4
-PROJECTS
-project_id;cost;name
-p1;6;Trees
-p2;5.5;Bench
-p3;4;Lamp
-VOTES
-voter_id;vote;points
-a;p1,p2;3,1
-b;p1;2
-"""
+PB = test_reading.PB.replace("approval", "cumulative\nmax_points;3\nmax_sum_points;4")
+PB = PB[: PB.index("voter_id")].replace("num_votes;4", "num_votes;2") + (
+    "voter_id;vote;points\na;p1,p2;3,1\nb;p1;2\n"
+)
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "x.cat": (CAT, {}),
     "x.soi": ("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: A\n# ALTERNATIVE NAME 2: B\n"
               "13: 1,2\n2: 2\n", {"top": 2}),
     "x.pb": (PB, {}),
-    "y.pb": (PB.replace("cumulative", "approval\nmax_length;2"), {}),
+    "y.pb": (test_reading.PB, {}),
     "wide.csv": ("voter,Ada,Bo,Cy\nann,1,0,1\nben,x,,no\n", {}),
     "points.csv": ("voter,Ada,Bo,Cy\nann,3,0,1\nben,2,,1\n", {"each": 3, "most": 5}),
     "list.csv": ("voter;approved\nann;Ada|Cy\nben;Ada\n",

@@ -48,30 +48,24 @@ def test_order_and_company_do_not_matter(ids: list[Any], seed: int) -> None:
     assert [int(keyed_parts([one], 7, key=b"key")[0]) for one in ids] == parts.tolist()
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, object])
-def test_a_number_is_the_same_in_any_width(dtype: Any) -> None:
-    plain = keyed_parts(range(200), 50, key=b"key")
-    assert keyed_parts(np.arange(200, dtype=dtype), 50, key=b"key").tolist() == plain.tolist()
-
-
 def test_numbers_texts_and_bytes_are_different_ids() -> None:
-    as_numbers = keyed_parts(range(100), 1000, key=b"key")
-    as_texts = keyed_parts([str(i) for i in range(100)], 1000, key=b"key")
-    as_bytes = keyed_parts([str(i).encode() for i in range(100)], 1000, key=b"key")
-    for one, two in [(as_numbers, as_texts), (as_numbers, as_bytes), (as_texts, as_bytes)]:
+    numbers, texts, raw = (
+        keyed_parts([kind(i) for i in range(100)], 1000, key=b"key")
+        for kind in (int, str, lambda i: str(i).encode())
+    )
+    for one, two in [(numbers, texts), (numbers, raw), (texts, raw)]:
         assert (one == two).sum() < 5
-    assert keyed_parts(np.array(["7"]), 1000, key=b"key") == as_texts[7]
     mixed = keyed_parts([7, "7", b"7"], 1000, key=b"key")
-    assert mixed.tolist() == [as_numbers[7], as_texts[7], as_bytes[7]]
+    assert mixed.tolist() == [numbers[7], texts[7], raw[7]]
+    for dtype in (np.int64, np.int32, np.uint8, object, np.str_):  # in any width
+        same = texts if dtype is np.str_ else numbers
+        assert keyed_parts(np.arange(100).astype(dtype), 1000, key=b"key").tolist() == same.tolist()
 
 
-def test_key_and_purpose_set_cuts_apart() -> None:
+@pytest.mark.parametrize("other", [{"key": b"yek"}, {"key": b"key", "purpose": "other"}])
+def test_key_and_purpose_set_cuts_apart(other: dict[str, Any]) -> None:
     half = keyed_parts(range(4000), 2, key=b"key")
-    for other in (
-        keyed_parts(range(4000), 2, key=b"yek"),
-        keyed_parts(range(4000), 2, key=b"key", purpose="other"),
-    ):
-        assert abs((half == other).mean() - 0.5) < 0.04
+    assert abs((half == keyed_parts(range(4000), 2, **other)).mean() - 0.5) < 0.04
 
 
 @pytest.mark.parametrize("parts", [50, [0.6, 0.3, 0.1], [1 / 3, 1 / 3, 1 / 3]])
@@ -82,32 +76,24 @@ def test_chances_are_as_asked(parts: int | list[float]) -> None:
 
 
 def test_equal_shares_are_equal_parts() -> None:
-    ids = range(5000)
-    four = keyed_parts(ids, 4, key=b"key")
-    assert keyed_parts(ids, [0.25] * 4, key=b"key").tolist() == four.tolist()
-    assert keyed_parts(ids, 1, key=b"key").tolist() == [0] * 5000
+    four, shared = (keyed_parts(range(5000), parts, key=b"key") for parts in (4, [0.25] * 4))
+    assert shared.tolist() == four.tolist()
+    assert keyed_parts(range(5), 1, key=b"key").tolist() == [0] * 5
     assert keyed_parts([], 4, key=b"key").shape == (0,)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "argument"),
+    ("name", "value", "argument"),
     [
-        ({"parts": 0}, "parts"),
-        ({"parts": True}, "parts"),
-        ({"parts": []}, "parts"),
-        ({"parts": [0.5, 0.6]}, None),
-        ({"parts": [1.0, 0.0]}, "parts"),
-        ({"key": b""}, "key"),
-        ({"key": "text"}, "key"),
-        ({"purpose": "p" * 17}, "purpose"),
-        ({"ids": "abc"}, "ids"),
-        ({"ids": [1, 2.0]}, None),
-        ({"ids": [True]}, None),
-        ({"ids": np.zeros((2, 2), dtype=int)}, "ids"),
-        ({"ids": np.array(["2020-01-01"], dtype="datetime64[ns]")}, "ids"),
+        *(("parts", value, "parts") for value in (0, True, [], [1.0, 0.0])),
+        ("parts", [0.5, 0.6], None),
+        *(("key", value, "key") for value in (b"", "text")),
+        ("purpose", "p" * 17, "purpose"),
+        *(("ids", value, "ids") for value in ("abc", np.zeros((2, 2), dtype=int))),
+        ("ids", np.array(["2020-01-01"], dtype="datetime64[ns]"), "ids"),
+        *(("ids", value, None) for value in ([1, 2.0], [True])),
     ],
 )
-def test_bad_input_is_named(arguments: dict[str, Any], argument: str | None) -> None:
-    good: dict[str, Any] = {"ids": [1, 2], "parts": 2, "key": b"key"}
+def test_bad_input_is_named(name: str, value: Any, argument: str | None) -> None:
     with refused(argument):
-        keyed_parts(**(good | arguments))
+        keyed_parts(**{"ids": [1, 2], "parts": 2, "key": b"key", name: value})

@@ -8,51 +8,36 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.datasets.test_chest import LABELLER
+from tests.datasets.test_chest import places
 from tests.refusals import refused
 
 from privote import datasets
 from privote.datasets.voc import VOC_LABELS
 
+__all__ = ["places"]  # a fixture of the chest X-rays
+
 Write = Callable[..., Path]
 
 
 @pytest.fixture
-def places(write: Write, tmp_path: Path) -> dict[str, Path]:
-    """Return the smallest thing that each loader recognises and reads."""
+def files(write: Write, places: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Return the smallest thing that each loader reads."""
     write("m/toy.xml", '<labels><label name="y"/></labels>')
+    header = ("@relation t", "@attribute x real", "@attribute y {0,1}")
+    toy = write("m/toy.arff", *header, "@data", "3,1")
     for label in VOC_LABELS:
         write(f"v/VOC2012/ImageSets/Main/{label}_trainval.txt", "one -1")
     for part, name in (("train", "one"), ("val", "two")):
         write(f"v/VOC2012/ImageSets/Main/{part}.txt", name)
-    blank = "," * 13
-    for name, *lines in (
-        ("c/train.csv", f"Path,Sex,Age,Frontal/Lateral,AP/PA,{LABELLER}",
-         f"r/train/patient1/s/v.jpg,F,1,Frontal,PA,{blank}"),
-        ("i/mimic-cxr-2.0.0-chexpert.csv", f"subject_id,study_id,{LABELLER}", f"10,50,{blank}"),
-        ("i/mimic-cxr-2.0.0-metadata.csv", "dicom_id,subject_id,study_id,ViewPosition",
-         "d,10,50,PA"),
-        ("p/PADCHEST_x.csv", "ImageID,ImageDir,PatientID,Projection,MethodLabel,Labels",
-         "a.png,0,p,PA,Physician,['normal']"),
-        ("n/Data_Entry_2017.csv", "Image Index,Finding Labels,Patient ID,View Position",
-         "a.png,No Finding,1,PA"),
-    ):  # fmt: skip
-        write(name, *lines)
-    toy = write(
-        "m/toy.arff", "@relation t", "@attribute x real", "@attribute y {0,1}", "@data", "3,1"
-    )
-    folders = {name: tmp_path / letter for name, letter in zip(
-        ("voc2012", "chexpert", "mimic", "padchest", "nih"), "vcipn", strict=True
-    )}  # fmt: skip
-    return {"mulan": toy, **folders}
+    return {"mulan": toy, "voc2012": tmp_path / "v", **places}
 
 
-def test_every_data_set_opens_by_name_and_place(places: dict[str, Path]) -> None:
-    assert set(places) | {"scenes"} == set(datasets.DATASETS)
-    for name, place in places.items():
+def test_every_data_set_opens_by_name_and_place(files: dict[str, Path]) -> None:
+    assert set(files) | {"scenes"} == set(datasets.DATASETS)
+    for name, place in files.items():
         options: dict[str, Any] = {} if name == "mulan" else {"images": False}
         data = datasets.open(f"{name}:{place}", **options)
-        assert len(data) == 1
+        assert len(data) > 0
         assert data.name.startswith("toy" if name == "mulan" else name)
 
 

@@ -106,12 +106,6 @@ def test_other_encodings_are_named(tmp_path: Path) -> None:
         read(path, encoding="klingon")
 
 
-def test_names_keep_their_commas(tmp_path: Path) -> None:
-    text = 'id,approved\n1,"Ada, the elder;Bo"\n2,"Ada, the elder"\n'
-    found = read(file(tmp_path, "p.csv", text), options=["Ada, the elder", "Bo"], column="approved")
-    assert found.tally.counts.tolist() == [2, 1]
-
-
 @pytest.mark.parametrize(
     ("text", "more", "said"),
     [
@@ -152,7 +146,10 @@ def test_a_malformed_table_gives_line_and_reason(tmp_path: Path, text: str, more
     assert not set(re.findall(r"'([^']*)'", str(caught.value))) & cells
 
 
-def test_what_a_ballot_says_is_not_in_the_message(tmp_path: Path) -> None:
+def test_a_list_of_names_with_commas_and_what_its_message_keeps_back(tmp_path: Path) -> None:
+    text = 'id,approved\n1,"Ada, the elder;Bo"\n2,"Ada, the elder"\n'
+    names = {"options": ["Ada, the elder", "Bo"], "column": "approved"}
+    assert read(file(tmp_path, "p.csv", text), **names).tally.counts.tolist() == [2, 1]
     with pytest.raises(BallotError) as error:
         read(file(tmp_path, "poll.csv", "voter,approved\nann,Ada;secret\n"), **LISTED)
     assert "secret" not in str(error.value)
@@ -209,23 +206,6 @@ def test_preflib_orders_approve_their_first_places(tmp_path: Path) -> None:
     assert found.size.most == 3
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("13: {1,2},{3}", "13: {1,2},{4}", "line 8: an option must be a whole number from 1"),
-        ("13: {1,2},{3}", "13: {1,2},{2}", "line 8: the ballot names an option twice"),
-        ("13: {1,2},{3}", "13 {1,2},{3}", "line 8: must be a number of voters"),
-        ("13: {1,2},{3}", "13: {1,2,{3}", "line 8: must be a number of voters"),
-        ("13: {1,2},{3}", "12: {1,2},{3}", "says 16 voters and has 15"),
-        ("# ALTERNATIVE NAME 2: Bo\n", "", "says 3 and names 2"),
-        ("cat\n", "dat\n", "data type 'dat' is none of"),
-    ],
-)
-def test_a_malformed_preflib_file_gives_its_reason(tmp_path: Path, old, new, said) -> None:
-    with pytest.raises(InputError, match=said):
-        read(file(tmp_path, "x.cat", CAT.replace(old, new, 1)))
-
-
 def test_pabulib_brings_costs_rule_and_names(tmp_path: Path) -> None:
     found = read(file(tmp_path, "x.pb", PB))
     assert found.options == ("Trees", "Bench [p2]", "Bench [p3]")
@@ -257,27 +237,32 @@ def test_pabulib_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("b;31;p1", "b;31;p9", "line 18: the ballot names a project that is not listed"),
-        ("b;31;p1", "a;31;p1", "lines 17 and 18 name the same voter"),
-        ("b;31;p1", "b;31;p1,p2,p3", "line 18: the ballot breaks the poll's rule of at most 2"),
-        ("b;31;p1", "b;31;p1,p1", "line 18: the ballot names a project twice"),
+        ("13: {1,2},{3}", "13: {1,2},{4}", "line 8: an option must be a whole number from 1"),
+        ("13: {1,2},{3}", "13: {1,2},{2}", "line 8: .* twice"),
+        ("13: {1,2},{3}", "13 {1,2},{3}", "line 8: must be a number of voters"),
+        ("13: {1,2},{3}", "13: {1,2,{3}", "line 8: must be a number of voters"),
+        ("13: {1,2},{3}", "12: {1,2},{3}", "says 16 voters and has 15"),
+        ("# ALTERNATIVE NAME 2: Bo\n", "", "says 3 and names 2"),
+        ("cat\n", "dat\n", "data type 'dat'"),
+        ("b;31;p1", "b;31;p9", "line 18: .* not listed"),
+        ("b;31;p1", "a;31;p1", "lines 17 and 18"),
+        ("b;31;p1", "b;31;p1,p2,p3", "line 18: .* at most 2"),
+        ("b;31;p1", "b;31;p1,p1", "line 18: .* twice"),
         ("num_votes;4", "num_votes;5", "says num_votes 5 and has 4"),
-        ("p2;5.5", "p2;dear", "line 13: cost must be an amount"),
-        ("p2;5.5", "p1;5.5", "project 'p1' is listed twice"),
+        ("p2;5.5", "p2;dear", "line 13: cost"),
+        ("p2;5.5", "p2;-1", "line 13: cost"),
+        ("p2;5.5", "p1;5.5", "'p1' is listed twice"),
         ("META", "HEAD", "line 1: must be META"),
-        ("voter_id;age;vote", "voter_id;age;choice", "line 16: VOTES needs a column 'vote'"),
-        ("vote_type;approval", "vote_type;guess", "vote_type must be one of"),
-        ("max_length;2", "max_length;some", "max_length must be a whole number"),
+        ("voter_id;age;vote", "voter_id;age;choice", "line 16: .*'vote'"),
+        ("vote_type;approval", "vote_type;guess", "vote_type"),
+        ("max_length;2", "max_length;some", "max_length"),
+        (PB[PB.index("VOTES") :], "", "needs a section VOTES"),
     ],
 )
-def test_a_malformed_pabulib_file_gives_line_and_reason(tmp_path: Path, old, new, said) -> None:
+def test_a_malformed_archive_gives_line_and_reason(tmp_path: Path, old, new, said) -> None:
+    name, text = ("x.cat", CAT) if old in CAT else ("x.pb", PB)
     with pytest.raises(InputError, match=said):
-        read(file(tmp_path, "x.pb", PB.replace(old, new, 1)))
-
-
-def test_a_pabulib_file_without_ballots_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs a section VOTES"):
-        read(file(tmp_path, "x.pb", PB[: PB.index("VOTES")]))
+        read(file(tmp_path, name, text.replace(old, new, 1)))
 
 
 def test_what_is_no_poll_is_refused(tmp_path: Path) -> None:

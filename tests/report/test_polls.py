@@ -41,23 +41,16 @@ def test_winners_alone_show_no_counts(ballots: Path) -> None:
         assert "<b>Ada" not in page
 
 
-def test_winners_without_shares_are_not_numbered_as_if_ranked(ballots: Path) -> None:
+def test_shares_are_bars_with_intervals_and_calls_and_ranks(ballots: Path) -> None:
     unranked, number = "In the poll&#x27;s order", 'class="number">1</th>'
     page = poll_page(pv.poll(ballots, seats=2, **BUDGET))
     assert unranked in page
     assert number not in page
-    assert unranked not in poll_page(pv.poll(ballots, seats=1, **BUDGET))
-    ranked = poll_page(pv.poll(ballots, seats=2, shares=True, **BUDGET))
+    ranked = poll_page(pv.poll(ballots, shares=True, **BUDGET, seed=1))
     assert unranked not in ranked
-    assert number in ranked
-
-
-def test_shares_are_bars_with_intervals_and_calls(ballots: Path) -> None:
-    result = pv.poll(ballots, shares=True, **BUDGET, seed=1)
-    page = poll_page(result)
-    assert page.count('class="bar"') == 3
-    for words in ("decided", "protects nobody", ">above<", ">not above<", "epsilon"):
-        assert words in page
+    assert ranked.count('class="bar"') == 3
+    for words in (number, "decided", "protects nobody", ">above<", ">not above<", "epsilon"):
+        assert words in ranked
 
 
 def test_many_options_stay_on_one_sheet(tmp_path: Path) -> None:

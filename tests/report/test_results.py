@@ -116,22 +116,28 @@ def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
     return TrainingStatement(outcome=outcome, digest="d1g3st")
 
 
-def test_a_training_says_whom_what_which_and_what_would_void_it() -> None:
-    text = trained().statement()
-    for words in (
-        "each of 1,234 persons",
-        "at most a factor e^2, which is 7.39",
-        "predicts flu, cold from the columns age, notes",
-        "d1g3st",
-        "was chosen. Many labels.",
-        "void this",
-    ):
-        assert words in text
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ["each of 1,234 persons", "at most a factor e^2, which is 7.39", "d1g3st",
+              "predicts flu, cold from the columns age, notes", "was chosen. Many labels.",
+              "void this"]),
+        ({"epsilon": 1000.0}, ["at most a factor e^1000, plus 1e-06."]),  # no number holds it
+        ({"persons": False}, ["each of 1,234 records", "A person with several records is"]),
+    ],
+)  # fmt: skip
+def test_a_training_says_whom_what_which_and_what_would_void_it(changes, words) -> None:
+    text = trained(**changes).statement()
+    for some in words:
+        assert some in text
     assert text.count("PRIVACY STATEMENT") == 1
     assert text.endswith("Mechanism: binary.")
-    facts = trained().facts()
+    facts = trained(**changes).facts()
     assert facts["model"] == {"file": "student.student", "sha256": "d1g3st"}
     assert facts["records"] == 1234
+    technical = {fact.key: fact.text for fact in trained(**changes).technical()}
+    assert technical["noise_multiplier"] == "3"
+    assert ("assumed" in technical) is (not changes.get("persons", True))
 
 
 def test_the_example_is_what_epsilon_allows() -> None:
@@ -140,16 +146,6 @@ def test_the_example_is_what_epsilon_allows() -> None:
     stated = float(example.split("rise above ")[1].split(" per cent")[0])
     true = 100 * math.exp(2) / (math.exp(2) + 99)
     assert true <= stated < 1.01 * true
-
-
-def test_a_factor_that_no_number_holds_is_not_given_as_another() -> None:
-    assert "at most a factor e^1000, plus 1e-06." in trained(epsilon=1000.0).statement()
-
-
-def test_records_are_not_said_to_be_persons() -> None:
-    text = trained(persons=False).statement()
-    assert "each of 1,234 records" in text
-    assert "A person with several records is protected less" in text
 
 
 @pytest.mark.parametrize(
