@@ -13,29 +13,22 @@ from typing import Any
 import numpy as np
 from tests.attacks.conftest import Outcome, scaled
 from tests.attacks.test_files import got_through, time_limit
-from tests.polls import test_reading
-from tests.polls.test_reading import CAT
+from tests.polls.test_reading import CAT, LIST, LISTED, PB, POINTS, SOI, WIDE
 
 from privote.errors import PrivoteError
 from privote.polls import read
 from privote.votes.cube import MOST
 
 _MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
-PB = test_reading.PB.replace("approval", "cumulative\nmax_points;3\nmax_sum_points;4")
-PB = PB[: PB.index("voter_id")].replace("num_votes;4", "num_votes;2") + (
-    "voter_id;vote;points\na;p1,p2;3,1\nb;p1;2\n"
-)
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "x.cat": (CAT, {}),
-    "x.soi": ("# NUMBER ALTERNATIVES: 2\n# ALTERNATIVE NAME 1: A\n# ALTERNATIVE NAME 2: B\n"
-              "13: 1,2\n2: 2\n", {"top": 2}),
-    "x.pb": (PB, {}),
-    "y.pb": (test_reading.PB, {}),
-    "wide.csv": ("voter,Ada,Bo,Cy\nann,1,0,1\nben,x,,no\n", {}),
+    "x.soi": (SOI, {"top": 2}),
+    "x.pb": (POINTS, {}),
+    "y.pb": (PB, {}),
+    "wide.csv": (WIDE, {}),
     "points.csv": ("voter,Ada,Bo,Cy\nann,3,0,1\nben,2,,1\n", {"each": 3, "most": 5}),
-    "list.csv": ("voter;approved\nann;Ada|Cy\nben;Ada\n",
-                 {"options": ["Ada", "Bo", "Cy"], "column": "approved"}),
-}  # fmt: skip
+    "list.csv": (LIST, LISTED),
+}
 NUMBERS = (
     "0", "00", "-1", "+2", "1.5", "1e3", "1e999999999", "1e-999999999", "1/3", "1/0", "nan", "inf",
     "20000000", "40000", "32767", "32768", "99999999999", "\u0661\u0662", "\u00b2", "1_0", "1 2",

@@ -10,13 +10,7 @@ from sklearn.datasets import load_digits
 from tests.refusals import refused
 
 import privote as pv
-from privote.datasets import (
-    TEACHER_VOTES,
-    Scenes,
-    load_patients,
-    load_scenes,
-    load_teacher_votes,
-)
+from privote.datasets import TEACHER_VOTES, Scenes, load_patients, load_scenes, load_teacher_votes
 from privote.datasets.embedded import EMPTY, Landmarks, digit_pools, slots_of
 
 KINDS = ("private", "public", "test")

@@ -147,18 +147,18 @@ def test_a_sparse_file_is_the_same_data_as_the_dense_one(
 
 
 @pytest.mark.parametrize(
-    ("row", "xml", "message"),
+    ("labels", "message"),
     [
-        ("1,2,0,3", ('<labels><label name="x"/></labels>',), "'x' of record 0"),
-        ("1,2,0,3", ('<labels><label name="absent"/></labels>',), "'absent'"),
-        ("1,2,0,3", ("<labels></labels>",), "toy.xml"),
-        ("1,2,0,3", ("<labels>",), "toy.xml"),
+        ('<label name="x"/></labels>', "'x' of record 0"),
+        ('<label name="absent"/></labels>', "'absent'"),
+        ("</labels>", "toy.xml"),
+        ("", "toy.xml"),
     ],
 )
-def test_what_does_not_fit_is_named(write: Write, row: str, xml: tuple[str, ...], message) -> None:
-    write("toy.xml", *xml)
+def test_what_does_not_fit_is_named(write: Write, labels: str, message: str) -> None:
+    write("toy.xml", f"<labels>{labels}")
     with pytest.raises(InputError, match=message):
-        mulan(write("toy.arff", *HEADER, row))
+        mulan(write("toy.arff", *HEADER, "1,2,0,3"))
 
 
 def test_a_missing_file_says_where_to_get_it(write: Write, tmp_path: Path) -> None:

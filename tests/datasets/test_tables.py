@@ -116,19 +116,17 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("column", "cells", "warned"),
     [
-        ("patient_id", ["1", "1"] * 15, True),
-        ("PatientID", ["1", "1"] * 15, True),
-        ("Last name", ["x", "y"] * 15, True),
-        ("code", [f"A{i}" for i in range(30)], True),
-        ("place", [str(i + 7) for i in range(30)], True),
-        ("age", [str(3 * i) for i in range(30)], False),
-        ("notes", [f"came {i} times" for i in range(30)], False),
-        ("drug name", ["x", "y"] * 15, False),
-        ("day", [f"2024-01-{i:02d}" for i in range(1, 31)], False),
+        *((name, "1".format, True) for name in ("patient_id", "PatientID", "Last name")),
+        ("code", "A{}".format, True),
+        ("place", "1{:02d}".format, True),
+        ("age", lambda i: str(3 * i), False),
+        ("notes", "came {} times".format, False),
+        ("drug name", "x".format, False),
+        ("day", "2024-01-{:02d}".format, False),
     ],
 )
 def test_a_feature_that_names_somebody_is_a_warning(column, cells, warned):
-    rows = {column: cells, "x": ["1"] * 30}
+    rows = {column: [cells(i) for i in range(1, 31)], "x": ["1"] * 30}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         raw_table(rows)
