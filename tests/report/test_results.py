@@ -98,21 +98,12 @@ def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
         facts=lambda: {**facts, **changes},
         statement=lambda: "PRIVACY STATEMENT\n\nMechanism: binary.",
     )
-    fitted = SimpleNamespace(
-        method_="moments",
-        reasons_=("Many labels.",),
-        numbers_=SimpleNamespace(records=1234),
-        encoder_=object(),
-    )
-    outcome: Any = SimpleNamespace(
-        promise=promise,
-        release=None,
-        fitted=fitted,
-        persons=persons,
-        label_names=("flu", "cold"),
-        feature_names=("age", "notes"),
-        job=SimpleNamespace(method="auto"),
-    )
+    numbers = SimpleNamespace(records=1234)
+    fitted = SimpleNamespace(method_="moments", reasons_=("Many labels.",), numbers_=numbers)
+    fitted.encoder_ = object()
+    outcome: Any = SimpleNamespace(promise=promise, release=None, fitted=fitted, persons=persons)
+    outcome.label_names, outcome.feature_names = ("flu", "cold"), ("age", "notes")
+    outcome.job = SimpleNamespace(method="auto")
     return TrainingStatement(outcome=outcome, digest="d1g3st")
 
 
@@ -149,14 +140,9 @@ def test_the_example_is_what_epsilon_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"simulated": True}, "SIMULATED"),
-        ({"epsilon": None}, "about these votes only"),
-        ({"guarantee": "data-dependent"}, "about these votes only"),
-    ],
+    "facts", [{"simulated": True}, {"epsilon": None}, {"guarantee": "data-dependent"}]
 )
-def test_where_nothing_is_promised_it_says_so(facts: dict[str, Any], words: str) -> None:
-    text = trained(**facts).statement()
-    assert words in text
-    assert "at most a factor" not in text
+def test_where_nothing_is_promised_it_says_so(facts: dict[str, Any]) -> None:
+    (promise,) = [row.text for row in trained(**facts).rows() if row.key == "epsilon"]
+    assert promise.startswith("nothing")
+    assert "at most a factor" not in trained(**facts).statement()
