@@ -42,12 +42,6 @@ def test_colours_come_first(picture: Picture) -> None:
     grey += 1  # a training loop may write to what it was given
 
 
-def test_sixteen_bits_are_not_cut_to_eight(picture: Picture) -> None:
-    # Pillow's own conversion to 8 bits makes everything above 255 white.
-    path = picture("deep.png", 13107, bits=16)
-    np.testing.assert_allclose(Images(paths=[path], size=4, channels=1)[0], 0.2, atol=1e-6)
-
-
 def test_crop_keeps_the_middle_and_stretch_keeps_all(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     pixels = np.zeros((20, 60), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""The common type: what it checks, how it is cut, and how labels are brought together."""
+"""The common type: what it checks, and how it is cut."""
 
 from __future__ import annotations
 
@@ -65,17 +65,13 @@ def test_a_split_covers_everything_once_in_about_the_shares_asked_for(patients) 
         assert sum(map(len, found)) == len(set.union(*found)) == 300
 
 
-def test_a_new_record_moves_no_other() -> None:
+def test_a_split_moves_no_old_record_and_is_unrelated_to_the_partition() -> None:
     before, after = (sides(data(size).split()) for size in (600, 601))
     for side, part in before.items():
         assert set(part.ids.tolist()) <= set(after[side].ids.tolist())
-
-
-def test_a_split_is_unrelated_to_the_partition_under_the_same_key() -> None:
     # Otherwise the private side would fill only the first voters.
     private = data(4000).split(private=0.5, public=0.5, key=b"one key").private
-    sizes = np.bincount(keyed_parts(private.ids, 10, key=b"one key"), minlength=10)
-    assert sizes.min() > 120
+    assert np.bincount(keyed_parts(private.ids, 10, key=b"one key"), minlength=10).min() > 120
 
 
 def test_zero_leaves_a_side_empty_and_bad_luck_is_an_error() -> None:

@@ -34,7 +34,7 @@ def test_a_file_of_numbers(file, tmp_path, kind):
     assert data.groups.tolist() == ["p", "p", "q"]
 
 
-def test_npz(tmp_path):
+def test_arrays_and_what_is_no_table(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=np.ones((4, 2)), Y=np.eye(4, 3, dtype=int), ids=np.arange(10, 14))
     data = table(path)
@@ -46,6 +46,12 @@ def test_npz(tmp_path):
         np.savez(path, **wrong)
         with pytest.raises(InputError, match=r"a\.npz"):
             table(path)
+    for name in ("a.xls", "a.npz", "a.parquet"):
+        (tmp_path / name).write_text("no")
+        with pytest.raises(InputError, match=name):
+            table(tmp_path / name)
+    with refused("table"):
+        table(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +63,6 @@ def test_npz(tmp_path):
         (CSV.replace("b,3", "a,3"), {"id_column": "name"}, None),
         (CSV.replace("b,3", ",3"), {"id_column": "name"}, "bad.csv, line 3, column 'name'"),
         (CSV.replace("2.5", "nan"), {"features": ["size"]}, "bad.csv, line 2, column 'size'"),
-        ("a,b\n1\n", {}, None),
-        ("a,a\n1,2\n", {}, None),
-        ("", {}, None),
         ("a\n", {}, None),
     ],
 )
@@ -68,15 +71,6 @@ def test_bad_tables_are_refused_by_place(tmp_path, text, options, argument):
     path.write_text(text)
     with refused(argument):
         table(path, **options)
-
-
-def test_no_file_and_no_such_format(tmp_path):
-    with refused("table"):
-        table(tmp_path / "a.csv")
-    for name in ("a.xls", "a.npz", "a.parquet"):
-        (tmp_path / name).write_text("no")
-        with pytest.raises(InputError, match=name):
-            table(tmp_path / name)
 
 
 WORDS = "id,person,sex,since,flu,cold\n1,p,f,2024-01-31,yes,\n2,p,,2024-02-01,no,1\n3,q,m,,,0\n"

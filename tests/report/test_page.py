@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from tests.refusals import refused
 
 from privote.release import OWNER_ONLY, UNCONDITIONAL
-from privote.report import Column, Command, Facts, Figure, Section, TableBlock, bars, render_page
-from privote.report.page import Bar, drawn, write_page
+from privote.report import Column, Command, Facts, Figure, Section, TableBlock, render_page
+from privote.report.page import Bar, write_page
 from privote.report.plots import by_parameter
 
 NASTY = "</style><script>alert('x')</script> & \"quotes\" <b>"
@@ -86,7 +85,7 @@ def test_is_escaped_and_complete_in_itself() -> None:
     assert "default-src 'none'" in text
 
 
-def test_headings_contents_and_links_fit_together() -> None:
+def test_headings_contents_links_and_figures_fit_together() -> None:
     text = full_page()
     reader = Reader(text)
     assert len(reader.all("h1")) == len(reader.all("main")) == 1
@@ -96,6 +95,10 @@ def test_headings_contents_and_links_fit_together() -> None:
     for _, attributes in reader.elements:
         target = attributes.get("aria-labelledby")
         assert target is None or target in names
+    drawings = reader.all("svg")
+    assert len(drawings) == len(reader.all("figcaption")) == 2
+    assert all(a["role"] == "img" for a in drawings)
+    assert NASTY in (drawings[0]["aria-label"] or "")
     # Two drawings share no name of a part, and every part that is referred to is there.
     wanted = re.findall(r'href="#([^"]*)"', text) + re.findall(r"url\(#([^)]*)\)", text)
     assert any(name.startswith("f") for name in wanted)
@@ -117,15 +120,6 @@ def test_tables_have_captions_headers_with_scope_marks_and_bars() -> None:
     assert f'<span class="mark open">{UNCONDITIONAL}</span>' in full_page()
 
 
-def test_figures_have_captions_and_a_text_for_the_blind() -> None:
-    reader = Reader(full_page())
-    drawings = reader.all("svg")
-    assert len(drawings) == len(reader.all("figcaption")) == 2
-    assert all(a["role"] == "img" for a in drawings)
-    assert "exact: 3.000 at 1, 4.000 at 2" in (drawings[1]["aria-label"] or "")
-    assert NASTY in (drawings[0]["aria-label"] or "")
-
-
 SEALED_BLOCKS = [
     TableBlock(caption="C", rows=[{"name": "exact", "epsilon": 17.3, "mark": OWNER_ONLY}]),
     figure(sealed=True),
@@ -144,10 +138,3 @@ def test_what_is_sealed_is_written_only_if_asked_by_name(block: Any, tmp_path: P
     assert "Not for publication" in text
     assert "Exact ε" in text
     assert "Not for publication" not in full_page(sealed=True)  # where nothing is
-
-
-def test_without_matplotlib_a_sentence_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    block = drawn("C", lambda: bars({"a": 1}, title="T", axis="A"))
-    assert isinstance(block, str)
-    assert "[report]" in block

@@ -63,15 +63,14 @@ def test_the_users_own_settings_neither_matter_nor_change() -> None:
 def luminance(colour: str) -> float:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return 0.05 + 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("ground", ["#ffffff", "#161b22"])
-@pytest.mark.parametrize("colour", PALETTE)
-def test_colours_stand_out_in_light_and_dark(colour: str, ground: str) -> None:
+def test_colours_stand_out_in_light_and_dark() -> None:
     # WCAG 2.2, success criterion 1.4.11: 3 to 1 for graphics.
-    one, two = sorted((luminance(colour), luminance(ground)), reverse=True)
-    assert (one + 0.05) / (two + 0.05) >= 3.0
+    for colour in map(luminance, PALETTE):
+        assert luminance("#ffffff") / colour >= 3.0
+        assert colour / luminance("#161b22") >= 3.0
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -90,8 +89,5 @@ def test_what_a_figure_says_needs_no_colour() -> None:
     assert {"paper", "exact", "sigma", "queries"} <= set(words(lines))
     assert "stroke-dasharray" in lines
     assert {"988", "1,429", "allowance"} <= set(words(answers))
-
-
-@pytest.mark.parametrize("sealed", [True, False])
-def test_sealed_drawings_say_so(sealed: bool) -> None:
-    assert (SEALED in by_parameter(SERIES, **AXES, sealed=sealed)) is sealed
+    assert SEALED in by_parameter(SERIES, **AXES, sealed=True)
+    assert SEALED not in lines

@@ -38,11 +38,6 @@ def test_cells() -> None:
     assert cell(np.False_) == "no"
 
 
-def test_digits_are_the_columns() -> None:
-    text = text_table(ROWS, columns=[Column(key="BAC", heading="balanced", digits=1)])
-    assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
-
-
 def test_a_plain_table_to_the_letter() -> None:
     assert text_table(ROWS, title="Answers", caption="sigma = 7", width=80) == (
         "Answers\n"
@@ -76,7 +71,9 @@ def test_text_is_never_markup_and_marks_are_coloured_words() -> None:
     assert "\x1b[32munconditional" in captured.get()
 
 
-def test_sealed_rows_are_found() -> None:
+def test_digits_are_the_columns_and_sealed_rows_are_found() -> None:
+    text = text_table(ROWS, columns=[Column(key="BAC", heading="balanced", digits=1)])
+    assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
     assert is_sealed(ROWS)
     assert not is_sealed([*ROWS[:1], {"array": np.zeros(3)}])
 
